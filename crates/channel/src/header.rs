@@ -1,0 +1,147 @@
+//! The first page: who is there, what both agreed on, what was lost.
+use crate::geometry::Geometry;
+use crate::sync::{AtomicU32, AtomicU64};
+
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
+/// Both sides ship in one file, so only an equal version is accepted.
+pub const VERSION: u32 = 1;
+
+/// How far the session is. Stored in `Header::phase`.
+///
+/// ```text
+/// Waiting --target's init--> Recording --collector ends / target gives up--> Stopped
+/// ```
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Waiting = 0,
+    Recording = 1,
+    Stopped = 2,
+}
+
+/// What a stamp counts. Chosen by the collector: `Tsc` only where the kernel itself trusts the counter.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Tsc = 0,
+    /// One shared counter, `Header::ticks`: exact order, slower.
+    Ticks = 1,
+}
+
+/// How the collector learns that it has seen all events up to an instant.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// The target could not register for membarrier: it fences by itself before each stamp.
+    InTarget = 0,
+    /// The collector calls `membarrier(GLOBAL_EXPEDITED)`; the hot path has no fence.
+    Membarrier = 1,
+}
+
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    Wait = 0,
+    Drop = 1,
+}
+
+/// Events that we know we did not record, by cause. An index into `Header::losses`.
+#[repr(usize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The ring stayed full longer than allowed.
+    RingFull = 0,
+    /// No thread slot was left.
+    NoSlot = 1,
+    /// The stack tree was full: the event is recorded, without its stack.
+    TreeFull = 2,
+    /// A hook inside a hook inside a hook.
+    Nested = 3,
+    /// A hook was left by a jump (`siglongjmp`) before its event was written.
+    Abandoned = 4,
+    /// Events of the target after recording stopped because the collector was gone.
+    NoCollector = 5,
+    /// The core itself failed and switched recording off.
+    Fault = 6,
+    /// The module table was full: frames of later modules have no module.
+    ModuleFull = 7,
+}
+
+impl Loss {
+    pub const COUNT: usize = 8;
+    pub const ALL: [Loss; Self::COUNT] = [
+        Loss::RingFull,
+        Loss::NoSlot,
+        Loss::TreeFull,
+        Loss::Nested,
+        Loss::Abandoned,
+        Loss::NoCollector,
+        Loss::Fault,
+        Loss::ModuleFull,
+    ];
+    /// True when an event itself is missing, not only its stack or module.
+    pub const fn is_event(self) -> bool {
+        !matches!(self, Loss::TreeFull | Loss::ModuleFull)
+    }
+    pub const fn name(self) -> &'static str {
+        match self {
+            Loss::RingFull => "ring_full",
+            Loss::NoSlot => "no_slot",
+            Loss::TreeFull => "tree_full",
+            Loss::Nested => "nested",
+            Loss::Abandoned => "abandoned",
+            Loss::NoCollector => "no_collector",
+            Loss::Fault => "fault",
+            Loss::ModuleFull => "module_full",
+        }
+    }
+}
+
+/// One page. "C" = written by the collector, "T" = by the target.
+#[repr(C)]
+pub struct Header {
+    // -- written by the collector before the target starts; the target copies them
+    pub magic: u64,
+    pub version: u32,
+    pub clock: u32,
+    pub geometry: Geometry,
+    pub on_full: u32,
+    /// How long a thread waits on a full ring before it drops.
+    pub max_stall_ms: u32,
+    /// The pid that may record: written by the forked child just before it executes the program.
+    pub target_pid: AtomicU32,
+    // -- life of the session
+    /// `Phase`.
+    pub phase: AtomicU32,
+    /// T: `Fence`.
+    pub fence: AtomicU32,
+    /// T: how many program images (exec) have started recording, from 1.
+    pub image: AtomicU32,
+    /// C: robust futex held by the collector; the kernel sets `FUTEX_OWNER_DIED` when it dies.
+    pub collector_alive: AtomicU32,
+    /// C: nonzero while the target must make no system call of ours (a seccomp filter was seen).
+    pub no_syscalls: AtomicU32,
+    /// Futex: the target adds one and wakes when a ring is half full and `collector_asleep` is set.
+    pub doorbell: AtomicU32,
+    /// C: set before the collector sleeps on the doorbell.
+    pub collector_asleep: AtomicU32,
+    /// T: slots ever used; slots `[0, slot_count)` are worth a look.
+    pub slot_count: AtomicU32,
+    /// T: modules published; `[0, module_count)` of the table are readable. Index + 1 is the instance number.
+    pub module_count: AtomicU32,
+    /// T: bytes used of `names`.
+    pub names_used: AtomicU32,
+    /// T: nodes handed out; node 0 is the root and never handed out.
+    pub node_count: AtomicU32,
+    /// T: counts events when `clock` is `Ticks`.
+    pub ticks: AtomicU64,
+    /// T: see `Loss`.
+    pub losses: [AtomicU64; Loss::COUNT],
+    /// T: the address of the target's `__lsan_default_suppressions` text, 0 if it has none.
+    pub lsan_text: AtomicU64,
+    /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
+    pub refusal: AtomicU32,
+    _pad: u32,
+}
+
+const _: () = assert!(size_of::<Header>() <= crate::geometry::PAGE);

@@ -1,0 +1,41 @@
+//! The shared memory between a target and its collector.
+//!
+//! Given: one memfd that the collector created, sized and sealed. Gives back: typed views of its parts, the same on
+//! both sides. What must hold:
+//!
+//! - **No allocation, no `std`, no panic**: the target's side runs inside `malloc`.
+//! - **Every number from the other side is hostile.** It is copied to a local, checked, then used.
+//! - **What is committed survives the writer**: the pages belong to the file, not to the process.
+//!
+//! ```text
+//! offset 0                                                                        total_len()
+//! | Header | SlotHeader x slots | Module x modules | names | buckets | nodes | private | slot areas x slots |
+//! |<------------------------- fixed part, mapped once at start ----------------------->|<- mapped per slot ->|
+//!
+//! a slot area:  | ring | nested ring | private |
+//! ```
+//!
+//! `private` parts belong to the target alone (unwind rules, stack memo); they live here so that one `fstat` of the
+//! memfd tells every byte that recording costs the target.
+#![cfg_attr(not(loom), no_std)]
+
+mod geometry;
+mod header;
+mod module;
+mod record;
+mod region;
+mod ring;
+mod slot;
+mod sync;
+mod tree;
+
+pub use geometry::{Geometry, GeometryError, PAGE};
+pub use header::{Clock, Fence, Header, Loss, MAGIC, OnFull, Phase, VERSION};
+pub use module::{BUILD_ID_MAX, Module};
+pub use record::{
+    ALLOC_WORDS, Decoder, Event, FREE_WORDS, Kind, MAX_SIZE, RecordError, Stamp, encode_alloc, encode_free, encode_mark,
+};
+pub use region::Region;
+pub use ring::{Ring, RingError};
+pub use slot::{SlotHeader, SlotState};
+pub use tree::{FrameKey, Node, StackId, Tree, TreeError};

@@ -1,0 +1,175 @@
+//! The words of a ring record.
+//!
+//! ```text
+//!          63                                   3 2  0
+//! word 0  |  stamp (61 bits)                     | kind |
+//!
+//! Alloc   | size 15..0 |  address (48 bits)             |   word 1
+//!         | size 47..16 (32)     | stack id (32)         |   word 2
+//! Free    |  address                                    |   word 1
+//! ThreadStart, Image, Implied...
+//!         |  value                                      |   word 1
+//! Skip    (no further word)
+//! ```
+//!
+//! Sizes are the requested ones; one that succeeded is below 2^47 on this architecture.
+
+/// A point in the order of events: TSC cycles, or ticks (`Clock`).
+pub type Stamp = u64;
+
+pub const ALLOC_WORDS: usize = 3;
+pub const FREE_WORDS: usize = 2;
+pub const MAX_SIZE: u64 = (1 << 48) - 1;
+const ADDRESS_MASK: u64 = (1 << 48) - 1;
+const KIND_BITS: u32 = 3;
+
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A hole: a hook was left before it finished. One word.
+    Skip = 0,
+    Alloc = 1,
+    Free = 2,
+    /// The events that follow belong to another thread; value = tid.
+    ThreadStart = 3,
+    /// `exec`: a new program image starts here, all earlier blocks are gone; value = image number.
+    Image = 4,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Alloc { stamp: Stamp, address: u64, size: u64, stack: u32 },
+    Free { stamp: Stamp, address: u64 },
+    ThreadStart { stamp: Stamp, tid: u32 },
+    Image { stamp: Stamp, image: u32 },
+}
+
+impl Event {
+    pub const fn stamp(&self) -> Stamp {
+        match *self {
+            Event::Alloc { stamp, .. }
+            | Event::Free { stamp, .. }
+            | Event::ThreadStart { stamp, .. }
+            | Event::Image { stamp, .. } => stamp,
+        }
+    }
+}
+
+/// The target wrote something that is no record: its ring cannot be followed any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    UnknownKind(u8),
+    /// The record needs more words than were committed.
+    Cut,
+}
+
+#[inline(always)]
+pub const fn encode_alloc(stamp: Stamp, address: u64, size: u64, stack: u32) -> [u64; ALLOC_WORDS] {
+    [stamp << KIND_BITS | Kind::Alloc as u64, address & ADDRESS_MASK | size << 48, stack as u64 | (size >> 16) << 32]
+}
+
+#[inline(always)]
+pub const fn encode_free(stamp: Stamp, address: u64) -> [u64; FREE_WORDS] {
+    [stamp << KIND_BITS | Kind::Free as u64, address & ADDRESS_MASK]
+}
+
+/// `ThreadStart` or `Image`.
+#[inline]
+pub const fn encode_mark(kind: Kind, stamp: Stamp, value: u32) -> [u64; 2] {
+    [stamp << KIND_BITS | kind as u64, value as u64]
+}
+
+/// Takes the committed words of a ring apart. Copied words only: the memory itself may still change.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder<'a> {
+    words: &'a [u64],
+}
+
+impl<'a> Decoder<'a> {
+    pub const fn new(words: &'a [u64]) -> Self {
+        Decoder { words }
+    }
+
+    /// Words not yet decoded.
+    pub const fn remaining(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The next event, `None` at the end.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Event>, RecordError> {
+        loop {
+            let Some((&first, rest)) = self.words.split_first() else { return Ok(None) };
+            let stamp = first >> KIND_BITS;
+            let kind = first & ((1 << KIND_BITS) - 1);
+            let event = match (kind, rest) {
+                (0, _) => {
+                    self.words = rest;
+                    continue;
+                }
+                (1, [w1, w2, rest @ ..]) => {
+                    self.words = rest;
+                    Event::Alloc {
+                        stamp,
+                        address: w1 & ADDRESS_MASK,
+                        size: w1 >> 48 | (w2 >> 32) << 16,
+                        stack: *w2 as u32,
+                    }
+                }
+                (2, [w1, rest @ ..]) => {
+                    self.words = rest;
+                    Event::Free { stamp, address: *w1 & ADDRESS_MASK }
+                }
+                (3, [w1, rest @ ..]) => {
+                    self.words = rest;
+                    Event::ThreadStart { stamp, tid: *w1 as u32 }
+                }
+                (4, [w1, rest @ ..]) => {
+                    self.words = rest;
+                    Event::Image { stamp, image: *w1 as u32 }
+                }
+                (1..=4, _) => return Err(RecordError::Cut),
+                _ => return Err(RecordError::UnknownKind(kind as u8)),
+            };
+            return Ok(Some(event));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_kind_comes_back_as_it_went_in() {
+        let mut words = Vec::new();
+        words.extend(encode_alloc(77, 0x7fff_1234_5670, 0x1234_5678_9abc, 0xdead_beef));
+        words.push(Kind::Skip as u64);
+        words.extend(encode_free(78, 0x7fff_1234_5670));
+        words.extend(encode_mark(Kind::ThreadStart, 79, 4242));
+        words.extend(encode_mark(Kind::Image, 80, 2));
+        let mut decoder = Decoder::new(&words);
+        let mut events = Vec::new();
+        while let Ok(Some(event)) = decoder.next() {
+            events.push(event);
+        }
+        assert_eq!(
+            events,
+            [
+                Event::Alloc { stamp: 77, address: 0x7fff_1234_5670, size: 0x1234_5678_9abc, stack: 0xdead_beef },
+                Event::Free { stamp: 78, address: 0x7fff_1234_5670 },
+                Event::ThreadStart { stamp: 79, tid: 4242 },
+                Event::Image { stamp: 80, image: 2 },
+            ]
+        );
+        assert_eq!(decoder.remaining(), 0);
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        assert_eq!(Decoder::new(&[7]).next(), Err(RecordError::UnknownKind(7)));
+        assert_eq!(Decoder::new(&[1, 2]).next(), Err(RecordError::Cut));
+    }
+}

@@ -1,0 +1,72 @@
+//! A ring of words with one writer (a thread of the target) and one reader (the collector).
+//!
+//! `head` and `tail` count words since the ring was made and never go back; the place of word `n` is `n mod length`.
+//! The writer stores words, then `head` (release). The reader loads `head` (acquire), copies, then stores `tail`.
+use crate::sync::{AtomicU64, Ordering};
+
+pub struct Ring<'a> {
+    words: &'a [AtomicU64],
+    head: &'a AtomicU64,
+    tail: &'a AtomicU64,
+}
+
+/// The writer's numbers make no sense: it is broken or hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingError {
+    /// More words waiting than the ring holds.
+    Overrun { head: u64, tail: u64 },
+}
+
+impl<'a> Ring<'a> {
+    /// `words.len()` must be a power of two (`Geometry::check`).
+    #[inline(always)]
+    pub const fn new(words: &'a [AtomicU64], head: &'a AtomicU64, tail: &'a AtomicU64) -> Self {
+        Ring { words, head, tail }
+    }
+
+    /// Writer: words that can be written now. Loads the reader's line: call it only when a cached value ran out.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Acquire));
+        (self.words.len() as u64).saturating_sub(used)
+    }
+
+    /// Writer: stores one word at a position not yet committed.
+    #[inline(always)]
+    pub fn put(&self, position: u64, word: u64) {
+        let index = position as usize & (self.words.len().wrapping_sub(1));
+        if let Some(place) = self.words.get(index) {
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Writer: makes everything below `head` visible.
+    #[inline(always)]
+    pub fn commit(&self, head: u64) {
+        self.head.store(head, Ordering::Release);
+    }
+
+    /// Reader: hands every committed word to `take`, then gives the space back. Returns how many words there were.
+    pub fn drain(&self, mut take: impl FnMut(u64)) -> Result<usize, RingError> {
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Relaxed);
+        let waiting = head.wrapping_sub(tail);
+        if waiting > self.words.len() as u64 {
+            return Err(RingError::Overrun { head, tail });
+        }
+        let start = tail as usize & (self.words.len().wrapping_sub(1));
+        let first = (self.words.len() - start).min(waiting as usize);
+        for word in self.words.iter().skip(start).take(first) {
+            take(word.load(Ordering::Relaxed));
+        }
+        for word in self.words.iter().take(waiting as usize - first) {
+            take(word.load(Ordering::Relaxed));
+        }
+        self.tail.store(head, Ordering::Release);
+        Ok(waiting as usize)
+    }
+
+    pub const fn capacity(&self) -> usize {
+        self.words.len()
+    }
+}
