@@ -137,7 +137,7 @@ pub struct Header {
     pub ticks: AtomicU64,
     /// T: see `Loss`.
     pub losses: [AtomicU64; Loss::COUNT],
-    /// T: the address of the target's `__lsan_default_suppressions` text, 0 if it has none.
+    /// T: where in `names` a copy of the program's `__lsan_default_suppressions` text is: `offset << 32 | length`, 0 = none.
     pub lsan_text: AtomicU64,
     /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
     pub refusal: AtomicU32,

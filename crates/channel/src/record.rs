@@ -97,7 +97,7 @@ impl<'a> Decoder<'a> {
 
     /// The next event, `None` at the end.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Event>, RecordError> {
+    pub fn decode(&mut self) -> Result<Option<Event>, RecordError> {
         loop {
             let Some((&first, rest)) = self.words.split_first() else { return Ok(None) };
             let stamp = first >> KIND_BITS;
@@ -152,7 +152,7 @@ mod tests {
         words.extend(encode_mark(Kind::Image, 80, 2));
         let mut decoder = Decoder::new(&words);
         let mut events = Vec::new();
-        while let Ok(Some(event)) = decoder.next() {
+        while let Ok(Some(event)) = decoder.decode() {
             events.push(event);
         }
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error() {
-        assert_eq!(Decoder::new(&[7]).next(), Err(RecordError::UnknownKind(7)));
-        assert_eq!(Decoder::new(&[1, 2]).next(), Err(RecordError::Cut));
+        assert_eq!(Decoder::new(&[7]).decode(), Err(RecordError::UnknownKind(7)));
+        assert_eq!(Decoder::new(&[1, 2]).decode(), Err(RecordError::Cut));
     }
 }
