@@ -7,7 +7,7 @@
 //! Alloc   | size 15..0 |  address (48 bits)             |   word 1
 //!         | size 47..16 (32)     | stack id (32)         |   word 2
 //! Free    |  address                                    |   word 1
-//! ThreadStart, Image, Implied...
+//! FreeByRealloc: as Free. ThreadStart, Image:
 //!         |  value                                      |   word 1
 //! Skip    (no further word)
 //! ```
@@ -34,14 +34,32 @@ pub enum Kind {
     ThreadStart = 3,
     /// `exec`: a new program image starts here, all earlier blocks are gone; value = image number.
     Image = 4,
+    /// A Free whose block is being reallocated.
+    FreeByRealloc = 5,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    Alloc { stamp: Stamp, address: u64, size: u64, stack: u32 },
-    Free { stamp: Stamp, address: u64 },
-    ThreadStart { stamp: Stamp, tid: u32 },
-    Image { stamp: Stamp, image: u32 },
+    Alloc {
+        stamp: Stamp,
+        address: u64,
+        size: u64,
+        stack: u32,
+    },
+    /// `by_realloc`: the first half of a realloc; its Alloc follows in the same ring.
+    Free {
+        stamp: Stamp,
+        address: u64,
+        by_realloc: bool,
+    },
+    ThreadStart {
+        stamp: Stamp,
+        tid: u32,
+    },
+    Image {
+        stamp: Stamp,
+        image: u32,
+    },
 }
 
 impl Event {
@@ -68,9 +86,10 @@ pub const fn encode_alloc(stamp: Stamp, address: u64, size: u64, stack: u32) -> 
     [stamp << KIND_BITS | Kind::Alloc as u64, address & ADDRESS_MASK | size << 48, stack as u64 | (size >> 16) << 32]
 }
 
+/// `kind` is `Free` or `FreeByRealloc`.
 #[inline(always)]
-pub const fn encode_free(stamp: Stamp, address: u64) -> [u64; FREE_WORDS] {
-    [stamp << KIND_BITS | Kind::Free as u64, address & ADDRESS_MASK]
+pub const fn encode_free(kind: Kind, stamp: Stamp, address: u64) -> [u64; FREE_WORDS] {
+    [stamp << KIND_BITS | kind as u64, address & ADDRESS_MASK]
 }
 
 /// `ThreadStart` or `Image`.
@@ -116,9 +135,9 @@ impl<'a> Decoder<'a> {
                         stack: *w2 as u32,
                     }
                 }
-                (2, [w1, rest @ ..]) => {
+                (2 | 5, [w1, rest @ ..]) => {
                     self.words = rest;
-                    Event::Free { stamp, address: *w1 & ADDRESS_MASK }
+                    Event::Free { stamp, address: *w1 & ADDRESS_MASK, by_realloc: kind == 5 }
                 }
                 (3, [w1, rest @ ..]) => {
                     self.words = rest;
@@ -128,7 +147,7 @@ impl<'a> Decoder<'a> {
                     self.words = rest;
                     Event::Image { stamp, image: *w1 as u32 }
                 }
-                (1..=4, _) => return Err(RecordError::Cut),
+                (1..=5, _) => return Err(RecordError::Cut),
                 _ => return Err(RecordError::UnknownKind(kind as u8)),
             };
             return Ok(Some(event));
@@ -147,7 +166,7 @@ mod tests {
         let mut words = Vec::new();
         words.extend(encode_alloc(77, 0x7fff_1234_5670, 0x1234_5678_9abc, 0xdead_beef));
         words.push(Kind::Skip as u64);
-        words.extend(encode_free(78, 0x7fff_1234_5670));
+        words.extend(encode_free(Kind::Free, 78, 0x7fff_1234_5670));
         words.extend(encode_mark(Kind::ThreadStart, 79, 4242));
         words.extend(encode_mark(Kind::Image, 80, 2));
         let mut decoder = Decoder::new(&words);
@@ -159,7 +178,7 @@ mod tests {
             events,
             [
                 Event::Alloc { stamp: 77, address: 0x7fff_1234_5670, size: 0x1234_5678_9abc, stack: 0xdead_beef },
-                Event::Free { stamp: 78, address: 0x7fff_1234_5670 },
+                Event::Free { stamp: 78, address: 0x7fff_1234_5670, by_realloc: false },
                 Event::ThreadStart { stamp: 79, tid: 4242 },
                 Event::Image { stamp: 80, image: 2 },
             ]
