@@ -1,1 +1,60 @@
-//! format
+//! The trace file: what is in it, how it is written, how it is read again.
+//!
+//! Given: plain data about one session (events, stacks, modules, threads ...). Gives back: a file of self-contained
+//! blocks, and from such a file, whole, growing, cut or damaged, the data again. What must hold:
+//!
+//! - **Any prefix is readable**: a definition (module, stack, info, thread) stands before its first use.
+//! - **Hostile bytes give an error or a note of damage**, never a panic, an endless loop or a huge allocation.
+//! - **Every version ever written still opens** (`tests/data`).
+//! - No processes, no symbols, no clock.
+//!
+//! ```text
+//! events, stacks ... -> EventEncoder, StackEncoder ... -> RawBlock -> FileWriter -> bytes
+//! bytes -> Reader -> RawBlock -> Block (decoded) -> the analysis
+//! ```
+//!
+//! `docs/format.md` draws the bytes; a test compares it with this code.
+#![forbid(unsafe_code)]
+
+mod block;
+mod checkpoint;
+mod error;
+mod event;
+mod frame;
+mod index;
+mod info;
+mod losses;
+mod module;
+mod reader;
+mod sample;
+mod session;
+mod stack;
+mod summary;
+mod thread;
+mod wire;
+mod writer;
+
+pub use block::{Block, BlockHeader, BlockKind, HEADER_LEN, MAX_RAW, RawBlock};
+pub use checkpoint::Checkpoint;
+pub use error::{Error, Malformed};
+pub use event::{Event, EventEncoder, Events, Freed, MAX_EVENTS};
+pub use frame::Frame;
+pub use index::{Index, IndexEntry, TRAILER_LEN};
+pub use info::{Info, InfoEncoder, Infos};
+pub use losses::Losses;
+pub use module::Module;
+pub use reader::{Damage, Reader};
+pub use sample::RssSample;
+pub use session::{Session, Suppressions};
+pub use stack::{StackEncoder, StackNode, Stacks};
+pub use summary::{Exit, Summary, Totals};
+pub use thread::Thread;
+pub use writer::FileWriter;
+
+/// First bytes of every trace. The first byte is not ASCII and the line ends break when a file went through text
+/// conversion, as in PNG.
+pub const FILE_MAGIC: [u8; 8] = *b"\x8bHTZ\r\n\x1a\n";
+/// What this code writes; it reads this and every earlier version.
+pub const VERSION: u32 = 1;
+/// Magic, version, flags (0).
+pub const FILE_HEADER_LEN: usize = 16;

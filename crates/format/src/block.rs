@@ -1,0 +1,165 @@
+//! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
+use crate::wire::Cursor;
+use crate::{
+    Checkpoint, Events, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary, Suppressions,
+    Thread,
+};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// Numbers are for ever: a new meaning gets a new number.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockKind {
+    Session = 1,
+    Suppressions = 2,
+    Modules = 3,
+    Threads = 4,
+    Stacks = 5,
+    Infos = 6,
+    Events = 7,
+    Samples = 8,
+    Losses = 9,
+    Checkpoint = 10,
+    /// Reserved: names of frames.
+    Symbols = 11,
+    Summary = 12,
+    /// The footer: where the blocks are.
+    Index = 13,
+}
+
+impl BlockKind {
+    pub const ALL: [BlockKind; 13] = [
+        BlockKind::Session,
+        BlockKind::Suppressions,
+        BlockKind::Modules,
+        BlockKind::Threads,
+        BlockKind::Stacks,
+        BlockKind::Infos,
+        BlockKind::Events,
+        BlockKind::Samples,
+        BlockKind::Losses,
+        BlockKind::Checkpoint,
+        BlockKind::Symbols,
+        BlockKind::Summary,
+        BlockKind::Index,
+    ];
+
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// A block's content before compression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawBlock {
+    pub kind: BlockKind,
+    pub payload: Vec<u8>,
+}
+
+/// A block's content, decoded. Events stay in their bytes: a replay walks them.
+#[derive(Clone, Debug)]
+pub enum Block<'a> {
+    Session(Session),
+    Suppressions(Suppressions),
+    Modules(Vec<Module>),
+    Threads(Vec<Thread>),
+    Stacks(Stacks),
+    Infos(Infos),
+    Events(Events<'a>),
+    Samples(Vec<RssSample>),
+    Losses(Losses),
+    Checkpoint(Box<Checkpoint>),
+    Symbols(&'a [u8]),
+    Summary(Summary),
+    Index(Index),
+}
+
+impl RawBlock {
+    pub fn decode(&self) -> Result<Block<'_>, Malformed> {
+        let bytes = self.payload.as_slice();
+        Ok(match self.kind {
+            BlockKind::Session => Block::Session(Session::decode(bytes)?),
+            BlockKind::Suppressions => Block::Suppressions(Suppressions::decode(bytes)?),
+            BlockKind::Modules => Block::Modules(Module::decode(bytes)?),
+            BlockKind::Threads => Block::Threads(Thread::decode(bytes)?),
+            BlockKind::Stacks => Block::Stacks(Stacks::decode(bytes)?),
+            BlockKind::Infos => Block::Infos(Infos::decode(bytes)?),
+            BlockKind::Events => Block::Events(Events::decode(bytes)?),
+            BlockKind::Samples => Block::Samples(RssSample::decode(bytes)?),
+            BlockKind::Losses => Block::Losses(Losses::decode(bytes)?),
+            BlockKind::Checkpoint => Block::Checkpoint(Box::new(Checkpoint::decode(bytes)?)),
+            BlockKind::Symbols => Block::Symbols(bytes),
+            BlockKind::Summary => Block::Summary(Summary::decode(bytes)?),
+            BlockKind::Index => Block::Index(Index::decode(bytes)?),
+        })
+    }
+}
+
+pub(crate) const MAGIC: [u8; 4] = *b"\xb5HTB";
+pub const HEADER_LEN: usize = 32;
+/// No block is larger, compressed or not: what a hostile length can make a reader allocate.
+pub const MAX_RAW: usize = 64 << 20;
+pub(crate) const FLAG_ZSTD: u8 = 1;
+
+/// What stands before a block's stored bytes. All numbers little endian.
+///
+/// ```text
+///  0      4      5       6      8          12            16        20            24         32
+/// | magic | kind | flags | zero | raw len  | stored len  | ordinal | header sum  | checksum | stored bytes ...
+/// ```
+/// `header sum`: xxh3-64 over the first 20 bytes, low half, so that no wrong length is followed. `checksum`: xxh3-64
+/// over the first 24 bytes and the stored bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// A kind this version does not know is skipped, not refused.
+    pub kind: u8,
+    pub flags: u8,
+    pub raw_len: u32,
+    pub stored_len: u32,
+    /// Number of the block in its file, from 0: tells a hole from an end.
+    pub ordinal: u32,
+    pub checksum: u64,
+}
+
+impl BlockHeader {
+    /// The header in front of `stored`, with its sums.
+    pub(crate) fn encode(&self, stored: &[u8]) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind;
+        bytes[5] = self.flags;
+        bytes[8..12].copy_from_slice(&self.raw_len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.ordinal.to_le_bytes());
+        let sum = xxh3_64(&bytes[..20]) as u32;
+        bytes[20..24].copy_from_slice(&sum.to_le_bytes());
+        let checksum = checksum(&bytes, stored);
+        bytes[24..32].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// `None`: these bytes are no header.
+    pub(crate) fn decode(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        if cursor.array::<4>().ok()? != MAGIC {
+            return None;
+        }
+        let [kind, flags, zero0, zero1] = cursor.array::<4>().ok()?;
+        let mut u32 = || cursor.array::<4>().ok().map(u32::from_le_bytes);
+        let (raw_len, stored_len, ordinal, sum) = (u32()?, u32()?, u32()?, u32()?);
+        let checksum = u64::from_le_bytes(cursor.array().ok()?);
+        let fits = raw_len as usize <= MAX_RAW && stored_len as usize <= MAX_RAW;
+        let whole = sum == xxh3_64(&bytes[..20]) as u32;
+        if !fits || !whole || zero0 != 0 || zero1 != 0 {
+            return None;
+        }
+        Some(BlockHeader { kind, flags, raw_len, stored_len, ordinal, checksum })
+    }
+}
+
+pub(crate) fn checksum(header: &[u8; HEADER_LEN], stored: &[u8]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(&header[..24]);
+    hash.update(stored);
+    hash.digest()
+}

@@ -1,0 +1,63 @@
+//! Object files mapped into the target.
+use crate::wire::{Cursor, put, put_bytes, put_str};
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// A module written again with the same `instance` replaces the earlier one (for instance to say when it went).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// What frames refer to; never reused in a session. Not 0, not 0xffff.
+    pub instance: u16,
+    pub image: u32,
+    pub start: u64,
+    pub end: u64,
+    /// Address in the target = bias + address in the file.
+    pub bias: u64,
+    pub path: String,
+    pub build_id: Vec<u8>,
+    pub loaded_ns: u64,
+    pub unloaded_ns: Option<u64>,
+}
+
+impl Module {
+    pub fn to_block(modules: &[Module]) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, modules.len() as u64);
+        for module in modules {
+            put(&mut out, module.instance as u64);
+            put(&mut out, module.image as u64);
+            put(&mut out, module.start);
+            put(&mut out, module.end);
+            put(&mut out, module.bias);
+            put_str(&mut out, &module.path);
+            put_bytes(&mut out, &module.build_id);
+            put(&mut out, module.loaded_ns);
+            match module.unloaded_ns {
+                None => out.push(0),
+                Some(ns) => {
+                    out.push(1);
+                    put(&mut out, ns);
+                }
+            }
+        }
+        RawBlock { kind: BlockKind::Modules, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Module>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let modules = cursor.list(|cursor| {
+            Ok(Module {
+                instance: u16::try_from(cursor.u64()?).map_err(|_| Malformed::Overflow)?,
+                image: cursor.u32()?,
+                start: cursor.u64()?,
+                end: cursor.u64()?,
+                bias: cursor.u64()?,
+                path: cursor.str()?,
+                build_id: cursor.bytes()?.to_vec(),
+                loaded_ns: cursor.u64()?,
+                unloaded_ns: if cursor.bool()? { Some(cursor.u64()?) } else { None },
+            })
+        })?;
+        cursor.end()?;
+        Ok(modules)
+    }
+}

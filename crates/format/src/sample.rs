@@ -1,0 +1,44 @@
+//! Resident memory over time.
+use crate::wire::{Cursor, put, unzigzag, zigzag};
+use crate::{BlockKind, Malformed, RawBlock};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RssSample {
+    /// Since the session's start.
+    pub time_ns: u64,
+    /// All resident pages of the target, ours among them.
+    pub rss_bytes: u64,
+    /// The pages that are there only because we record.
+    pub overhead_bytes: u64,
+}
+
+impl RssSample {
+    /// Each value is written as its difference to the sample before: RSS mostly stands still.
+    pub fn to_block(samples: &[RssSample]) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, samples.len() as u64);
+        let mut last = RssSample::default();
+        for sample in samples {
+            put(&mut out, zigzag(sample.time_ns.wrapping_sub(last.time_ns) as i64));
+            put(&mut out, zigzag(sample.rss_bytes.wrapping_sub(last.rss_bytes) as i64));
+            put(&mut out, zigzag(sample.overhead_bytes.wrapping_sub(last.overhead_bytes) as i64));
+            last = *sample;
+        }
+        RawBlock { kind: BlockKind::Samples, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Vec<RssSample>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let mut last = RssSample::default();
+        let samples = cursor.list(|cursor| {
+            last = RssSample {
+                time_ns: last.time_ns.wrapping_add(unzigzag(cursor.u64()?) as u64),
+                rss_bytes: last.rss_bytes.wrapping_add(unzigzag(cursor.u64()?) as u64),
+                overhead_bytes: last.overhead_bytes.wrapping_add(unzigzag(cursor.u64()?) as u64),
+            };
+            Ok(last)
+        })?;
+        cursor.end()?;
+        Ok(samples)
+    }
+}

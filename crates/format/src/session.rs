@@ -1,0 +1,78 @@
+//! Who was recorded, by whom, where and when: the first block of a trace.
+use crate::wire::{Cursor, put, put_str};
+use crate::{BlockKind, Malformed, RawBlock};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Version of the format as written (`VERSION`).
+    pub version: u32,
+    pub command: Vec<String>,
+    /// Path of the program's file.
+    pub exe: String,
+    pub pid: u32,
+    pub attached: bool,
+    pub started_unix_ns: u64,
+    pub hostname: String,
+    pub page_size: u32,
+    /// Bytes of the machine or of the container's limit.
+    pub system_memory: u64,
+    /// Name and version of the program that wrote the trace.
+    pub tool: String,
+}
+
+impl Session {
+    pub fn to_block(&self) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, self.version as u64);
+        put(&mut out, self.command.len() as u64);
+        for word in &self.command {
+            put_str(&mut out, word);
+        }
+        put_str(&mut out, &self.exe);
+        put(&mut out, self.pid as u64);
+        out.push(self.attached as u8);
+        put(&mut out, self.started_unix_ns);
+        put_str(&mut out, &self.hostname);
+        put(&mut out, self.page_size as u64);
+        put(&mut out, self.system_memory);
+        put_str(&mut out, &self.tool);
+        RawBlock { kind: BlockKind::Session, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let session = Session {
+            version: cursor.u32()?,
+            command: cursor.list(Cursor::str)?,
+            exe: cursor.str()?,
+            pid: cursor.u32()?,
+            attached: cursor.bool()?,
+            started_unix_ns: cursor.u64()?,
+            hostname: cursor.str()?,
+            page_size: cursor.u32()?,
+            system_memory: cursor.u64()?,
+            tool: cursor.str()?,
+        };
+        cursor.end()?;
+        Ok(session)
+    }
+}
+
+/// What the program's `__lsan_default_suppressions` returned: the text of a LeakSanitizer suppression file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suppressions(pub String);
+
+impl Suppressions {
+    pub fn to_block(&self) -> RawBlock {
+        let mut out = Vec::new();
+        put_str(&mut out, &self.0);
+        RawBlock { kind: BlockKind::Suppressions, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let text = cursor.str()?;
+        cursor.end()?;
+        Ok(Suppressions(text))
+    }
+}

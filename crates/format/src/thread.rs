@@ -1,0 +1,37 @@
+//! Threads of the target.
+use crate::wire::{Cursor, put, put_str};
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// A thread written again with the same `index` replaces the earlier one (for instance when its name became known).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Dense, in order of first event, from 0.
+    pub index: u32,
+    pub tid: u32,
+    pub image: u32,
+    /// Empty when not known.
+    pub name: String,
+}
+
+impl Thread {
+    pub fn to_block(threads: &[Thread]) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, threads.len() as u64);
+        for thread in threads {
+            put(&mut out, thread.index as u64);
+            put(&mut out, thread.tid as u64);
+            put(&mut out, thread.image as u64);
+            put_str(&mut out, &thread.name);
+        }
+        RawBlock { kind: BlockKind::Threads, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Thread>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let threads = cursor.list(|cursor| {
+            Ok(Thread { index: cursor.u32()?, tid: cursor.u32()?, image: cursor.u32()?, name: cursor.str()? })
+        })?;
+        cursor.end()?;
+        Ok(threads)
+    }
+}

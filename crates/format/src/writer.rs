@@ -1,0 +1,129 @@
+//! Writes blocks to a file, one after the other, and the index at the end.
+use crate::block::FLAG_ZSTD;
+use crate::index::trailer;
+use crate::{
+    Block, BlockHeader, BlockKind, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, IndexEntry, MAX_RAW, RawBlock,
+    TRAILER_LEN, VERSION,
+};
+use std::io::{self, Write};
+use zstd::bulk::Compressor;
+
+/// A block is written whole with one `write_all`, so that a reader of the growing file hardly ever sees half of one.
+pub struct FileWriter<W: Write> {
+    out: W,
+    compressor: Compressor<'static>,
+    buffer: Vec<u8>,
+    offset: u64,
+    ordinal: u32,
+    index: Index,
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Writes the file's header. `level`: zstd's, 1 to 3 while recording.
+    pub fn new(mut out: W, level: i32) -> io::Result<Self> {
+        let mut header = [0; FILE_HEADER_LEN];
+        header[..8].copy_from_slice(&FILE_MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out.write_all(&header)?;
+        Ok(FileWriter {
+            out,
+            compressor: Compressor::new(level)?,
+            buffer: Vec::new(),
+            offset: FILE_HEADER_LEN as u64,
+            ordinal: 0,
+            index: Index::default(),
+        })
+    }
+
+    /// Bytes that the block takes in the file. After an error the file ends in half a block: write no more.
+    pub fn write(&mut self, block: &RawBlock) -> io::Result<u64> {
+        if block.payload.len() > MAX_RAW {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a block of more than 64 MiB"));
+        }
+        let stored_len = self.compress(block)?;
+        let entry = self.entry(block, stored_len);
+        self.index.entries.push(entry);
+        self.out.write_all(&self.buffer)?;
+        self.ordinal = self.ordinal.wrapping_add(1);
+        let written = self.buffer.len() as u64;
+        self.offset += written;
+        Ok(written)
+    }
+
+    /// Bytes of the file so far.
+    pub const fn len(&self) -> u64 {
+        self.offset
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.ordinal == 0
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Writes the index and the trailer: the file is finished.
+    pub fn finish(mut self) -> io::Result<W> {
+        let offset = self.offset;
+        let index = self.index.to_block();
+        if index.payload.len() <= MAX_RAW {
+            self.write(&index)?;
+            self.out.write_all(&trailer(offset))?;
+            self.offset += TRAILER_LEN as u64;
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// Fills `buffer` with header and stored bytes; what does not shrink is stored as it is.
+    fn compress(&mut self, block: &RawBlock) -> io::Result<u32> {
+        let raw = &block.payload;
+        self.buffer.clear();
+        self.buffer.resize(HEADER_LEN + zstd::zstd_safe::compress_bound(raw.len()), 0);
+        let packed = self.compressor.compress_to_buffer(raw, &mut self.buffer[HEADER_LEN..])?;
+        let shrinks = packed < raw.len();
+        if shrinks {
+            self.buffer.truncate(HEADER_LEN + packed);
+        } else {
+            self.buffer.truncate(HEADER_LEN);
+            self.buffer.extend_from_slice(raw);
+        }
+        let (header, stored) = self.buffer.split_at_mut(HEADER_LEN);
+        let fields = BlockHeader {
+            kind: block.kind as u8,
+            flags: if shrinks { FLAG_ZSTD } else { 0 },
+            raw_len: raw.len() as u32,
+            stored_len: stored.len() as u32,
+            ordinal: self.ordinal,
+            checksum: 0,
+        };
+        header.copy_from_slice(&fields.encode(stored));
+        Ok(fields.stored_len)
+    }
+
+    fn entry(&self, block: &RawBlock, stored_len: u32) -> IndexEntry {
+        let mut entry = IndexEntry {
+            kind: block.kind as u8,
+            offset: self.offset,
+            raw_len: block.payload.len() as u32,
+            stored_len,
+            ..IndexEntry::default()
+        };
+        if block.kind == BlockKind::Events
+            && let Ok(Block::Events(events)) = block.decode()
+        {
+            entry.sequence = events.first_sequence();
+            entry.time_ns = events.time_ns();
+        }
+        entry
+    }
+}
