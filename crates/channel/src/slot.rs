@@ -1,5 +1,5 @@
 //! One thread's place in the shared memory.
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The life of a slot.
 ///
@@ -38,14 +38,55 @@ pub struct SlotHeader {
     pub nested_tail: AtomicU64,
     _pad1: [u64; 6],
     // -- line 2: both, rarely
-    /// `SlotState`.
-    pub state: AtomicU32,
-    /// The tid of the owner, for the collector's check whether it still lives.
-    pub tid: AtomicU32,
+    /// `tid << 32 | SlotState`, one word so that neither side can act on half of it.
+    owner: AtomicU64,
     /// The program image (`Header::image`) of the owner.
     pub image: AtomicU32,
     _pad2: [u32; 13],
     _pad3: [u64; 8],
+}
+
+const fn pack(state: SlotState, tid: u32) -> u64 {
+    (tid as u64) << 32 | state as u64
+}
+
+impl SlotHeader {
+    /// The state and the owner's tid, of one moment.
+    pub fn owner(&self) -> (SlotState, u32) {
+        let word = self.owner.load(Ordering::Acquire);
+        let state = match word as u32 {
+            0 => SlotState::Free,
+            1 => SlotState::Live,
+            _ => SlotState::Dead,
+        };
+        (state, (word >> 32) as u32)
+    }
+
+    fn change(&self, from: (SlotState, u32), to: (SlotState, u32)) -> bool {
+        let (from, to) = (pack(from.0, from.1), pack(to.0, to.1));
+        self.owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Target: takes a free slot.
+    pub fn claim(&self, tid: u32) -> bool {
+        let (state, last) = self.owner();
+        state == SlotState::Free && self.change((SlotState::Free, last), (SlotState::Live, tid))
+    }
+
+    /// Target: a new thread has the thread pointer of a dead one and takes over its slot, unless the collector was first.
+    pub fn inherit(&self, dead: u32, tid: u32) -> bool {
+        self.change((SlotState::Live, dead), (SlotState::Live, tid))
+    }
+
+    /// Collector: the owner `tid` is gone. False when the slot has been inherited meanwhile.
+    pub fn bury(&self, tid: u32) -> bool {
+        self.change((SlotState::Live, tid), (SlotState::Dead, tid))
+    }
+
+    /// Collector: both rings of a dead slot are drained.
+    pub fn release(&self, tid: u32) -> bool {
+        self.change((SlotState::Dead, tid), (SlotState::Free, tid))
+    }
 }
 
 #[cfg(not(loom))]
