@@ -1,0 +1,42 @@
+#!/bin/sh
+# Installs what the tests, the demo and the benchmarks need on Debian 12. Idempotent: does nothing, and touches no network,
+# when all of it is there. Needs root only when something is missing.
+#
+#   tests/setup.sh        everything
+#   tests/setup.sh demo   only what `make` and `make demo` need
+set -eu
+
+build="gcc g++ make"
+tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq nodejs zstd"
+bench="heaptrack"
+
+case "${1:-all}" in
+demo) wanted="$build" ;;
+*) wanted="$build $tests $bench" ;;
+esac
+
+missing=""
+for package in $wanted; do
+    # A tool that is there by other means (an own build of git or node) is as good as the package.
+    case "$package" in
+    git) command -v git >/dev/null 2>&1 && continue ;;
+    nodejs) command -v node >/dev/null 2>&1 && continue ;;
+    esac
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+echo "tests/setup.sh: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+# Packages that bring a daemon must not start it: the tests start their own, on ports of their own.
+policy=/usr/sbin/policy-rc.d
+made_policy=no
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made_policy=yes
+fi
+# The tests share the machine with other users of apt, so wait for its lock.
+apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+status=0
+{ $apt update && $apt install -y --no-install-recommends $missing; } >/dev/null || status=$?
+[ "$made_policy" = yes ] && rm -f "$policy"
+exit "$status"

@@ -1,0 +1,35 @@
+/* A program that replaces itself, as wrappers and shells do: three images in one process.
+ * Image n allocates 10 * n blocks of 1000 + n bytes (n = 1, 2, 3), frees 5 of them, and executes the next by another
+ * function. In the trace: 10 of 1001, 20 of 1002, 30 of 1003; left at the end: the last image's 25 of 1003 only (the blocks of
+ * an image are gone with it). The environment between the images is shown to nobody: it must be clean in each. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include "say.h"
+
+extern char **environ;
+
+int main(int argc, char **argv) {
+    int image = argc > 1 ? atoi(argv[1]) : 1;
+    for (int i = 0; i < 10 * image; i++) {
+        void *made = malloc(1000 + image);
+        KEEP(made);
+        if (i < 5) free(made);
+    }
+    int traces = 0;
+    for (char **entry = environ; *entry; entry++) traces += strstr(*entry, "HEAPTRACK") != NULL;
+    say("image %d, %d variables of ours, LD_PRELOAD=%s\n", image, traces, getenv("LD_PRELOAD") ? getenv("LD_PRELOAD") : "(none)");
+    char *next[] = {argv[0], image == 1 ? "2" : "3", NULL};
+    if (image == 1) {
+        /* A failing exec first: the program must go on as if nothing had been tried. */
+        if (execv("/nonexistent/program", next) != -1 || errno != ENOENT) return 1;
+        execv(argv[0], next);
+    }
+    if (image == 2) {
+        char *own[] = {"ONLY=this", NULL};
+        execve(argv[0], next, own);
+    }
+    return image == 3 ? 33 : 1;
+}

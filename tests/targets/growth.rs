@@ -1,0 +1,35 @@
+//! Rust collections that reallocate: Vec and String growth, a BTreeMap, formatting. Argument: rounds (default 20).
+//! Deterministic; the numbers are DHAT's. Also the Rust program of the gdb stack test (recursion, closures, iterators).
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+#[inline(never)]
+fn words(round: usize) -> Vec<String> {
+    (0..50).map(|i| format!("word {} of round {}", i * round, round)).collect()
+}
+
+#[inline(never)]
+fn nest(depth: usize, words: &[String]) -> String {
+    let mut joined = words.iter().skip(depth).map(|w| w.to_uppercase()).collect::<Vec<_>>().join(" ");
+    if depth > 0 {
+        joined.push_str(&nest(depth - 1, words));
+    }
+    joined
+}
+
+fn main() {
+    let rounds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20);
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let mut total = 0;
+    for round in 0..rounds {
+        let words = words(round);
+        total += nest(round % 8, &words).len();
+        for word in words {
+            *index.entry(word).or_insert(0) += round;
+        }
+    }
+    let top = vec![1u8; black_box(2_000_000)]; // the strict maximum
+    black_box(&top);
+    drop(top);
+    println!("growth {} {}", index.len(), total);
+}

@@ -1,0 +1,8 @@
+/* The smallest program with one block: malloc(10), left. Also built static, for the test of what cannot be recorded. */
+#include <stdlib.h>
+#include "say.h"
+int main(int argc, char **argv) {
+    KEEP(malloc(10));
+    say("hello %d %s\n", argc, argc > 1 ? argv[1] : "");
+    return argc > 1 ? 11 : 0;
+}

@@ -1,0 +1,5 @@
+/* One of two libraries of the same shape (see reuse.c): red_work allocates 301 bytes per call. */
+#include <stdlib.h>
+#include "say.h"
+NOINLINE static void *red_inner(void) { void *p = malloc(301); FRAME(); return p; }
+void *work(void) { void *p = red_inner(); FRAME(); return p; }

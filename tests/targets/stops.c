@@ -1,0 +1,30 @@
+/* Runs for as long as the argument says (milliseconds), allocating 128 bytes and freeing them, a pause of 50 us each 100;
+ * at SIGTERM it says so and returns 9, at SIGUSR1 it prints "usr1". For signal passing, growing files, a stopped collector. */
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include "say.h"
+static volatile sig_atomic_t ended;
+static void term(int signal) { (void)signal; ended = 1; }
+static void usr1(int signal) { (void)signal; if (write(1, "usr1\n", 5) < 0) _exit(98); }
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+int main(int argc, char **argv) {
+    signal(SIGTERM, term);
+    signal(SIGUSR1, usr1);
+    long until = now() + (argc > 1 ? atol(argv[1]) : 1000), rounds = 0;
+    say("ready\n");
+    while (!ended && now() < until) {
+        for (int i = 0; i < 100; i++, rounds++) {
+            void *made = malloc(128);
+            KEEP(made);
+            free(made);
+        }
+        usleep(50);
+    }
+    say("%s rounds=%ld\n", ended ? "terminated" : "time is up", rounds);
+    return ended ? 9 : 0;
+}

@@ -1,0 +1,43 @@
+// What a thread allocates while it dies: a thread_local object whose destructor allocates 501 bytes and frees them, a
+// pthread key whose destructor allocates 502 bytes twice (it sets itself again) and leaks them, a name set before.
+// Three threads, one after the other: own blocks by malloc: 3 of 501 (0 left), 6 of 502 (6 left), 3 of 503 (0 left).
+#include <pthread.h>
+#include <cstdlib>
+#include "say.h"
+
+static pthread_key_t key;
+
+struct Held {
+    void *block = malloc(503);
+    ~Held() {
+        free(block);
+        void *late = malloc(501);
+        KEEP(late);
+        free(late);
+    }
+};
+static thread_local Held held;
+
+static void key_destructor(void *round) {
+    void *leaked = malloc(502);
+    KEEP(leaked);
+    if (round == reinterpret_cast<void *>(1)) pthread_setspecific(key, reinterpret_cast<void *>(2));
+}
+
+static void *work(void *) {
+    pthread_setname_np(pthread_self(), "dying-thread");
+    pthread_setspecific(key, reinterpret_cast<void *>(1));
+    KEEP(held.block);
+    return nullptr;
+}
+
+int main() {
+    pthread_key_create(&key, key_destructor);
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        pthread_create(&thread, nullptr, work, nullptr);
+        pthread_join(thread, nullptr);
+    }
+    say("thread ends done\n");
+    return 0;
+}
