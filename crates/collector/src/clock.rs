@@ -1,0 +1,151 @@
+//! From stamps to nanoseconds since the session's start.
+//!
+//! Given: pairs (stamp, ns), sampled all along. Gives back: the time of any stamp, by interpolation between the pairs
+//! around it. What must hold: time never goes back, whatever stamps a hostile target writes; stamps are asked for in
+//! about rising order, so old pairs are forgotten.
+use crate::mapping::tsc;
+use channel::{Clock, Header, Stamp};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Pairs kept when the merge falls behind (a thread stopped inside a hook); beyond that every second one goes.
+const MOST_PAIRS: usize = 4096;
+
+/// `Tsc` only where the kernel itself trusts the counter: elsewhere it may differ from processor to processor.
+pub fn kernel_clock() -> Clock {
+    match std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
+        Ok(name) if name.trim() == "tsc" => Clock::Tsc,
+        _ => Clock::Ticks,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    stamp: Stamp,
+    ns: u64,
+}
+
+#[derive(Debug)]
+pub struct Timeline {
+    clock: Clock,
+    start: Instant,
+    first: Pair,
+    pairs: VecDeque<Pair>,
+    last_ns: u64,
+}
+
+impl Timeline {
+    /// `start` is the session's zero.
+    pub fn new(clock: Clock, start: Instant, header: &Header) -> Self {
+        let mut timeline = Timeline {
+            clock,
+            start,
+            first: Pair { stamp: 0, ns: 0 },
+            pairs: VecDeque::with_capacity(64),
+            last_ns: 0,
+        };
+        timeline.sample(header);
+        timeline.first = timeline.pairs.front().copied().unwrap_or(timeline.first);
+        timeline
+    }
+
+    /// The stamp an event written now would get, remembered with its time.
+    pub fn sample(&mut self, header: &Header) -> Stamp {
+        let stamp = match self.clock {
+            Clock::Tsc => tsc(),
+            Clock::Ticks => header.ticks.load(Ordering::Acquire),
+        };
+        self.push(stamp, self.now_ns());
+        stamp
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn push(&mut self, stamp: Stamp, ns: u64) {
+        if self.pairs.back().is_some_and(|last| stamp <= last.stamp) {
+            return;
+        }
+        if self.pairs.len() >= MOST_PAIRS {
+            let mut nth = 0;
+            self.pairs.retain(|_| {
+                nth += 1;
+                nth % 2 == 1
+            });
+        }
+        self.pairs.push_back(Pair { stamp, ns });
+    }
+
+    /// Stamps of `ns` nanoseconds, by all that was sampled so far. 0 for ticks: they count events, not time.
+    pub fn stamps_in(&self, ns: u64) -> u64 {
+        let Some(last) = self.pairs.back().filter(|_| self.clock == Clock::Tsc) else { return 0 };
+        let (stamps, elapsed) = (last.stamp.saturating_sub(self.first.stamp), last.ns.saturating_sub(self.first.ns));
+        if elapsed < 1_000_000 {
+            // Too short to know the frequency; no processor of this kind counts more than 8 a nanosecond.
+            return ns * 3;
+        }
+        (stamps as u128 * ns as u128 / elapsed as u128).min(ns as u128 * 8) as u64
+    }
+
+    /// The time of an event. Never goes back; times of much earlier stamps are forgotten.
+    pub fn advance(&mut self, stamp: Stamp) -> u64 {
+        while self.pairs.len() > 2 && self.pairs.get(1).is_some_and(|second| second.stamp <= stamp) {
+            self.pairs.pop_front();
+        }
+        self.last_ns = self.last_ns.max(self.ns(stamp));
+        self.last_ns
+    }
+
+    /// The time of a stamp, as far as pairs around it are known.
+    pub fn ns(&self, stamp: Stamp) -> u64 {
+        let after = self.pairs.partition_point(|pair| pair.stamp <= stamp);
+        let pair = |index: usize| self.pairs.get(index);
+        match (after.checked_sub(1).and_then(pair), pair(after)) {
+            (Some(a), Some(b)) => {
+                let (stamps, elapsed) = (b.stamp - a.stamp, b.ns.saturating_sub(a.ns));
+                a.ns + ((stamp - a.stamp) as u128 * elapsed as u128 / stamps as u128) as u64
+            }
+            (Some(only), None) | (None, Some(only)) => only.ns,
+            (None, None) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(pairs: &[(u64, u64)]) -> Timeline {
+        let pairs: VecDeque<_> = pairs.iter().map(|&(stamp, ns)| Pair { stamp, ns }).collect();
+        Timeline { clock: Clock::Tsc, start: Instant::now(), first: pairs[0], pairs, last_ns: 0 }
+    }
+
+    #[test]
+    fn between_two_pairs_time_is_straight() {
+        let mut time = timeline(&[(1000, 0), (3000, 1000), (5000, 3000)]);
+        assert_eq!(time.advance(1000), 0);
+        assert_eq!(time.advance(2000), 500);
+        assert_eq!(time.advance(3000), 1000);
+        assert_eq!(time.advance(4000), 2000);
+        assert_eq!(time.advance(9000), 3000, "not beyond what was sampled");
+        assert_eq!(time.advance(1500), 3000, "never back");
+    }
+
+    #[test]
+    fn frequency_comes_from_the_whole_session() {
+        let time = timeline(&[(0, 0), (3_000_000, 1_000_000)]);
+        assert_eq!(time.stamps_in(1000), 3000);
+    }
+
+    #[test]
+    fn many_pairs_are_thinned() {
+        let mut time = timeline(&[(0, 0)]);
+        for n in 1..20_000 {
+            time.push(n * 10, n * 5);
+        }
+        assert!(time.pairs.len() <= MOST_PAIRS);
+        assert_eq!(time.advance(10_000), 5000);
+    }
+}

@@ -1,0 +1,15 @@
+//! What can go wrong before and while a session is recorded.
+use std::io;
+
+/// Recording cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("the sizes of the shared memory are out of bounds")]
+    Geometry,
+    #[error("cannot create the shared memory: {0}")]
+    Memory(#[source] io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    #[error("cannot write the trace: {0}")]
+    Output(#[source] io::Error),
+}

@@ -1,0 +1,153 @@
+//! The infos: what allocations have in common, `(size, stack)`, each known by its index.
+//!
+//! Given: the size and tree id of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
+//! number of live blocks of each. What must hold: an index is given once and stands for its pair for ever.
+
+/// One pair's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub size: u64,
+    /// Blocks of this info that live now.
+    pub live: u64,
+}
+
+/// `size (48) | stack 31..16 (16)`, `stack 15..0 | 0 (16) | index + 1 (32)`. Index + 1 = 0: empty.
+type Entry = [u64; 2];
+
+#[derive(Debug)]
+pub struct Infos {
+    table: Vec<Entry>,
+    usage: Vec<Usage>,
+}
+
+#[inline(always)]
+const fn pack(size: u64, stack: u32) -> Entry {
+    [size << 16 | (stack >> 16) as u64, (stack as u64 & 0xffff) << 48]
+}
+
+#[inline(always)]
+const fn hash(entry: &Entry) -> u64 {
+    let mixed = (entry[0] ^ entry[1].rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
+}
+
+impl Default for Infos {
+    fn default() -> Self {
+        Infos { table: vec![[0; 2]; 1024], usage: Vec::new() }
+    }
+}
+
+impl Infos {
+    /// The index of a known pair.
+    #[inline]
+    pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
+        let wanted = pack(size, stack);
+        let mask = self.table.len() - 1;
+        let mut at = hash(&wanted) as usize & mask;
+        loop {
+            let [first, second] = self.table[at];
+            if first == wanted[0] && second >> 48 == wanted[1] >> 48 && second as u32 != 0 {
+                return Some(second as u32 - 1);
+            }
+            if second as u32 == 0 {
+                return None;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Makes a new pair known by the index that the trace gave it.
+    pub fn add(&mut self, size: u64, stack: u32, index: u32) {
+        if (self.usage.len() + 1) * 3 > self.table.len() * 2 {
+            self.grow();
+        }
+        let mut entry = pack(size, stack);
+        entry[1] |= index as u64 + 1;
+        Self::place(&mut self.table, entry);
+        if self.usage.len() <= index as usize {
+            self.usage.resize(index as usize + 1, Usage::default());
+        }
+        self.usage[index as usize] = Usage { size, live: 0 };
+    }
+
+    fn place(table: &mut [Entry], entry: Entry) {
+        let mask = table.len() - 1;
+        let mut at = hash(&[entry[0], entry[1] & !0xffff_ffff]) as usize & mask;
+        while table[at][1] as u32 != 0 {
+            at = (at + 1) & mask;
+        }
+        table[at] = entry;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = vec![[0; 2]; self.table.len() * 2];
+        for entry in self.table.iter().filter(|entry| entry[1] as u32 != 0) {
+            Self::place(&mut larger, *entry);
+        }
+        self.table = larger;
+    }
+
+    #[inline]
+    pub fn usage_mut(&mut self, index: u32) -> Option<&mut Usage> {
+        self.usage.get_mut(index as usize)
+    }
+
+    pub const fn len(&self) -> usize {
+        self.usage.len()
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.usage.is_empty()
+    }
+
+    /// `(info, live blocks)`, by info, no zero counts.
+    pub fn live(&self) -> Vec<(u32, u64)> {
+        let counts = self.usage.iter().enumerate().filter(|(_, usage)| usage.live > 0);
+        counts.map(|(index, usage)| (index as u32, usage.live)).collect()
+    }
+
+    /// All blocks are gone (`exec`).
+    pub fn clear_live(&mut self) {
+        self.usage.iter_mut().for_each(|usage| usage.live = 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn behaves_like_a_map() {
+        let (mut infos, mut model, mut state) = (Infos::default(), HashMap::new(), 7u64);
+        for _ in 0..200_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let size = if state & 1 == 0 { (state >> 20) & 0xff } else { (state >> 10) & ((1 << 48) - 1) & !0xfff };
+            let stack = ((state >> 40) as u32 & 0x1f) * 0x1_0001;
+            let known = model.get(&(size, stack)).copied();
+            assert_eq!(infos.find(size, stack), known);
+            if known.is_none() {
+                let index = model.len() as u32;
+                infos.add(size, stack, index);
+                model.insert((size, stack), index);
+            }
+        }
+        for ((size, stack), index) in model {
+            assert_eq!(infos.find(size, stack), Some(index));
+            assert_eq!(infos.usage_mut(index).unwrap().size, size);
+        }
+    }
+
+    #[test]
+    fn live_counts_leave_zeros_out() {
+        let mut infos = Infos::default();
+        for index in 0..3 {
+            infos.add(index as u64, 1, index);
+        }
+        infos.usage_mut(2).unwrap().live = 5;
+        assert_eq!(infos.live(), [(2, 5)]);
+        infos.clear_live();
+        assert_eq!(infos.live(), []);
+    }
+}

@@ -1,0 +1,239 @@
+//! The shared memory as the collector holds it, and the few things only the kernel or the processor can do.
+//!
+//! Given: a geometry. Gives back: a sealed memfd, its typed parts, one slot's rings at a time, the robust mark that
+//! tells the target of our death. What must hold: the fixed part stays mapped for the life of the process, for
+//! `channel::Region` hands out references without an end; slot areas are unmapped when their holder is dropped.
+//!
+//! With `spawn.rs` the only file of this crate with unsafe code.
+use crate::error::SetupError;
+use channel::{Clock, Geometry, Header, OnFull, Phase, Region, Ring, SlotHeader};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{io, ptr};
+
+/// What both sides must know before the target starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub geometry: Geometry,
+    pub clock: Clock,
+    pub on_full: OnFull,
+    pub max_stall_ms: u32,
+}
+
+pub struct Mapping {
+    region: Region,
+    fd: OwnedFd,
+}
+
+impl Mapping {
+    pub fn create(setup: &Setup) -> Result<Self, SetupError> {
+        let geometry = setup.geometry;
+        geometry.check().map_err(|_| SetupError::Geometry)?;
+        let fd = rustix::fs::memfd_create("heaptrack", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|e| SetupError::Memory(e.into()))?;
+        rustix::fs::ftruncate(&fd, geometry.total_len() as u64).map_err(|e| SetupError::Memory(e.into()))?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(|e| SetupError::Memory(e.into()))?;
+        let base = map(fd.as_fd(), 0, geometry.fixed_len()).map_err(SetupError::Memory)?;
+        let header = base.cast::<Header>();
+        // SAFETY: `base` is the start of a fresh mapping that nobody else has seen; the header lies inside it.
+        unsafe {
+            (&raw mut (*header).magic).write(channel::MAGIC);
+            (&raw mut (*header).version).write(channel::VERSION);
+            (&raw mut (*header).clock).write(setup.clock as u32);
+            (&raw mut (*header).geometry).write(geometry);
+            (&raw mut (*header).on_full).write(setup.on_full as u32);
+            (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
+        }
+        // SAFETY: mapped above for `fixed_len` bytes and never unmapped; the geometry was checked.
+        let region = unsafe { Region::new(base, geometry) };
+        region.header().phase.store(Phase::Waiting as u32, Ordering::Release);
+        Ok(Mapping { region, fd })
+    }
+
+    pub const fn region(&self) -> Region {
+        self.region
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Maps the rings of one slot; the target's private part of the area is none of our business.
+    pub fn slot_area(&self, index: u32) -> io::Result<SlotArea> {
+        let slot = self.region.slot(index).ok_or(io::ErrorKind::InvalidInput)?;
+        let geometry = self.region.geometry();
+        let length = geometry.private_in_slot();
+        let base = map(self.fd(), geometry.slot_area_at(index) as u64, length)?;
+        Ok(SlotArea { region: self.region, slot, base, length })
+    }
+
+    /// Every byte of memory that recording costs: the pages of the memfd that were ever touched.
+    pub fn bytes_used(&self) -> u64 {
+        rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_blocks as u64 * 512)
+    }
+}
+
+fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<*mut u8> {
+    // SAFETY: a new shared mapping at an address of the kernel's choice touches no existing memory.
+    let base = unsafe {
+        rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, offset)
+    }?;
+    Ok(base.cast())
+}
+
+/// The mapped rings of one slot.
+pub struct SlotArea {
+    region: Region,
+    slot: &'static SlotHeader,
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the pointer is to shared memory that is only read through atomics, whichever thread holds it.
+unsafe impl Send for SlotArea {}
+
+impl SlotArea {
+    /// The thread's ring and the one for events inside a signal handler.
+    pub fn rings(&self) -> [Ring<'_>; 2] {
+        // SAFETY: the area is mapped up to its private part until `self` is dropped, and the rings lie before that.
+        unsafe { self.region.rings(self.slot, self.base) }
+    }
+
+    /// Takes the pages out of our resident memory; what is in them stays.
+    pub fn release_pages(&self) {
+        // SAFETY: a shared file mapping reads the same bytes again after it; only our page table entries go.
+        let _ = unsafe { rustix::mm::madvise(self.base.cast(), self.length, Advice::LinuxDontNeed) };
+    }
+}
+
+impl Drop for SlotArea {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `slot_area` with this length; the rings borrow `self`, so none is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.length) };
+    }
+}
+
+/// The kernel's `struct robust_list_head` with its one node.
+#[repr(C)]
+struct RobustList {
+    first: *mut c_void,
+    futex_offset: isize,
+    pending: *mut c_void,
+    node: *mut c_void,
+}
+
+/// Marks `word` as held by the calling thread: when the thread ends, however it ends, the kernel sets
+/// `FUTEX_OWNER_DIED` in it. Replaces the thread's list of libc's robust mutexes, of which this program has none.
+pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<()> {
+    let list = Box::leak(Box::new(RobustList {
+        first: ptr::null_mut(),
+        futex_offset: 0,
+        pending: ptr::null_mut(),
+        node: ptr::null_mut(),
+    }));
+    let head: *mut RobustList = list;
+    list.node = head.cast();
+    list.first = (&raw mut list.node).cast();
+    list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
+    // SAFETY: the list is leaked, so the kernel can walk it at any later time; one node that leads back to the head.
+    let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    word.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
+    Ok(())
+}
+
+/// Whether the thread `tid` of process `pid` still exists. Works without /proc.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::c_long, tid as libc::c_long, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// The processor's time stamp counter.
+#[inline]
+pub fn tsc() -> u64 {
+    // SAFETY: every processor this program is built for has the instruction, and Linux leaves it enabled.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Asks for the cache line of `place`, without waiting.
+#[inline(always)]
+pub fn prefetch<T>(place: &T) {
+    // SAFETY: a prefetch changes nothing and the address is that of a live reference.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(ptr::from_ref(place).cast()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn tight() -> Setup {
+        Setup { geometry: Geometry::tight(), clock: Clock::Tsc, on_full: OnFull::Wait, max_stall_ms: 1000 }
+    }
+
+    #[test]
+    fn header_is_ready_for_the_target() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let header = mapping.region().header();
+        assert_eq!((header.magic, header.version), (channel::MAGIC, channel::VERSION));
+        assert_eq!(header.geometry, Geometry::tight());
+        assert!(mapping.bytes_used() >= 4096);
+        assert!(rustix::fs::ftruncate(mapping.fd(), 4096).is_err(), "sealed");
+    }
+
+    #[test]
+    fn words_written_through_one_map_are_read_through_another() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let (ours, theirs) = (mapping.slot_area(3).unwrap(), mapping.slot_area(3).unwrap());
+        let [ring, nested] = theirs.rings();
+        ring.put(0, 7);
+        ring.commit(1);
+        nested.put(0, 8);
+        nested.commit(1);
+        ours.release_pages();
+        let mut words = Vec::new();
+        for ring in ours.rings() {
+            ring.drain(|word| words.push(word)).unwrap();
+        }
+        assert_eq!(words, [7, 8]);
+    }
+
+    #[test]
+    fn the_end_of_the_holding_thread_is_marked() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let word = &mapping.region().header().collector_alive;
+        std::thread::spawn(|| {
+            hold_until_death(word).unwrap();
+            assert_ne!(word.load(Ordering::Acquire), 0);
+        })
+        .join()
+        .unwrap();
+        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
+    }
+
+    #[test]
+    fn a_thread_exists_until_it_ends() {
+        let pid = std::process::id();
+        let tid = std::thread::spawn(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            assert!(thread_exists(pid, tid));
+            tid
+        })
+        .join()
+        .unwrap();
+        // The kernel lets a joiner go a little before the thread is gone from its tables.
+        for _ in 0..1000 {
+            if !thread_exists(pid, tid) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the thread never went");
+    }
+}

@@ -1,0 +1,469 @@
+//! One order out of many rings: by stamp, and for one address by what must have been.
+//!
+//! Given: the queues of all rings and a watermark below which no ring gets another event. Gives back: all events below
+//! it, one after the other, to a `Consumer`. What must hold: events of one ring keep their order; equal stamps: free
+//! first.
+//!
+//! Stamps are taken without a fence, so two threads that hand an address to each other within a few hundred cycles can
+//! stamp in the wrong order. The consumer notices (an allocation of a live address, a free of one that is not), and
+//! the merge looks ahead for the event that must come first: only that one moves.
+use crate::queue::{Queue, Store};
+use channel::{Decoder, Event, Ring, RingError, Stamp};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// An event and the ring it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub event: Event,
+    /// `2 * slot`, or `2 * slot + 1` for the slot's ring of nested events.
+    pub source: u32,
+}
+
+/// What the consumer says to an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Taken,
+    /// An allocation of a live address: its free must be somewhere.
+    StillLive,
+    /// A free of an address that is not live: its allocation may be somewhere.
+    NotLive,
+}
+
+pub trait Consumer {
+    /// Some events ahead of `take`.
+    fn expect(&self, address: u64);
+    fn take(&mut self, item: &Item) -> Verdict;
+    /// `take` said no, and what it missed does not come.
+    fn force(&mut self, item: &Item);
+}
+
+/// How far apart, in stamps, two events of one address can be in the wrong order.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// An allocation waits this long for the free before it.
+    pub free: u64,
+    /// A free waits this long for its allocation. Short: where an address was live before we came, the next allocation
+    /// of it is another block.
+    pub alloc: u64,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    queue: Queue,
+    in_heap: bool,
+    /// It held something that is no record; the rest of it is worth nothing.
+    broken: bool,
+}
+
+#[derive(Debug)]
+pub struct Merge {
+    store: Store,
+    sources: Vec<Source>,
+    /// The first key of every source that has events.
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    batch: Vec<Item>,
+    at: usize,
+    broken: u64,
+}
+
+/// Long enough to hide a cache miss, short enough to stay in the first level cache.
+const BATCH: usize = 64;
+
+/// Order of events: by stamp, at equal stamps the free before the allocation.
+#[inline(always)]
+const fn key(event: &Event) -> u64 {
+    event.stamp() << 1 | matches!(event, Event::Alloc { .. }) as u64
+}
+
+#[inline(always)]
+const fn address(event: &Event) -> u64 {
+    match *event {
+        Event::Alloc { address, .. } | Event::Free { address, .. } => address,
+        Event::ThreadStart { .. } | Event::Image { .. } => 0,
+    }
+}
+
+impl Merge {
+    pub fn new(store: Store) -> Self {
+        Merge {
+            store,
+            sources: Vec::new(),
+            heap: BinaryHeap::new(),
+            batch: Vec::with_capacity(BATCH),
+            at: 0,
+            broken: 0,
+        }
+    }
+
+    /// Takes all committed words out of a ring. `Ok(0)` also when there is no room for them now.
+    pub fn drain(&mut self, source: u32, ring: &Ring<'_>) -> Result<usize, RingError> {
+        let index = source as usize;
+        if self.sources.len() <= index {
+            self.sources.resize_with(index + 1, Source::default);
+        }
+        let Some(place) = self.sources.get_mut(index).filter(|_| self.store.has_room()) else { return Ok(0) };
+        let words = place.queue.fill(ring, &mut self.store)?;
+        if words > 0 && !place.in_heap {
+            self.requeue(source);
+        }
+        Ok(words)
+    }
+
+    /// True when nothing of this source is left to merge.
+    pub fn is_drained(&self, source: u32) -> bool {
+        self.sources.get(source as usize).is_none_or(|source| source.queue.is_empty())
+            && self.batch.get(self.at..).is_none_or(|rest| rest.iter().all(|item| item.source != source))
+    }
+
+    pub fn is_broken(&self, source: u32) -> bool {
+        self.sources.get(source as usize).is_some_and(|source| source.broken)
+    }
+
+    /// Words that were no records, or did not come back from the spill file.
+    pub const fn lost_words(&self) -> u64 {
+        self.broken + self.store.lost_words()
+    }
+
+    /// Puts a source back into the heap by its first event.
+    fn requeue(&mut self, index: u32) {
+        let Some(source) = self.sources.get_mut(index as usize) else { return };
+        loop {
+            let window = source.queue.window(&mut self.store);
+            let words = window.len();
+            match Decoder::new(window).decode() {
+                Ok(Some(event)) if !source.broken => {
+                    source.in_heap = true;
+                    self.heap.push(Reverse((key(&event), index)));
+                    return;
+                }
+                // Only holes left in this window.
+                Ok(None) if words > 0 => source.queue.advance(words, &mut self.store),
+                Ok(None) => break,
+                _ => {
+                    source.broken = true;
+                    self.broken += source.queue.discard(&mut self.store) as u64;
+                    break;
+                }
+            }
+        }
+        source.in_heap = false;
+    }
+
+    /// Hands every event with a stamp below `watermark` to `consumer`. False: one waits for an event that is not
+    /// there yet; call again with a later watermark.
+    pub fn run(&mut self, watermark: Stamp, patience: Patience, consumer: &mut impl Consumer) -> bool {
+        loop {
+            while let Some(item) = self.batch.get(self.at) {
+                match consumer.take(item) {
+                    Verdict::Taken => self.at += 1,
+                    verdict => {
+                        if !self.resolve(verdict, watermark, patience, consumer) {
+                            return false;
+                        }
+                    }
+                }
+            }
+            self.batch.clear();
+            self.at = 0;
+            self.gather(watermark, consumer);
+            if self.batch.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// Fills the batch with the next events below `watermark`.
+    fn gather(&mut self, watermark: Stamp, consumer: &impl Consumer) {
+        let limit = watermark.min(Stamp::MAX >> 1) << 1;
+        while self.batch.len() < BATCH {
+            let Some(&Reverse((first, index))) = self.heap.peek() else { return };
+            if first >= limit {
+                return;
+            }
+            self.heap.pop();
+            let next = self.heap.peek().map_or(u64::MAX, |Reverse((key, _))| *key);
+            // Its first event always passes, even when a look ahead has taken the one it was queued by.
+            self.gather_run(index, next.max(first).min(limit - 1), consumer);
+            self.requeue(index);
+        }
+    }
+
+    /// Events of one source as long as they come before all others.
+    #[inline]
+    fn gather_run(&mut self, index: u32, last: u64, consumer: &impl Consumer) {
+        let Some(source) = self.sources.get_mut(index as usize) else { return };
+        let window = source.queue.window(&mut self.store);
+        let words = window.len();
+        let mut decoder = Decoder::new(window);
+        let mut left = words;
+        while self.batch.len() < BATCH {
+            // An error is found again, and handled, by `requeue`.
+            let Ok(Some(event)) = decoder.decode() else { break };
+            if key(&event) > last {
+                break;
+            }
+            left = decoder.remaining();
+            consumer.expect(address(&event));
+            self.batch.push(Item { event, source: index });
+        }
+        source.queue.advance(words - left, &mut self.store);
+    }
+
+    /// The consumer did not take the item at `at`. False: it may still be helped later.
+    #[cold]
+    fn resolve(
+        &mut self,
+        verdict: Verdict,
+        watermark: Stamp,
+        patience: Patience,
+        consumer: &mut impl Consumer,
+    ) -> bool {
+        let Some(&item) = self.batch.get(self.at) else { return true };
+        let wait = if verdict == Verdict::StillLive { patience.free } else { patience.alloc };
+        let until = item.event.stamp().saturating_add(wait);
+        if let Some(partner) = self.take_partner(&item, verdict, until) {
+            if consumer.take(&partner) != Verdict::Taken {
+                consumer.force(&partner);
+            }
+            return true;
+        }
+        if watermark <= until {
+            return false;
+        }
+        consumer.force(&item);
+        self.at += 1;
+        true
+    }
+
+    /// Finds, and takes out, the event of another ring that must come before `item`.
+    fn take_partner(&mut self, item: &Item, verdict: Verdict, until: Stamp) -> Option<Item> {
+        let wanted = |event: &Event| {
+            address(event) == address(&item.event)
+                && event.stamp() <= until
+                && match verdict {
+                    Verdict::StillLive => matches!(event, Event::Free { .. }),
+                    _ => matches!(event, Event::Alloc { .. }),
+                }
+        };
+        let later = self.batch.get(self.at + 1..)?;
+        let found = later.iter().position(|other| other.source != item.source && wanted(&other.event));
+        if let Some(index) = found {
+            return Some(self.batch.remove(self.at + 1 + index));
+        }
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if index as u32 == item.source || source.broken {
+                continue;
+            }
+            for words in source.queue.resident() {
+                match cut_out(words, until, wanted) {
+                    Search::Found(event) => return Some(Item { event, source: index as u32 }),
+                    Search::Past => break,
+                    Search::NotHere => (),
+                }
+            }
+        }
+        None
+    }
+}
+
+enum Search {
+    Found(Event),
+    /// Everything that follows is too late.
+    Past,
+    NotHere,
+}
+
+/// Turns the wanted record into holes.
+fn cut_out(words: &mut [u64], until: Stamp, wanted: impl Fn(&Event) -> bool) -> Search {
+    let total = words.len();
+    let mut decoder = Decoder::new(words);
+    loop {
+        let Ok(Some(event)) = decoder.decode() else { return Search::NotHere };
+        if event.stamp() > until {
+            return Search::Past;
+        }
+        if wanted(&event) {
+            let end = total - decoder.remaining();
+            let length =
+                if matches!(event, Event::Alloc { .. }) { channel::ALLOC_WORDS } else { channel::FREE_WORDS };
+            for word in words.iter_mut().take(end).skip(end - length) {
+                *word = channel::Kind::Skip as u64;
+            }
+            return Search::Found(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spill::Spill;
+    use channel::{Kind, encode_alloc, encode_free};
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicU64;
+
+    /// Rings that a test fills by hand.
+    struct Rings {
+        merge: Merge,
+    }
+
+    impl Rings {
+        fn new() -> Self {
+            Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND)) }
+        }
+        fn add(&mut self, source: u32, words: &[u64]) {
+            let places: Vec<_> = (0..1024).map(|_| AtomicU64::new(0)).collect();
+            let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
+            let ring = Ring::new(&places, &head, &tail);
+            words.iter().enumerate().for_each(|(n, word)| ring.put(n as u64, *word));
+            ring.commit(words.len() as u64);
+            self.merge.drain(source, &ring).unwrap();
+        }
+        fn alloc(&mut self, source: u32, stamp: u64, address: u64) {
+            self.add(source, &encode_alloc(stamp, address, 8, 1));
+        }
+        fn free(&mut self, source: u32, stamp: u64, address: u64) {
+            self.add(source, &encode_free(Kind::Free, stamp, address));
+        }
+        fn run(&mut self, watermark: u64, log: &mut Log) -> bool {
+            self.merge.run(watermark, Patience { free: 1000, alloc: 10 }, log)
+        }
+    }
+
+    /// Remembers what it was given: `+stamp`, `-stamp`, `!stamp` when forced.
+    #[derive(Default)]
+    struct Log {
+        live: HashSet<u64>,
+        text: String,
+    }
+
+    impl Consumer for Log {
+        fn expect(&self, _: u64) {}
+        fn take(&mut self, item: &Item) -> Verdict {
+            match item.event {
+                Event::Alloc { address, stamp, .. } => {
+                    if !self.live.insert(address) {
+                        return Verdict::StillLive;
+                    }
+                    self.text += &format!("+{stamp} ");
+                }
+                Event::Free { address, stamp, .. } => {
+                    if !self.live.remove(&address) {
+                        return Verdict::NotLive;
+                    }
+                    self.text += &format!("-{stamp} ");
+                }
+                _ => self.text += &format!("*{} ", item.event.stamp()),
+            }
+            Verdict::Taken
+        }
+        fn force(&mut self, item: &Item) {
+            self.text += &format!("!{} ", item.event.stamp());
+        }
+    }
+
+    #[test]
+    fn events_come_by_stamp_below_the_watermark() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        for (source, stamp) in [(0, 10), (0, 30), (2, 20), (2, 40), (5, 25), (5, 50)] {
+            rings.alloc(source, stamp, stamp * 16);
+        }
+        assert!(rings.run(40, &mut log));
+        assert_eq!(log.text, "+10 +20 +25 +30 ");
+        assert!(!rings.merge.is_drained(2));
+        assert!(rings.run(u64::MAX, &mut log));
+        assert_eq!(log.text, "+10 +20 +25 +30 +40 +50 ");
+        assert!(rings.merge.is_drained(2));
+    }
+
+    #[test]
+    fn at_equal_stamps_the_free_comes_first() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.alloc(4, 10, 0x100);
+        rings.alloc(0, 20, 0x100);
+        rings.free(2, 20, 0x100);
+        assert!(rings.run(100, &mut log));
+        assert_eq!(log.text, "+10 -20 +20 ");
+    }
+
+    #[test]
+    fn an_allocation_waits_for_the_free_before_it() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.alloc(0, 10, 0x100);
+        rings.alloc(0, 11, 0x200);
+        rings.alloc(2, 20, 0x100);
+        rings.alloc(2, 21, 0x300);
+        rings.free(0, 25, 0x200);
+        rings.free(0, 30, 0x100);
+        assert!(rings.run(22, &mut log));
+        assert_eq!(log.text, "+10 +11 -30 +20 +21 ", "found beyond the watermark");
+        assert!(rings.run(u64::MAX, &mut log));
+        assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ", "and not seen twice");
+    }
+
+    #[test]
+    fn a_free_that_is_not_there_yet_is_waited_for() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.alloc(0, 10, 0x100);
+        rings.alloc(2, 20, 0x100);
+        rings.alloc(2, 21, 0x300);
+        assert!(!rings.run(500, &mut log));
+        assert_eq!(log.text, "+10 ");
+        rings.free(0, 600, 0x100);
+        assert!(rings.run(700, &mut log));
+        assert_eq!(log.text, "+10 -600 +20 +21 ");
+    }
+
+    #[test]
+    fn a_free_that_never_comes_is_implied() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.alloc(0, 10, 0x100);
+        rings.alloc(2, 20, 0x100);
+        assert!(!rings.run(1020, &mut log));
+        assert!(rings.run(1021, &mut log));
+        assert_eq!(log.text, "+10 !20 ");
+    }
+
+    #[test]
+    fn a_free_that_overtook_its_allocation_waits_shortly() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.free(0, 20, 0x100);
+        rings.alloc(2, 22, 0x100);
+        rings.free(0, 40, 0x900);
+        rings.alloc(2, 51, 0x900);
+        assert!(rings.run(u64::MAX, &mut log));
+        assert_eq!(log.text, "+22 -20 !40 +51 ");
+    }
+
+    #[test]
+    fn a_ring_with_garbage_stops_alone() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        rings.alloc(0, 10, 0x100);
+        rings.add(2, &[7, 7, 7]);
+        rings.alloc(0, 20, 0x200);
+        rings.add(0, &[15 << 3 | Kind::Free as u64]);
+        assert!(rings.run(u64::MAX, &mut log));
+        assert_eq!(log.text, "+10 +20 ");
+        assert!(rings.merge.is_broken(2) && rings.merge.is_broken(0));
+        assert_eq!(rings.merge.lost_words(), 4);
+    }
+
+    #[test]
+    fn many_rings_give_one_order() {
+        let (mut rings, mut log) = (Rings::new(), Log::default());
+        let mut state = 99u64;
+        let mut stamps = [0u64; 40];
+        for n in 1..=5000u64 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let source = (state >> 33) % 40;
+            stamps[source as usize] = n;
+            rings.alloc(source as u32, n, n * 16);
+        }
+        for watermark in (0..=5200).step_by(100) {
+            assert!(rings.run(watermark, &mut log));
+        }
+        let expected: String = (1..=5000).map(|n| format!("+{n} ")).collect();
+        assert_eq!(log.text, expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! The target's module table, read as it grows.
+//!
+//! Given: the shared memory. Gives back: modules that are new, or gone, since the last look. What must hold: called
+//! after the rings were copied and before the copied events are written, a module precedes all frames in it.
+use crate::clock::Timeline;
+use crate::process::Process;
+use channel::{BUILD_ID_MAX, Region};
+use format::Module;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug, Default)]
+pub struct Modules {
+    seen: Vec<Module>,
+    /// The path we launched, for where /proc does not tell.
+    launched: String,
+}
+
+impl Modules {
+    pub const fn new(launched: String) -> Self {
+        Modules { seen: Vec::new(), launched }
+    }
+
+    /// Modules that were loaded since the last call.
+    pub fn loaded(&mut self, region: &Region, timeline: &Timeline, process: &Process) -> &[Module] {
+        let count = region.header().module_count.load(Ordering::Acquire).min(region.geometry().modules);
+        let before = self.seen.len();
+        for index in before..count as usize {
+            if let Some(module) = self.read(region, index, timeline, process) {
+                self.seen.push(module);
+            }
+        }
+        self.seen.get(before..).unwrap_or_default()
+    }
+
+    /// Modules that went since the last call. A walk over all: not for every round.
+    pub fn unloaded(&mut self, region: &Region, timeline: &Timeline) -> Vec<Module> {
+        let mut gone = Vec::new();
+        for (module, raw) in self.seen.iter_mut().zip(region.modules()) {
+            let stamp = raw.unloaded.load(Ordering::Acquire);
+            if module.unloaded_ns.is_none() && stamp != 0 {
+                module.unloaded_ns = Some(timeline.ns(stamp));
+                gone.push(module.clone());
+            }
+        }
+        gone
+    }
+
+    fn read(&self, region: &Region, index: usize, timeline: &Timeline, process: &Process) -> Option<Module> {
+        let raw = region.modules().get(index)?;
+        let mut build_id: Vec<u8> =
+            raw.build_id.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        build_id.truncate((raw.build_id_len.load(Ordering::Relaxed) as usize).min(BUILD_ID_MAX));
+        let path = text(region, raw.name_at.load(Ordering::Relaxed), raw.name_len.load(Ordering::Relaxed));
+        let path = path.filter(|path| !path.is_empty());
+        Some(Module {
+            instance: u16::try_from(index + 1).ok()?,
+            image: raw.image.load(Ordering::Relaxed),
+            start: raw.start.load(Ordering::Relaxed),
+            end: raw.end.load(Ordering::Relaxed),
+            bias: raw.bias.load(Ordering::Relaxed),
+            path: path.or_else(|| process.exe()).unwrap_or_else(|| self.launched.clone()),
+            build_id,
+            loaded_ns: timeline.ns(raw.loaded.load(Ordering::Relaxed)),
+            unloaded_ns: None,
+        })
+    }
+}
+
+/// A text in the names area; `None` when the target's numbers point outside of it.
+pub fn text(region: &Region, at: u32, length: u32) -> Option<String> {
+    let end = (at as usize).checked_add(length as usize)?;
+    let bytes: Vec<u8> = region.names().get(at as usize..end)?.iter().map(|b| b.load(Ordering::Relaxed)).collect();
+    Some(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}

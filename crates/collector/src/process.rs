@@ -1,0 +1,100 @@
+//! What the kernel tells about the target: resident memory, names, filters.
+//!
+//! Given: a pid. Gives back: what /proc says now, `None` where there is no /proc or no target. What must hold: a read
+//! of the resident memory is one system call.
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    statm: Option<File>,
+    page_size: u64,
+    our_filters: Option<Seccomp>,
+}
+
+/// A process's system call filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seccomp {
+    mode: u32,
+    filters: u32,
+}
+
+impl Process {
+    pub fn new(pid: u32) -> Self {
+        Process {
+            pid,
+            statm: File::open(format!("/proc/{pid}/statm")).ok(),
+            page_size: rustix::param::page_size() as u64,
+            our_filters: fs::read_to_string("/proc/self/status").ok().map(|text| seccomp(&text)),
+        }
+    }
+
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn rss_bytes(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
+        let pages: u64 = std::str::from_utf8(text.get(..length)?).ok()?.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * self.page_size)
+    }
+
+    /// True when the target has put itself behind a filter that we are not behind ourselves (a container's default
+    /// filter holds for both and allows what we need).
+    pub fn has_own_filter(&self) -> bool {
+        let theirs = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
+        matches!((theirs, self.our_filters), (Some(theirs), Some(ours)) if theirs > ours)
+    }
+
+    /// The program's file, as the kernel names it now.
+    pub fn exe(&self) -> Option<String> {
+        let path = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        Some(path.to_string_lossy().into_owned())
+    }
+
+    pub fn thread_name(&self, tid: u32) -> Option<String> {
+        let name = fs::read(format!("/proc/{}/task/{tid}/comm", self.pid)).ok()?;
+        Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+    }
+}
+
+fn seccomp(status: &str) -> Seccomp {
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Seccomp { mode: number("Seccomp:"), filters: number("Seccomp_filters:") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_process_is_known() {
+        let process = Process::new(std::process::id());
+        assert!(process.rss_bytes().unwrap() > 100_000);
+        assert!(!process.has_own_filter());
+        assert_eq!(process.exe().unwrap(), std::env::current_exe().unwrap().to_string_lossy());
+        assert!(process.thread_name(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_says_nothing() {
+        let process = Process::new(0x7fff_ffff);
+        assert_eq!(process.rss_bytes(), None);
+        assert_eq!(process.exe(), None);
+        assert_eq!(process.thread_name(1), None);
+        assert!(!process.has_own_filter());
+    }
+
+    #[test]
+    fn a_further_filter_is_seen() {
+        let container = seccomp("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        assert_eq!(container, Seccomp { mode: 2, filters: 1 });
+        assert!(seccomp("Seccomp:\t2\nSeccomp_filters:\t2\n") > container);
+        assert!(seccomp("Seccomp:\t0\n") < container);
+    }
+}

@@ -1,0 +1,277 @@
+//! The words of one ring between the ring and the merge, first in, first out.
+//!
+//! Given: the committed words of a ring, at once and all of them. Gives back: the same words, in order, when the merge
+//! may take them. What must hold: ring space is free as soon as the words are here; all queues together keep at most
+//! `Store::BOUND` words in memory, the rest is in the spill file; a run of words holds whole records.
+use crate::spill::{Run, Spill};
+use channel::{Ring, RingError};
+use std::collections::VecDeque;
+use std::mem;
+
+/// What all queues share: the bound, the spill file, buffers to use again.
+#[derive(Debug)]
+pub struct Store {
+    spill: Spill,
+    bound: usize,
+    in_memory: usize,
+    scratch: Vec<u64>,
+    spare: Vec<Vec<u64>>,
+    /// The spill file cannot be written: rings stay full until there is room in memory.
+    stuck: bool,
+    /// Words that the spill file did not give back.
+    lost: u64,
+}
+
+impl Store {
+    /// Words in memory, 24 MB.
+    pub const BOUND: usize = 3 << 20;
+    const SPARE_BUFFERS: usize = 8;
+
+    pub const fn new(spill: Spill, bound: usize) -> Self {
+        Store { spill, bound, in_memory: 0, scratch: Vec::new(), spare: Vec::new(), stuck: false, lost: 0 }
+    }
+
+    /// False: nothing may be drained now, the target waits or drops as it was told to.
+    pub fn has_room(&mut self) -> bool {
+        if self.stuck && self.in_memory < self.bound / 2 {
+            self.stuck = false;
+        }
+        !self.stuck
+    }
+
+    pub const fn lost_words(&self) -> u64 {
+        self.lost
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u64>) {
+        if self.scratch.capacity() < buffer.capacity() {
+            mem::swap(&mut self.scratch, &mut buffer);
+            self.scratch.clear();
+        }
+        if buffer.capacity() > 0 && self.spare.len() < Self::SPARE_BUFFERS {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Words(Vec<u64>),
+    Spilled(Run),
+}
+
+#[derive(Debug, Default)]
+pub struct Queue {
+    front: Vec<u64>,
+    at: usize,
+    rest: VecDeque<Chunk>,
+}
+
+impl Queue {
+    /// Moves everything that is committed in `ring` here. Returns the number of words.
+    pub fn fill(&mut self, ring: &Ring<'_>, store: &mut Store) -> Result<usize, RingError> {
+        if store.scratch.capacity() < ring.capacity() {
+            store.scratch = store.spare.pop().unwrap_or_default();
+            store.scratch.reserve_exact(ring.capacity());
+        }
+        let mut words = mem::take(&mut store.scratch);
+        words.clear();
+        let taken = ring.drain(|word| words.push(word));
+        if taken.is_ok() && !words.is_empty() {
+            words = self.append(words, store);
+        }
+        store.scratch = words;
+        taken
+    }
+
+    /// Takes the words; gives a buffer back that can be used again.
+    fn append(&mut self, words: Vec<u64>, store: &mut Store) -> Vec<u64> {
+        if store.in_memory + words.len() > store.bound
+            && let Some(words) = self.spill(&words, store)
+        {
+            self.rest.push_back(words);
+            return mem::take(&mut store.scratch);
+        }
+        store.in_memory += words.len();
+        let few = words.len() * 8 < words.capacity();
+        match self.rest.back_mut() {
+            None if self.at == self.front.len() => {
+                self.at = 0;
+                if few {
+                    self.front.clear();
+                    self.front.extend_from_slice(&words);
+                    return words;
+                }
+                return mem::replace(&mut self.front, words);
+            }
+            None if few => {
+                self.front.drain(..self.at);
+                self.at = 0;
+                self.front.extend_from_slice(&words);
+            }
+            Some(Chunk::Words(last)) if few => last.extend_from_slice(&words),
+            _ => self.rest.push_back(Chunk::Words(words.as_slice().to_vec())),
+        }
+        words
+    }
+
+    fn spill(&mut self, words: &[u64], store: &mut Store) -> Option<Chunk> {
+        match store.spill.write(words) {
+            Ok(run) => Some(Chunk::Spilled(run)),
+            Err(_) => {
+                store.stuck = true;
+                None
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at == self.front.len() && self.rest.is_empty()
+    }
+
+    /// The next words: whole records, empty only when the queue is.
+    #[inline]
+    pub fn window(&mut self, store: &mut Store) -> &[u64] {
+        while self.at == self.front.len() && !self.rest.is_empty() {
+            self.next_chunk(store);
+        }
+        self.front.get(self.at..).unwrap_or_default()
+    }
+
+    /// All words that are in memory without a read, for a look ahead; blanked ones may be stored back.
+    pub fn resident(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        let front = self.front.get_mut(self.at..).unwrap_or_default();
+        let rest = self.rest.iter_mut().filter_map(|chunk| match chunk {
+            Chunk::Words(words) => Some(words.as_mut_slice()),
+            Chunk::Spilled(_) => None,
+        });
+        std::iter::once(front).chain(rest)
+    }
+
+    #[inline]
+    pub fn advance(&mut self, words: usize, store: &mut Store) {
+        let words = words.min(self.front.len() - self.at);
+        self.at += words;
+        store.in_memory = store.in_memory.saturating_sub(words);
+        if self.at == self.front.len() && self.front.capacity() > 4096 {
+            self.at = 0;
+            store.recycle(mem::take(&mut self.front));
+        }
+    }
+
+    /// Drops everything. Returns the number of words.
+    pub fn discard(&mut self, store: &mut Store) -> usize {
+        let mut words = 0;
+        loop {
+            let here = self.window(store).len();
+            if here == 0 {
+                return words;
+            }
+            words += here;
+            self.advance(here, store);
+        }
+    }
+
+    #[cold]
+    fn next_chunk(&mut self, store: &mut Store) {
+        self.at = 0;
+        let next = match self.rest.pop_front() {
+            Some(Chunk::Words(words)) => words,
+            Some(Chunk::Spilled(run)) => match store.spill.read(run) {
+                Ok(words) => {
+                    store.in_memory += words.len();
+                    words
+                }
+                Err(_) => {
+                    store.lost += run.words() as u64;
+                    Vec::new()
+                }
+            },
+            None => Vec::new(),
+        };
+        store.recycle(mem::replace(&mut self.front, next));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    struct Written {
+        words: Vec<AtomicU64>,
+        head: AtomicU64,
+        tail: AtomicU64,
+        next: u64,
+    }
+
+    impl Written {
+        fn new() -> Self {
+            let words = (0..1024).map(|_| AtomicU64::new(0)).collect();
+            Written { words, head: AtomicU64::new(0), tail: AtomicU64::new(0), next: 0 }
+        }
+        fn ring(&self) -> Ring<'_> {
+            Ring::new(&self.words, &self.head, &self.tail)
+        }
+        fn write(&mut self, count: u64) {
+            for n in self.next..self.next + count {
+                self.ring().put(n, n);
+            }
+            self.next += count;
+            self.ring().commit(self.next);
+        }
+    }
+
+    fn check_order(bound: usize) {
+        let mut store = Store::new(Spill::new(std::env::temp_dir()), bound);
+        let (mut queue, mut ring, mut expected, mut state) = (Queue::default(), Written::new(), 0u64, 12345u64);
+        for round in 0..4000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            ring.write((state >> 33) % 1024);
+            queue.fill(&ring.ring(), &mut store).unwrap();
+            // Sometimes nothing is taken for long, so that words pile up.
+            if round % 50 < 45 {
+                continue;
+            }
+            loop {
+                let window = queue.window(&mut store);
+                if window.is_empty() {
+                    break;
+                }
+                let some = window.len().div_ceil(2);
+                for &word in &window[..some] {
+                    assert_eq!(word, expected);
+                    expected += 1;
+                }
+                queue.advance(some, &mut store);
+            }
+            assert!(queue.is_empty());
+            assert_eq!(store.in_memory, 0);
+        }
+        assert_eq!(expected, ring.next);
+    }
+
+    #[test]
+    fn words_come_out_in_order() {
+        check_order(usize::MAX);
+    }
+
+    #[test]
+    fn spilled_words_come_out_in_order() {
+        check_order(5000);
+    }
+
+    #[test]
+    fn without_a_spill_file_the_ring_waits() {
+        let mut store = Store::new(Spill::new("/nonexistent".into()), 1000);
+        let (mut queue, mut ring) = (Queue::default(), Written::new());
+        ring.write(900);
+        assert_eq!(queue.fill(&ring.ring(), &mut store), Ok(900));
+        ring.write(900);
+        assert_eq!(queue.fill(&ring.ring(), &mut store), Ok(900));
+        assert!(!store.has_room());
+        assert_eq!(queue.discard(&mut store), 1800);
+        assert!(store.has_room());
+    }
+}

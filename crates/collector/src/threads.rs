@@ -1,0 +1,89 @@
+//! The target's threads, numbered in the order of their first event.
+//!
+//! Given: ThreadStart events by slot. Gives back: the trace's thread index of a slot, and thread descriptions to write
+//! before they are used. What must hold: an index is never used again; a name that becomes known later is written
+//! again.
+use crate::process::Process;
+use format::Thread;
+
+#[derive(Debug, Default)]
+pub struct Threads {
+    /// Thread index by slot.
+    by_slot: Vec<Option<u32>>,
+    known: Vec<Thread>,
+    /// Of the threads not known to be gone.
+    alive: Vec<u32>,
+    changed: Vec<Thread>,
+}
+
+impl Threads {
+    /// The events of `slot` are now those of thread `tid`.
+    pub fn start(&mut self, slot: u32, tid: u32, image: u32, name: Option<String>) -> u32 {
+        let slot = slot as usize;
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, None);
+        }
+        let index = self.known.len() as u32;
+        let thread = Thread { index, tid, image, name: name.unwrap_or_default() };
+        self.changed.push(thread.clone());
+        self.known.push(thread);
+        self.alive.push(index);
+        if let Some(place) = self.by_slot.get_mut(slot) {
+            *place = Some(index);
+        }
+        index
+    }
+
+    /// `None`: the slot never said who it is.
+    pub fn of_slot(&self, slot: u32) -> Option<u32> {
+        self.by_slot.get(slot as usize).copied().flatten()
+    }
+
+    /// Threads name themselves after their first allocation: looks again.
+    pub fn refresh_names(&mut self, process: &Process) {
+        let (known, changed) = (&mut self.known, &mut self.changed);
+        self.alive.retain(|&index| {
+            let Some(thread) = known.get_mut(index as usize) else { return false };
+            let Some(name) = process.thread_name(thread.tid) else { return false };
+            if thread.name != name {
+                thread.name = name;
+                changed.push(thread.clone());
+            }
+            true
+        });
+    }
+
+    /// New or renamed since the last call.
+    pub fn take(&mut self) -> Vec<Thread> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_used_again_is_another_thread() {
+        let mut threads = Threads::default();
+        assert_eq!(threads.of_slot(3), None);
+        assert_eq!(threads.start(3, 100, 1, Some("a".into())), 0);
+        assert_eq!(threads.start(1, 101, 1, None), 1);
+        assert_eq!(threads.start(3, 102, 1, None), 2);
+        assert_eq!((threads.of_slot(3), threads.of_slot(1)), (Some(2), Some(1)));
+        let tids: Vec<_> = threads.take().iter().map(|thread| thread.tid).collect();
+        assert_eq!(tids, [100, 101, 102]);
+        assert!(threads.take().is_empty());
+    }
+
+    #[test]
+    fn a_new_name_is_written_again() {
+        let mut threads = Threads::default();
+        let pid = std::process::id();
+        threads.start(0, pid, 1, Some("old".into()));
+        threads.take();
+        threads.refresh_names(&Process::new(pid));
+        let [thread] = &threads.take()[..] else { panic!("one thread") };
+        assert_eq!(thread.name, Process::new(pid).thread_name(pid).unwrap());
+    }
+}
