@@ -4,10 +4,13 @@
 //!
 //! ```text
 //! head    first sequence number, sequence freed last, tick, thread, image: the state before the first event
-//!         number of events, byte lengths of the five columns (all varints), then the columns:
+//!         number of events, byte lengths of the seven columns (all varints), then the columns:
 //! runs    a byte per turn: | frees 7..4 | allocations 3..0 |, first the allocations, then the frees;
 //!         15 = 15 and more: a varint of what is beyond 15 follows, the allocations' first
-//! infos   per allocation: its info, varint; its sequence number is one more than that of the allocation before
+//! low     per allocation: the low byte of its info's index; its sequence number is one more than that of the
+//!         allocation before
+//! high    per allocation: the rest of that index (index >> 8), or 255: the rest stands in `wide`
+//! wide    per 255 in `high`: index >> 8, varint
 //! frees   per free of a known block: zigzag(its sequence number - that of the block freed before), varint
 //! odd     per free that is not a plain call of free: frees since the last such << 2 | how, varint
 //! marks   events since the last mark << 2 | what, varint, then its value:
@@ -21,6 +24,7 @@ pub const MAX_EVENTS: u64 = 1 << 26;
 /// Time marks stand on a grid, so that one differs from the next by 1 nearly always, which costs nothing.
 const TICK_NS: u64 = 100_000;
 const LONG: u32 = 15;
+const WIDE: u32 = 255;
 
 /// How a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +86,9 @@ pub struct EventEncoder {
     marked: u64,
     plain_frees: u64,
     runs: Vec<u8>,
-    infos: Vec<u8>,
+    low: Vec<u8>,
+    high: Vec<u8>,
+    wide: Vec<u8>,
     frees: Vec<u8>,
     odd: Vec<u8>,
     marks: Vec<u8>,
@@ -101,7 +107,12 @@ impl EventEncoder {
         }
         self.turn_allocs += 1;
         self.events += 1;
-        put(&mut self.infos, info as u64);
+        self.low.push(info as u8);
+        let rest = info >> 8;
+        self.high.push(rest.min(WIDE) as u8);
+        if rest >= WIDE {
+            put(&mut self.wide, rest as u64);
+        }
         let sequence = self.now.sequence;
         self.now.sequence += 1;
         sequence
@@ -161,7 +172,7 @@ impl EventEncoder {
     /// Raw bytes so far: when to `take` is the caller's to decide, but before 16 MiB.
     #[inline]
     pub const fn len(&self) -> usize {
-        self.runs.len() + self.infos.len() + self.frees.len() + self.odd.len() + self.marks.len()
+        self.runs.len() + 2 * self.low.len() + self.wide.len() + self.frees.len() + self.odd.len() + self.marks.len()
     }
 
     /// Events in the block so far.
@@ -194,7 +205,15 @@ impl EventEncoder {
         ] {
             put(&mut payload, value);
         }
-        let columns = [&mut self.runs, &mut self.infos, &mut self.frees, &mut self.odd, &mut self.marks];
+        let columns = [
+            &mut self.runs,
+            &mut self.low,
+            &mut self.high,
+            &mut self.wide,
+            &mut self.frees,
+            &mut self.odd,
+            &mut self.marks,
+        ];
         for column in &columns {
             put(&mut payload, column.len() as u64);
         }
@@ -258,7 +277,9 @@ pub struct Events<'a> {
     mark_at: u64,
     mark_what: u64,
     runs: Cursor<'a>,
-    infos: Cursor<'a>,
+    low: Cursor<'a>,
+    high: Cursor<'a>,
+    wide: Cursor<'a>,
     frees: Cursor<'a>,
     odd: Cursor<'a>,
     marks: Cursor<'a>,
@@ -279,16 +300,16 @@ impl<'a> Events<'a> {
             return Err(Malformed::Count);
         }
         start.sequence.checked_add(count).ok_or(Malformed::Overflow)?;
-        let mut lengths = [0usize; 5];
+        let mut lengths = [0usize; 7];
         for length in &mut lengths {
             *length = usize::try_from(cursor.u64()?).map_err(|_| Malformed::Cut)?;
         }
-        let mut columns = [Cursor::new(&[]); 5];
+        let mut columns = [Cursor::new(&[]); 7];
         for (column, length) in columns.iter_mut().zip(lengths) {
             *column = Cursor::new(cursor.take(length)?);
         }
         cursor.end()?;
-        let [runs, infos, frees, odd, marks] = columns;
+        let [runs, low, high, wide, frees, odd, marks] = columns;
         let mut events = Events {
             start,
             now: start,
@@ -301,7 +322,9 @@ impl<'a> Events<'a> {
             mark_at: u64::MAX,
             mark_what: 0,
             runs,
-            infos,
+            low,
+            high,
+            wide,
             frees,
             odd,
             marks,
@@ -343,7 +366,7 @@ impl<'a> Events<'a> {
             self.done += 1;
             let sequence = self.now.sequence;
             self.now.sequence += 1;
-            return Ok(Some(Event::Alloc { sequence, info: self.infos.u32()? }));
+            return Ok(Some(Event::Alloc { sequence, info: self.read_info()? }));
         }
         if self.turn_frees != 0 {
             self.turn_frees -= 1;
@@ -355,6 +378,16 @@ impl<'a> Events<'a> {
         }
         self.begin_turn()?;
         self.read()
+    }
+
+    #[inline]
+    fn read_info(&mut self) -> Result<u32, Malformed> {
+        let low = self.low.byte()? as u32;
+        let mut rest = self.high.byte()? as u32;
+        if rest == WIDE {
+            rest = self.wide.u32()?;
+        }
+        if rest > u32::MAX >> 8 { Err(Malformed::Overflow) } else { Ok(rest << 8 | low) }
     }
 
     #[inline]
@@ -436,9 +469,117 @@ impl<'a> Events<'a> {
     }
 
     fn check_end(&self) -> Result<Option<Event>, Malformed> {
-        for column in [self.runs, self.infos, self.frees, self.odd, self.marks] {
+        for column in [self.runs, self.low, self.high, self.wide, self.frees, self.odd, self.marks] {
             column.end()?;
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Block;
+
+    fn read_all(block: &RawBlock) -> Result<Vec<Event>, Malformed> {
+        let Block::Events(mut events) = block.decode()? else { return Err(Malformed::Kind) };
+        let mut list = Vec::new();
+        while let Some(event) = events.read()? {
+            list.push(event);
+        }
+        Ok(list)
+    }
+
+    #[test]
+    fn every_sort_of_event_comes_back_in_its_place() {
+        let mut encoder = EventEncoder::new();
+        encoder.image(1);
+        encoder.thread(3);
+        assert_eq!(encoder.alloc(7), 0);
+        assert_eq!(encoder.alloc(0x1234_5678), 1);
+        encoder.time(250_000);
+        encoder.time(299_999);
+        encoder.free(0);
+        encoder.unknown_free();
+        encoder.thread(3);
+        encoder.thread(4);
+        encoder.free_by_realloc(1);
+        assert_eq!(encoder.alloc(0xfeff), 2);
+        encoder.free_implied(2);
+        encoder.image(2);
+        assert_eq!(
+            read_all(&encoder.take()),
+            Ok(vec![
+                Event::Image(1),
+                Event::Thread(3),
+                Event::Alloc { sequence: 0, info: 7 },
+                Event::Alloc { sequence: 1, info: 0x1234_5678 },
+                Event::Time(200_000),
+                Event::Free { sequence: 0, how: Freed::Call },
+                Event::UnknownFree,
+                Event::Thread(4),
+                Event::Free { sequence: 1, how: Freed::Realloc },
+                Event::Alloc { sequence: 2, info: 0xfeff },
+                Event::Free { sequence: 2, how: Freed::Implied },
+                Event::Image(2),
+            ])
+        );
+        assert!(encoder.is_empty());
+    }
+
+    #[test]
+    fn a_block_knows_the_state_it_starts_in() -> Result<(), Malformed> {
+        let mut encoder = EventEncoder::new();
+        encoder.thread(9);
+        encoder.image(2);
+        encoder.time(1_000_000);
+        encoder.alloc(1);
+        encoder.alloc(2);
+        encoder.free(1);
+        encoder.take();
+        encoder.free(0);
+        encoder.alloc(3);
+        let block = encoder.take();
+        let Block::Events(events) = block.decode()? else { return Err(Malformed::Kind) };
+        assert_eq!(
+            (events.first_sequence(), events.thread(), events.image(), events.time_ns(), events.count()),
+            (2, 9, 2, 1_000_000, 2)
+        );
+        assert_eq!(
+            read_all(&block)?,
+            [Event::Free { sequence: 0, how: Freed::Call }, Event::Alloc { sequence: 2, info: 3 }]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn runs_of_every_length_around_the_escape_come_back() {
+        for length in [1, 14, 15, 16, 142, 143, 144, 1000] {
+            let mut encoder = EventEncoder::new();
+            let mut expected = Vec::new();
+            for sequence in 0..length {
+                encoder.alloc(5);
+                expected.push(Event::Alloc { sequence, info: 5 });
+            }
+            for sequence in (0..length).rev() {
+                encoder.free(sequence);
+                expected.push(Event::Free { sequence, how: Freed::Call });
+            }
+            assert_eq!(read_all(&encoder.take()), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_block_without_events_is_no_problem() {
+        let mut encoder = EventEncoder::new();
+        assert!(encoder.is_empty());
+        assert_eq!(read_all(&encoder.take()), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_turn_beyond_the_count_is_refused() {
+        // head, count 1, columns of 1 1 1 0 0 0 0 bytes; the turn claims two allocations
+        let payload = vec![0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0x02, 0, 0];
+        assert_eq!(read_all(&RawBlock { kind: BlockKind::Events, payload }), Err(Malformed::Count));
     }
 }

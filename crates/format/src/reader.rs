@@ -1,28 +1,429 @@
 //! Reads a trace block by block: finished, growing, cut or damaged.
-use crate::{Error, RawBlock};
-use std::io::Read;
+//!
+//! What is no block is skipped up to the next header whose sums are right, and told as `Damage`. Memory is bounded by
+//! one block; work is bounded by a constant times the file, whatever its bytes say.
+use crate::block::{FLAG_ZSTD, checksum};
+use crate::index::{TRAILER_MAGIC, parse_trailer};
+use crate::{
+    Block, BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, RawBlock, TRAILER_LEN,
+    VERSION,
+};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use zstd::bulk::Decompressor;
 
 /// Bytes of the file that are no block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where in the file.
     pub offset: u64,
+    /// Bytes; 0 when whole blocks are missing between two others.
     pub length: u64,
     pub reason: &'static str,
 }
 
+/// Places kept one by one; of more than these only the number is kept.
+const DAMAGE_KEPT: usize = 256;
+const READ_STEP: usize = 256 << 10;
+/// How far into a file whose first bytes are wrong a block is looked for.
+const LOST_HEADER: usize = 64 << 10;
+/// Bytes that may be hashed in vain, beyond four times the file: one byte may belong to many false blocks.
+const WASTE: u64 = 256 << 20;
+
 pub struct Reader<R: Read> {
     input: R,
+    /// Bytes read but not consumed: `buffer[start..]`, of which the first is at `offset` in the file.
+    buffer: Vec<u8>,
+    start: usize,
+    offset: u64,
+    wasted: u64,
+    version: u32,
+    /// `None` where the next number cannot be known.
+    next_ordinal: Option<u32>,
+    decompressor: Decompressor<'static>,
+    block: RawBlock,
+    finished: bool,
+    unknown_blocks: u64,
+    damage: Vec<Damage>,
+    damage_count: u64,
+}
+
+/// What stands at the reader's place.
+enum Found {
+    Block(BlockHeader),
+    Trailer,
+    /// The file ends here for now, perhaps inside a block.
+    End,
+    Damaged {
+        length: usize,
+        reason: &'static str,
+    },
+}
+
+impl Reader<File> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Reader::new(File::open(path)?)
+    }
 }
 
 impl<R: Read> Reader<R> {
+    /// Checks the file's header. `Error::Empty`: the file ends before its header does.
     pub fn new(input: R) -> Result<Self, Error> {
-        Ok(Reader { input })
+        let mut reader = Reader {
+            input,
+            buffer: Vec::new(),
+            start: 0,
+            offset: 0,
+            wasted: 0,
+            version: VERSION,
+            next_ordinal: Some(0),
+            decompressor: Decompressor::new()?,
+            block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
+            finished: false,
+            unknown_blocks: 0,
+            damage: Vec::new(),
+            damage_count: 0,
+        };
+        reader.file_header()?;
+        Ok(reader)
+    }
+
+    fn file_header(&mut self) -> Result<(), Error> {
+        let whole = self.fill(FILE_HEADER_LEN)?;
+        let seen = self.rest().len().min(FILE_MAGIC.len());
+        if self.rest()[..seen] != FILE_MAGIC[..seen] {
+            return self.lost_header();
+        }
+        let Some(&[v0, v1, v2, v3]) = self.rest().get(8..12).and_then(|bytes| bytes.first_chunk()).filter(|_| whole)
+        else {
+            return Err(Error::Empty);
+        };
+        self.version = u32::from_le_bytes([v0, v1, v2, v3]);
+        if self.version > VERSION {
+            return Err(Error::Newer(self.version));
+        }
+        self.consume(FILE_HEADER_LEN);
+        Ok(())
+    }
+
+    /// The first bytes are wrong, but if blocks follow it is a trace all the same.
+    fn lost_header(&mut self) -> Result<(), Error> {
+        self.fill(LOST_HEADER)?;
+        let limit = self.rest().len().min(LOST_HEADER);
+        match self.candidate(0, limit) {
+            Some(at) => {
+                self.note(at, "the file's header is damaged");
+                Ok(())
+            }
+            None => Err(Error::NotATrace),
+        }
     }
 
     /// The next block; `None` at the present end, where a growing file may have more later.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
-        let _ = &mut self.input;
-        Ok(None)
+        loop {
+            match self.look()? {
+                Found::End => return Ok(None),
+                Found::Trailer => {
+                    self.consume(TRAILER_LEN);
+                    self.finished = true;
+                }
+                Found::Damaged { length, reason } => self.note(length, reason),
+                Found::Block(header) => {
+                    if self.accept(&header) {
+                        return Ok(Some(&self.block));
+                    }
+                }
+            }
+        }
     }
+
+    /// The format's version the file was written in.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The trailer was read: the writer came to its end.
+    pub const fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// After `None`: bytes at the end that are not a whole block (yet).
+    pub const fn unfinished_bytes(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Where the next block begins.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Places that could not be read, at most the first 256.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// All such places.
+    pub const fn damage_count(&self) -> u64 {
+        self.damage_count
+    }
+
+    /// Blocks of kinds that only a later version knows.
+    pub const fn unknown_blocks(&self) -> u64 {
+        self.unknown_blocks
+    }
+
+    fn look(&mut self) -> Result<Found, Error> {
+        self.fill(HEADER_LEN)?;
+        if self.trailer_at(0) {
+            return Ok(Found::Trailer);
+        }
+        if self.rest().is_empty() {
+            return Ok(Found::End);
+        }
+        let Some(bytes) = self.rest().first_chunk::<HEADER_LEN>() else {
+            // Less than a header is left: the beginning of one, or nothing that could ever become a block.
+            return Ok(if could_begin_a_block(self.rest()) {
+                Found::End
+            } else {
+                Found::Damaged { length: self.rest().len(), reason: "bytes that are no block" }
+            });
+        };
+        let Some(header) = BlockHeader::decode(bytes) else {
+            return self.skip_to_candidate("bytes that are no block");
+        };
+        if !self.fill(HEADER_LEN + header.stored_len as usize)? {
+            return Ok(self.look_inside_tail());
+        }
+        if !self.sum_is_right(0, &header) {
+            if self.may_waste(header.stored_len) {
+                return self.skip_to_candidate("a block whose checksum is wrong");
+            }
+            let length = HEADER_LEN + header.stored_len as usize;
+            return Ok(Found::Damaged { length, reason: "a block whose checksum is wrong" });
+        }
+        Ok(Found::Block(header))
+    }
+
+    /// A block that ends beyond the file: cut or still growing, unless a whole block stands within it.
+    fn look_inside_tail(&mut self) -> Found {
+        let mut from = 1;
+        while let Some(at) = self.candidate(from, self.rest().len()) {
+            if self.trailer_at(at) {
+                return Found::Damaged { length: at, reason: "a block that is not whole" };
+            }
+            let Some(header) = self.header_at(at) else { return Found::End };
+            let whole = at + HEADER_LEN + header.stored_len as usize <= self.rest().len();
+            if whole && self.sum_is_right(at, &header) {
+                return Found::Damaged { length: at, reason: "a block that is not whole" };
+            }
+            if !self.may_waste(if whole { header.stored_len } else { HEADER_LEN as u32 }) {
+                return Found::End;
+            }
+            from = at + 1;
+        }
+        Found::End
+    }
+
+    /// Goes on from the next thing that looks like a block. Reads no further than it must.
+    fn skip_to_candidate(&mut self, reason: &'static str) -> Result<Found, Error> {
+        let mut from = 1;
+        loop {
+            if let Some(at) = self.candidate(from, self.rest().len()) {
+                return Ok(Found::Damaged { length: at, reason });
+            }
+            let have = self.rest().len();
+            // A header may begin in what was searched and end in what comes.
+            let keep = have.saturating_sub(HEADER_LEN - 1).max(1);
+            if have >= READ_STEP {
+                return Ok(Found::Damaged { length: keep, reason });
+            }
+            from = keep;
+            if !self.fill(have + 1)? {
+                let tail = (1..have).find(|at| could_begin_a_block(&self.rest()[*at..]));
+                return Ok(Found::Damaged { length: tail.unwrap_or(have), reason });
+            }
+        }
+    }
+
+    /// Takes a whole block off the buffer. False: it is not for the caller.
+    fn accept(&mut self, header: &BlockHeader) -> bool {
+        let length = HEADER_LEN + header.stored_len as usize;
+        if self.next_ordinal.is_some_and(|expected| expected != header.ordinal) {
+            self.note(0, "blocks are missing");
+        }
+        self.next_ordinal = Some(header.ordinal.wrapping_add(1));
+        let Some(kind) = BlockKind::from_number(header.kind) else {
+            self.unknown_blocks += 1;
+            self.consume(length);
+            return false;
+        };
+        self.block.kind = kind;
+        if !self.unpack(header) {
+            self.note(length, "a block that cannot be unpacked");
+            return false;
+        }
+        self.consume(length);
+        true
+    }
+
+    fn unpack(&mut self, header: &BlockHeader) -> bool {
+        let from = self.start + HEADER_LEN;
+        let stored = &self.buffer[from..from + header.stored_len as usize];
+        let raw_len = header.raw_len as usize;
+        let payload = &mut self.block.payload;
+        payload.clear();
+        if header.flags & FLAG_ZSTD == 0 {
+            payload.extend_from_slice(stored);
+            return payload.len() == raw_len;
+        }
+        // Room only for what the packed data itself promises too.
+        let promised = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
+        if promised.is_some_and(|promised| promised != raw_len as u64) {
+            return false;
+        }
+        payload.reserve(raw_len);
+        self.decompressor.decompress_to_buffer(stored, payload).is_ok_and(|len| len == raw_len)
+    }
+
+    /// The first place from `from` on, before `limit`, where a header with a right sum or a trailer stands.
+    fn candidate(&self, from: usize, limit: usize) -> Option<usize> {
+        let rest = self.rest();
+        let mut at = from;
+        while at < limit {
+            at += rest[at..limit].iter().position(|byte| *byte == TRAILER_MAGIC[0])?;
+            if self.trailer_at(at) || self.header_at(at).is_some() {
+                return Some(at);
+            }
+            at += 1;
+        }
+        None
+    }
+
+    fn header_at(&self, at: usize) -> Option<BlockHeader> {
+        BlockHeader::decode(self.rest().get(at..)?.first_chunk()?)
+    }
+
+    fn trailer_at(&self, at: usize) -> bool {
+        self.rest().get(at..).and_then(|rest| rest.first_chunk()).is_some_and(|bytes| parse_trailer(bytes).is_some())
+    }
+
+    fn sum_is_right(&self, at: usize, header: &BlockHeader) -> bool {
+        let Some(rest) = self.rest().get(at..) else { return false };
+        let Some((head, rest)) = rest.split_first_chunk() else { return false };
+        rest.get(..header.stored_len as usize).is_some_and(|stored| checksum(head, stored) == header.checksum)
+    }
+
+    fn may_waste(&mut self, bytes: u32) -> bool {
+        self.wasted += bytes as u64;
+        self.wasted < WASTE + 4 * self.offset
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.start += length;
+        self.offset += length as u64;
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Skips `length` bytes and says so; neighbours become one.
+    fn note(&mut self, length: usize, reason: &'static str) {
+        let offset = self.offset;
+        self.consume(length);
+        if length > 0 {
+            // Which blocks were in there is told by the bytes, not again by the numbers.
+            self.next_ordinal = None;
+        }
+        if let Some(last) = self.damage.last_mut()
+            && last.offset + last.length == offset
+        {
+            last.length += length as u64;
+            return;
+        }
+        self.damage_count += 1;
+        if self.damage.len() < DAMAGE_KEPT {
+            self.damage.push(Damage { offset, length: length as u64, reason });
+        }
+    }
+
+    /// Reads until `wanted` bytes are there; false if the input ends before.
+    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        while self.rest().len() < wanted {
+            if self.start > 0 {
+                self.buffer.drain(..self.start);
+                self.start = 0;
+            }
+            let have = self.buffer.len();
+            self.buffer.resize(have + READ_STEP, 0);
+            let read = loop {
+                match self.input.read(&mut self.buffer[have..]) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    other => break other,
+                }
+            };
+            self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Goes to a block's header, for instance from an `IndexEntry`.
+    pub fn seek(&mut self, offset: u64) -> Result<(), Error> {
+        self.input.seek(SeekFrom::Start(offset))?;
+        self.buffer.clear();
+        self.start = 0;
+        self.offset = offset;
+        self.next_ordinal = None;
+        Ok(())
+    }
+
+    /// The footer of a finished file; `None` if there is none that can be trusted. The reader's place stays.
+    pub fn index(&mut self) -> Result<Option<Index>, Error> {
+        let place = self.offset;
+        let index = self.read_index();
+        self.seek(place)?;
+        index
+    }
+
+    fn read_index(&mut self) -> Result<Option<Index>, Error> {
+        let length = self.input.seek(SeekFrom::End(0))?;
+        let Some(at) = length.checked_sub(TRAILER_LEN as u64) else { return Ok(None) };
+        self.seek(at)?;
+        if !self.fill(TRAILER_LEN)? {
+            return Ok(None);
+        }
+        let Some(offset) = self.rest().first_chunk().and_then(parse_trailer).filter(|offset| *offset < at) else {
+            return Ok(None);
+        };
+        self.seek(offset)?;
+        let Found::Block(header) = self.look()? else { return Ok(None) };
+        if header.kind != BlockKind::Index as u8 || !self.unpack(&header) {
+            return Ok(None);
+        }
+        self.block.kind = BlockKind::Index;
+        match self.block.decode() {
+            Ok(Block::Index(index)) => Ok(Some(index)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// True for what is left of a block's or the trailer's beginning when a file is cut.
+fn could_begin_a_block(bytes: &[u8]) -> bool {
+    let magics: [&[u8]; 2] = [&crate::block::MAGIC, &TRAILER_MAGIC];
+    magics.iter().any(|magic| {
+        let length = bytes.len().min(magic.len());
+        bytes[..length] == magic[..length]
+    })
 }
