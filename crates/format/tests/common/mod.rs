@@ -1,0 +1,248 @@
+//! What the tests of this crate share: a seeded generator, a small trace of every kind of block, and a full reading.
+#![allow(dead_code, reason = "each test uses its own part")]
+use format::*;
+
+/// SplitMix64: the same numbers for the same seed, everywhere.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// One block of each kind that a recording writes, in the order it writes them.
+pub fn small_blocks() -> Vec<RawBlock> {
+    let mut stacks = StackEncoder::new();
+    let main = stacks.push(0, Frame::new(1, 0x1139, false));
+    let leaf = stacks.push(main, Frame::new(1, 0x1250, false));
+    let handler = stacks.push(main, Frame::new(2, 0x2_6f00, true));
+    let cut = stacks.push(handler, Frame::CUT);
+    stacks.push(cut, Frame::new(0, 0x7f12_3456_7890, false));
+    let mut infos = InfoEncoder::new();
+    let small = infos.push(24, leaf);
+    let large = infos.push(1 << 20, handler);
+    let empty = infos.push(0, 0);
+    let mut events = EventEncoder::new();
+    events.image(1);
+    let first = events.alloc(small);
+    let second = events.alloc(large);
+    events.time(300_000);
+    events.thread(1);
+    events.alloc(empty);
+    events.free(first);
+    events.unknown_free();
+    events.free_by_realloc(second);
+    let third = events.alloc(large);
+    events.free_implied(third);
+    events.alloc(small);
+    let checkpoint = Checkpoint {
+        events: 9,
+        next_sequence: 5,
+        time_ns: 300_000,
+        image: 1,
+        totals: totals(),
+        live: vec![(0, 1), (2, 1)],
+        blocks: Some(vec![(2, 2), (4, 0)]),
+    };
+    vec![
+        session().to_block(),
+        Suppressions("leak:known_leaky\n".into()).to_block(),
+        Module::to_block(&modules()),
+        Thread::to_block(&threads()),
+        stacks.take(),
+        infos.take(),
+        events.take(),
+        RssSample::to_block(&[
+            RssSample { time_ns: 0, rss_bytes: 4 << 20, overhead_bytes: 1 << 20 },
+            RssSample { time_ns: 10_000_000, rss_bytes: 3 << 20, overhead_bytes: 1 << 20 },
+        ]),
+        Losses {
+            by_cause: vec![("ring full".into(), 3), ("nested".into(), 0)],
+            implied_frees: 1,
+            lost_events: 3,
+            note: Some("three events were lost".into()),
+        }
+        .to_block(),
+        checkpoint.to_block(),
+        Summary { complete: true, exit: Exit::Signal(11), totals: totals() }.to_block(),
+    ]
+}
+
+pub fn session() -> Session {
+    Session {
+        version: VERSION,
+        command: vec!["/usr/bin/true".into(), "--flag".into()],
+        exe: "/usr/bin/true".into(),
+        pid: 4242,
+        attached: false,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        hostname: "host".into(),
+        page_size: 4096,
+        system_memory: 8 << 30,
+        tool: "heaptrack 0.1.0".into(),
+    }
+}
+
+fn modules() -> Vec<Module> {
+    let program = Module {
+        instance: 1,
+        image: 1,
+        start: 0x5555_0000_0000,
+        end: 0x5555_0000_4000,
+        bias: 0x5555_0000_0000,
+        path: "/usr/bin/true".into(),
+        build_id: vec![0xab; 20],
+        loaded_ns: 0,
+        unloaded_ns: None,
+    };
+    let library = Module {
+        instance: 2,
+        start: 0x7fff_0000_0000,
+        end: 0x7fff_0020_0000,
+        bias: 0x7fff_0000_0000,
+        path: "/lib/libc.so.6".into(),
+        build_id: vec![],
+        unloaded_ns: Some(200_000),
+        ..program.clone()
+    };
+    vec![program, library]
+}
+
+fn threads() -> Vec<Thread> {
+    vec![
+        Thread { index: 0, tid: 4242, image: 1, name: "true".into() },
+        Thread { index: 1, tid: 4243, image: 1, name: String::new() },
+    ]
+}
+
+pub fn totals() -> Totals {
+    Totals {
+        allocations: 5,
+        deallocations: 3,
+        allocated_bytes: 2_097_200,
+        temporary: 0,
+        leaked_bytes: 24,
+        leaked_allocations: 2,
+        peak_bytes: 1_048_600,
+        peak_allocations: 2,
+        peak_time_ns: 0,
+        peak_rss_bytes: 4 << 20,
+        overhead_bytes: 1 << 20,
+        runtime_ns: 10_000_000,
+        unknown_frees: 1,
+        implied_frees: 1,
+        lost_events: 3,
+    }
+}
+
+pub fn write(blocks: &[RawBlock], finish: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = FileWriter::new(&mut bytes, 3).unwrap();
+    for block in blocks {
+        writer.write(block).unwrap();
+    }
+    if finish {
+        writer.finish().unwrap();
+    }
+    bytes
+}
+
+/// `count` random events in blocks of random lengths, with what they refer to in front.
+pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
+    let mut blocks = vec![session().to_block()];
+    let mut stacks = StackEncoder::new();
+    let mut infos = InfoEncoder::new();
+    let mut events = EventEncoder::new();
+    let mut live = Vec::new();
+    let (mut known_stacks, mut known_infos) = (0, 0);
+    for _ in 0..count {
+        match rng.below(16) {
+            0..7 => {
+                if known_infos == 0 || rng.below(20) == 0 {
+                    let frame = Frame::new(rng.below(4) as u16, rng.next() >> 40, false);
+                    known_stacks = stacks.push(rng.below(known_stacks as usize + 1) as u32, frame);
+                    known_infos = infos.push(rng.next() >> 50, known_stacks) + 1;
+                }
+                live.push(events.alloc(rng.below(known_infos as usize) as u32));
+            }
+            7..13 if !live.is_empty() => {
+                let at = rng.below(live.len());
+                let sequence = live.swap_remove(at);
+                match rng.below(10) {
+                    0 => events.free_by_realloc(sequence),
+                    1 => events.free_implied(sequence),
+                    _ => events.free(sequence),
+                }
+            }
+            13 => events.thread(rng.below(4) as u32),
+            14 => events.time(events.next_sequence() * 10_000),
+            15 if rng.below(8) == 0 => events.unknown_free(),
+            15 if rng.below(50) == 0 => {
+                blocks.extend([stacks.take(), infos.take(), events.take()]);
+            }
+            _ => {}
+        }
+    }
+    blocks.extend([stacks.take(), infos.take(), events.take()]);
+    blocks
+}
+
+/// All that a reader gets out of some bytes, every event walked.
+#[derive(Default)]
+pub struct Reading {
+    pub blocks: Vec<RawBlock>,
+    pub malformed: usize,
+    pub events: u64,
+    pub finished: bool,
+    pub damage: Vec<Damage>,
+    pub unfinished: usize,
+}
+
+pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
+    let mut reader = Reader::new(bytes)?;
+    let mut reading = Reading::default();
+    while let Some(block) = reader.next_block()? {
+        match walk(block) {
+            Ok(events) => reading.events += events,
+            Err(_) => reading.malformed += 1,
+        }
+        reading.blocks.push(block.clone());
+    }
+    reading.finished = reader.finished();
+    reading.damage = reader.damage().to_vec();
+    reading.unfinished = reader.unfinished_bytes();
+    Ok(reading)
+}
+
+pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
+    let mut count = 0;
+    if let Block::Events(mut events) = block.decode()? {
+        while events.read()?.is_some() {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// A block's content as text, an event a line.
+pub fn text(block: &RawBlock) -> String {
+    match block.decode() {
+        Ok(Block::Events(mut events)) => {
+            let mut lines = format!("Events of thread {} at {}\n", events.thread(), events.time_ns());
+            while let Ok(Some(event)) = events.read() {
+                lines += &format!("  {event:?}\n");
+            }
+            lines
+        }
+        Ok(other) => format!("{other:?}\n"),
+        Err(error) => format!("{error}\n"),
+    }
+}

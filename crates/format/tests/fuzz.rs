@@ -1,0 +1,121 @@
+//! Hostile bytes, for `HEAPTRACK_FUZZ_SECONDS` (default 3): no panic, no endless walk, no huge allocation. A failure
+//! prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+mod common;
+use common::*;
+use format::*;
+use std::time::{Duration, Instant};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + rng.below(4) {
+        let at = rng.below(bytes.len());
+        let end = (at + 1 + rng.below(64)).min(bytes.len());
+        match rng.below(9) {
+            _ if bytes.is_empty() => bytes.push(rng.next() as u8),
+            0 => bytes[at] ^= 1 << rng.below(8),
+            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let copy = bytes[at..end].to_vec();
+                let to = rng.below(bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            5 => bytes[at..end].fill(0xff),
+            6 => {
+                let garbage: Vec<u8> = (at..end).map(|_| rng.next() as u8).collect();
+                bytes.splice(at..end, garbage);
+            }
+            7 => {
+                let magic = *b"\xb5HTB";
+                bytes.splice(at..at, magic);
+            }
+            _ => {
+                // A varint of more than the rest.
+                bytes.splice(at..at, [0xff, 0xff, 0xff, 0xff, 0x7f]);
+            }
+        }
+    }
+}
+
+/// One round: bytes of a file bent, and payloads bent and sealed again, so that the checksum hides nothing.
+fn round(seed: u64, files: &[Vec<RawBlock>]) {
+    let mut rng = Rng(seed);
+    let blocks = &files[rng.below(files.len())];
+    let mut bytes = write(blocks, rng.below(2) == 0);
+    mutate(&mut rng, &mut bytes);
+    if let Ok(reading) = read(&bytes) {
+        assert!(reading.blocks.len() <= blocks.len() * 2 + 2);
+    }
+    let bent: Vec<RawBlock> = blocks
+        .iter()
+        .map(|block| {
+            let mut block = block.clone();
+            mutate(&mut rng, &mut block.payload);
+            if rng.below(8) == 0 {
+                block.kind = BlockKind::ALL[rng.below(BlockKind::ALL.len())];
+            }
+            block
+        })
+        .collect();
+    let reading = read(&write(&bent, true)).unwrap();
+    assert_eq!(reading.blocks[..bent.len()], bent);
+}
+
+fn peak_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn hostile_bytes_are_harmless() {
+    let files: Vec<Vec<RawBlock>> =
+        std::iter::once(small_blocks()).chain((0..8).map(|n| random_blocks(&mut Rng(n), 300))).collect();
+    if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
+        round(seed, &files);
+    }
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(3));
+    let mut rng = Rng(clock);
+    let mut rounds = 0u64;
+    eprintln!("first seed {clock}");
+    while Instant::now() < end {
+        let seed = rng.next();
+        let start = Instant::now();
+        let result = std::panic::catch_unwind(|| round(seed, &files));
+        assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
+        assert!(start.elapsed() < Duration::from_secs(10), "slow: HEAPTRACK_FUZZ_SEED={seed}");
+        rounds += 1;
+    }
+    eprintln!("{rounds} rounds");
+    assert!(peak_memory_kb() < 512 << 10, "{} kB", peak_memory_kb());
+}
+
+/// A file of nothing but headers whose sums are right and whose lengths reach to the end must not cost its square.
+#[test]
+fn false_headers_do_not_cost_the_square_of_the_file() {
+    let unit = {
+        // A block as large as a block may be, whose bytes never come: the header alone, again and again.
+        let block = RawBlock { kind: BlockKind::Symbols, payload: incompressible(4 << 20) };
+        let bytes = write(&[block], false);
+        bytes[FILE_HEADER_LEN..FILE_HEADER_LEN + HEADER_LEN].to_vec()
+    };
+    let mut bytes = write(&[], false);
+    while bytes.len() < 16 << 20 {
+        bytes.extend_from_slice(&unit);
+    }
+    let start = Instant::now();
+    let reading = read(&bytes).unwrap();
+    assert_eq!(reading.blocks, vec![]);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+fn incompressible(len: usize) -> Vec<u8> {
+    let mut rng = Rng(1);
+    (0..len).map(|_| rng.next() as u8).collect()
+}
