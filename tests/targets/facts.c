@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     char where[PATH_MAX];
     say("umask %o nice %d cwd %s\n", mask_now, getpriority(PRIO_PROCESS, 0), getcwd(where, sizeof where) ? where : "?");
     say("threads %d children %d\n", entries("/proc/self/task"), waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1);
-    say("dumpable %d seccomp %d no_new_privs %d subreaper-safe pdeathsig ", prctl(PR_GET_DUMPABLE),
+    say("dumpable %d seccomp %d no_new_privs %d pdeathsig ", prctl(PR_GET_DUMPABLE),
         prctl(PR_GET_SECCOMP), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
     int death = -1;
     prctl(PR_GET_PDEATHSIG, &death);

@@ -1,10 +1,10 @@
 /* Every hooked function, each checked against what the manual (and glibc) promises, with errno watched. Prints one line per
  * check that fails and "hooks: N checks, M failed"; with and without us the output is the same.
  *
- * Sizes tell the sites apart; what must be in the trace, by size (each once unless said):
- *   malloc 1001; calloc 7*143 = 1001 too, so 2 in all; realloc 1003 -> 2003; reallocarray 3*1001 = 3003;
- *   posix_memalign 4001; aligned_alloc 4096+4096 = 8192; memalign 5001; valloc 6001; pvalloc 7001;
- *   malloc(0): one block of 0 bytes; strdup 11 bytes; asprintf's and getline's own.
+ * Sizes tell the sites apart; what must be in the trace, by size:
+ *   1001 three times (malloc twice, calloc 7*143); 1003, 2003 (realloc), 3003 (reallocarray), 4001 (posix_memalign),
+ *   8192 (aligned_alloc), 5001 (memalign), 6001 (valloc), 7001 (pvalloc: as requested, not as rounded), 11 (strdup),
+ *   100, each once; three blocks of 0 bytes (malloc, calloc, realloc(NULL, 0)). Nothing of them is left.
  * Not in the trace: every call below that returns NULL. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

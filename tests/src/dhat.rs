@@ -1,0 +1,91 @@
+//! Valgrind's DHAT as the oracle for totals: another hook, another machine (an emulated one), another authorship.
+use crate::run::Program;
+use serde_json::Value;
+use std::process::Command;
+
+/// What DHAT counts, for the whole program or one site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counts {
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub peak_allocations: u64,
+    pub peak_bytes: u64,
+    pub leaked_allocations: u64,
+    pub leaked_bytes: u64,
+}
+
+pub struct Dhat {
+    pub total: Counts,
+    /// One per program point, sorted.
+    pub sites: Vec<Counts>,
+    pub stdout: String,
+}
+
+/// Runs the program under DHAT.
+pub fn run(program: &Program) -> Dhat {
+    let folder = crate::folder::Folder::new();
+    let file = folder.join("dhat.json");
+    let output = Command::new("valgrind")
+        // The freeres passes free libc's own blocks at the end, which no ordinary run does.
+        .args(["-q", "--tool=dhat", "--run-libc-freeres=no", "--run-cxx-freeres=no", "--num-callers=200"])
+        .arg(format!("--dhat-out-file={}", file.display()))
+        .arg(&program.path)
+        .args(&program.arguments)
+        .env_remove("LD_PRELOAD")
+        .output()
+        .expect("valgrind");
+    assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&std::fs::read(&file).expect("DHAT's file")).expect("DHAT's JSON");
+    let mut sites: Vec<Counts> = json["pps"].as_array().expect("program points").iter().map(counts).collect();
+    sites.sort();
+    let total = sites.iter().fold(Counts::default(), |sum, site| sum.plus(site));
+    Dhat { total, sites, stdout: String::from_utf8_lossy(&output.stdout).into_owned() }
+}
+
+fn counts(point: &Value) -> Counts {
+    let number = |name: &str| point[name].as_u64().unwrap_or_else(|| panic!("no {name} in {point}"));
+    Counts {
+        allocations: number("tbk"),
+        allocated_bytes: number("tb"),
+        peak_allocations: number("gbk"),
+        peak_bytes: number("gb"),
+        leaked_allocations: number("ebk"),
+        leaked_bytes: number("eb"),
+    }
+}
+
+impl Counts {
+    fn plus(&self, other: &Counts) -> Counts {
+        Counts {
+            allocations: self.allocations + other.allocations,
+            allocated_bytes: self.allocated_bytes + other.allocated_bytes,
+            peak_allocations: self.peak_allocations + other.peak_allocations,
+            peak_bytes: self.peak_bytes + other.peak_bytes,
+            leaked_allocations: self.leaked_allocations + other.leaked_allocations,
+            leaked_bytes: self.leaked_bytes + other.leaked_bytes,
+        }
+    }
+
+    /// The totals of one of our reports in the same words.
+    pub fn of_report(report: &crate::Report) -> Counts {
+        Counts {
+            allocations: report.total("allocations"),
+            allocated_bytes: report.total("allocated_bytes"),
+            peak_allocations: report.total("peak_allocations"),
+            peak_bytes: report.total("peak_bytes"),
+            leaked_allocations: report.total("leaked_allocations"),
+            leaked_bytes: report.total("leaked_bytes"),
+        }
+    }
+
+    pub fn of_site(site: &crate::Site) -> Counts {
+        Counts {
+            allocations: site.allocations,
+            allocated_bytes: site.allocated_bytes,
+            peak_allocations: site.peak_allocations,
+            peak_bytes: site.peak_bytes,
+            leaked_allocations: site.leaked_allocations,
+            leaked_bytes: site.leaked_bytes,
+        }
+    }
+}

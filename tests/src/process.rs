@@ -1,0 +1,63 @@
+//! Other processes, seen from outside: their children, their state, their signals.
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The shell's number for an end: the code, or 128 + the signal.
+pub fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Sends a signal to all of them by one process, as near to "at once" as it gets.
+pub fn signal(name: &str, pids: &[u32]) {
+    let mut command = Command::new("kill");
+    command.arg("-s").arg(name).args(pids.iter().map(u32::to_string));
+    // A process that is already gone is not an error here.
+    let _ = command.stderr(std::process::Stdio::null()).status().expect("kill(1)");
+}
+
+pub fn children(pid: u32) -> Vec<u32> {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|text| text.parse().ok())
+        .collect()
+}
+
+/// The letter of /proc/PID/stat: R, S, D, T (stopped), t (traced), Z; `None` when there is no such process.
+pub fn state(pid: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+pub fn executable(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// A line of /proc/PID/status in kB, as bytes.
+pub fn status_bytes(pid: u32, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// Looks again and again until `look` has an answer. A bound on patience, not a measurement.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The child of `recorder` that runs `program`, once it does.
+pub fn target_of(recorder: u32, program: &Path) -> u32 {
+    let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    wait_for("the target to start", || {
+        children(recorder).into_iter().find(|&pid| executable(pid).as_deref() == Some(&program))
+    })
+}

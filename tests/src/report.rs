@@ -1,0 +1,160 @@
+//! What `heaptrack print --json` says.
+use crate::run::heaptrack;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Report {
+    json: Value,
+}
+
+/// One level of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Frame {
+    /// `None` for code outside of any file.
+    pub module: Option<PathBuf>,
+    /// The address in the file, or in memory if there is no module.
+    pub offset: u64,
+}
+
+/// One entry of a list: a stack and its costs.
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub temporary: u64,
+    pub leaked_allocations: u64,
+    pub leaked_bytes: u64,
+    pub peak_allocations: u64,
+    pub peak_bytes: u64,
+    pub frames: Vec<Frame>,
+}
+
+impl Report {
+    pub fn of(trace: &Path) -> Self {
+        Self::try_of(trace).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// `Err`: what `print` said instead.
+    pub fn try_of(trace: &Path) -> Result<Self, String> {
+        print_json(&["print".as_ref(), "--json".as_ref(), trace.as_os_str()]).map(|json| Report { json })
+    }
+
+    /// The frames of the n-th allocation of the trace, from 1, and the tid of its thread.
+    pub fn event(trace: &Path, number: u64) -> (u64, Vec<Frame>) {
+        let number = number.to_string();
+        let json = print_json(&[
+            "print".as_ref(),
+            "--event".as_ref(),
+            number.as_ref(),
+            "--json".as_ref(),
+            trace.as_os_str(),
+        ])
+        .unwrap_or_else(|error| panic!("{error}"));
+        (json["tid"].as_u64().unwrap_or(0), frames(&json["frames"]))
+    }
+
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    pub fn complete(&self) -> bool {
+        self.json["complete"].as_bool().unwrap_or_else(|| panic!("no `complete`"))
+    }
+
+    pub fn total(&self, name: &str) -> u64 {
+        self.json["totals"][name].as_u64().unwrap_or_else(|| panic!("no total `{name}`: {}", self.json["totals"]))
+    }
+
+    /// Every stack that allocated.
+    pub fn sites(&self) -> Vec<Site> {
+        self.list("allocations")
+    }
+
+    /// One of the lists `peak`, `leaked`, `allocations`, `temporary`.
+    pub fn list(&self, name: &str) -> Vec<Site> {
+        self.json[name].as_array().unwrap_or_else(|| panic!("no list `{name}`")).iter().map(site).collect()
+    }
+
+    /// The sites whose leaf is in `module` itself: the program's own calls, not those that libc makes for it.
+    pub fn own(&self, module: impl AsRef<Path>) -> Vec<Site> {
+        let module = real(module.as_ref());
+        self.sites().into_iter().filter(|site| site.leaf_module() == Some(&module)).collect()
+    }
+
+    /// The sites that only ever asked for blocks of `bytes`, added up. Zero calls if there is none.
+    pub fn of_size(&self, bytes: u64) -> Site {
+        let same = |site: &Site| site.allocations > 0 && site.allocated_bytes == site.allocations * bytes;
+        sum(self.sites().iter().filter(|site| same(site)))
+    }
+}
+
+/// Adds costs up; the frames are those of the first.
+pub fn sum<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Site {
+    let mut sites = sites.into_iter();
+    let mut total = sites.next().cloned().unwrap_or(Site {
+        allocations: 0,
+        allocated_bytes: 0,
+        temporary: 0,
+        leaked_allocations: 0,
+        leaked_bytes: 0,
+        peak_allocations: 0,
+        peak_bytes: 0,
+        frames: Vec::new(),
+    });
+    for site in sites {
+        total.allocations += site.allocations;
+        total.allocated_bytes += site.allocated_bytes;
+        total.temporary += site.temporary;
+        total.leaked_allocations += site.leaked_allocations;
+        total.leaked_bytes += site.leaked_bytes;
+        total.peak_allocations += site.peak_allocations;
+        total.peak_bytes += site.peak_bytes;
+    }
+    total
+}
+
+impl Site {
+    pub fn leaf_module(&self) -> Option<&PathBuf> {
+        self.frames.first().and_then(|frame| frame.module.as_ref())
+    }
+
+    pub fn freed(&self) -> u64 {
+        self.allocations - self.leaked_allocations
+    }
+}
+
+fn print_json(arguments: &[&std::ffi::OsStr]) -> Result<Value, String> {
+    let output = Command::new(heaptrack()).args(arguments).output().expect("heaptrack can be run");
+    if !output.status.success() {
+        return Err(format!("print {arguments:?}: {} {}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("print {arguments:?}: not JSON: {error}"))
+}
+
+fn site(entry: &Value) -> Site {
+    let number = |name: &str| entry[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {entry}"));
+    Site {
+        allocations: number("allocations"),
+        allocated_bytes: number("allocated_bytes"),
+        temporary: number("temporary"),
+        leaked_allocations: number("leaked_allocations"),
+        leaked_bytes: number("leaked_bytes"),
+        peak_allocations: number("peak_allocations"),
+        peak_bytes: number("peak_bytes"),
+        frames: frames(&entry["frames"]),
+    }
+}
+
+fn frames(list: &Value) -> Vec<Frame> {
+    let frame = |value: &Value| Frame {
+        module: value["module"].as_str().map(|path| real(Path::new(path))),
+        offset: value["offset"].as_u64().unwrap_or_else(|| panic!("no offset in {value}")),
+    };
+    list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().map(frame).collect()
+}
+
+/// /lib and /usr/lib are one folder on Debian; the loader and the kernel disagree on the name.
+pub fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}

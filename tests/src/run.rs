@@ -1,0 +1,184 @@
+//! Runs a program, alone or under `heaptrack`, and keeps everything it said.
+use crate::folder::Folder;
+use crate::process;
+use crate::report::Report;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A program and its surroundings; the same value is run with and without us.
+#[derive(Clone)]
+pub struct Program {
+    pub path: OsString,
+    pub arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
+    options: Vec<OsString>,
+}
+
+/// How a run ended.
+pub struct Outcome {
+    /// As a shell has it: 128 + n for a signal.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    /// The trace, for a recorded run.
+    pub trace: PathBuf,
+    _folder: Folder,
+}
+
+/// A recorded run that is still going on.
+pub struct Running {
+    pub recorder: Child,
+    pub trace: PathBuf,
+    folder: Folder,
+}
+
+/// The binary under test.
+pub fn heaptrack() -> PathBuf {
+    let path = match std::env::var_os("HEAPTRACK_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => crate::targets::workspace().join("target/release/heaptrack"),
+    };
+    assert!(path.exists(), "{} is not there: run `make`, or set HEAPTRACK_BIN", path.display());
+    path
+}
+
+impl Program {
+    /// A program by name or path.
+    pub fn new(path: impl AsRef<OsStr>) -> Self {
+        Program {
+            path: path.as_ref().to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: None,
+            options: Vec::new(),
+        }
+    }
+
+    /// One of `tests/targets`.
+    pub fn target(name: &str) -> Self {
+        Self::new(crate::targets::target(name))
+    }
+
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((key.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.folder = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// An option for `heaptrack` itself.
+    pub fn option(mut self, option: impl AsRef<OsStr>) -> Self {
+        self.options.push(option.as_ref().to_owned());
+        self
+    }
+
+    fn surroundings(&self, command: &mut Command) {
+        command.env_remove("HEAPTRACK_BIN").env_remove("HEAPTRACK_SOAK").env_remove("HEAPTRACK_SEED");
+        command.env_remove("LD_PRELOAD").envs(self.environment.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+    }
+
+    /// Without us.
+    pub fn alone(&self) -> Outcome {
+        let folder = Folder::new();
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments);
+        self.surroundings(&mut command);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Outcome::of(child, PathBuf::new(), folder)
+    }
+
+    /// Under `heaptrack`, to the end.
+    pub fn recorded(&self) -> Outcome {
+        self.start().finish()
+    }
+
+    /// Under `heaptrack`, not waiting.
+    pub fn start(&self) -> Running {
+        let folder = Folder::new();
+        let trace = folder.join("trace.htz");
+        self.start_into(folder, trace)
+    }
+
+    /// As `start`, with the trace at a place of the caller's choice.
+    pub fn start_into(&self, folder: Folder, trace: PathBuf) -> Running {
+        let mut command = Command::new(heaptrack());
+        command.args(&self.options).arg("-o").arg(&trace).arg("--").arg(&self.path).args(&self.arguments);
+        self.surroundings(&mut command);
+        let recorder = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Running { recorder, trace, folder }
+    }
+
+    /// Both ways; asserts that the program said and returned the same.
+    pub fn same_output(&self) -> Outcome {
+        let alone = self.alone();
+        let recorded = self.recorded();
+        assert_eq!(recorded.stdout, alone.stdout, "stdout differs; stderr: {}", recorded.stderr);
+        assert_eq!(recorded.code, alone.code, "exit code differs; stderr: {}", recorded.stderr);
+        recorded
+    }
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.recorder.id()
+    }
+
+    /// The pid of the recorded program, once it runs `program`.
+    pub fn target(&self, program: &Program) -> u32 {
+        process::target_of(self.pid(), Path::new(&program.path))
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub fn finish(self) -> Outcome {
+        Outcome::of(self.recorder, self.trace, self.folder)
+    }
+}
+
+impl Outcome {
+    fn of(child: Child, trace: PathBuf, folder: Folder) -> Self {
+        let output = child.wait_with_output().expect("the child can be waited for");
+        Outcome {
+            code: process::code(output.status),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            trace,
+            _folder: folder,
+        }
+    }
+
+    /// What `heaptrack print --json` says about the trace.
+    pub fn report(&self) -> Report {
+        assert!(self.trace.exists(), "no trace was written; exit code {}, stderr: {}", self.code, self.stderr);
+        Report::of(&self.trace)
+    }
+
+    /// The report of a run in which nothing may be missing.
+    pub fn whole_report(&self) -> Report {
+        let report = self.report();
+        assert!(report.complete(), "the trace is not complete; stderr: {}", self.stderr);
+        assert_eq!(report.total("lost_events"), 0, "events were lost; stderr: {}", self.stderr);
+        report
+    }
+}

@@ -1,0 +1,42 @@
+//! Names for frames, by binutils' `nm`: independent of our own symbol reading.
+use crate::report::{Frame, Site, real};
+use std::path::Path;
+use std::process::Command;
+
+pub struct Symbols {
+    module: std::path::PathBuf,
+    /// (address, name), ascending.
+    table: Vec<(u64, String)>,
+}
+
+impl Symbols {
+    pub fn of(module: impl AsRef<Path>) -> Self {
+        let module = real(module.as_ref());
+        let output = Command::new("nm").args(["-n", "--defined-only"]).arg(&module).output().expect("nm");
+        let table = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split_whitespace();
+                let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+                let kind = fields.next()?;
+                kind.eq_ignore_ascii_case("t").then(|| Some((address, fields.next()?.to_owned())))?
+            })
+            .collect();
+        Symbols { module, table }
+    }
+
+    /// The function of a return address in this module, else `None`.
+    pub fn name(&self, frame: &Frame) -> Option<&str> {
+        if frame.module.as_ref() != Some(&self.module) {
+            return None;
+        }
+        // A return address belongs to the call before it, which may be the last instruction of its function.
+        let index = self.table.partition_point(|(address, _)| *address < frame.offset);
+        self.table.get(index.checked_sub(1)?).map(|(_, name)| name.as_str())
+    }
+
+    /// The names of a stack's frames that are in this module, leaf first.
+    pub fn names<'a>(&'a self, site: &'a Site) -> Vec<&'a str> {
+        site.frames.iter().filter_map(|frame| self.name(frame)).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! Builds the programs in `tests/targets`, once per content.
+//!
+//! All of them go to one folder named by a hash of all sources and recipes, so that libraries lie beside the programs that
+//! use them, and a change builds anew.
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Programs that need more than `cc -g -O1 NAME.c`: (name, source, flags, what must be built before).
+const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
+    ("no_frame_pointer", "no_frame_pointer.c", &["-O2", "-fomit-frame-pointer"], &[]),
+    ("collected", "collected.c", &["-lgc"], &[]),
+    ("hello_static", "hello.c", &["-static"], &[]),
+    ("coroutines", "coroutines.c", &["-Wl,-z,now"], &[]),
+    ("libbump.so", "libbump.c", &["-shared", "-fPIC"], &[]),
+    ("signals", "signals.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
+    ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
+    ("libblue.so", "libblue.c", &["-shared", "-fPIC"], &[]),
+    ("deps/libinner.so", "libinner.c", &["-shared", "-fPIC"], &[]),
+    (
+        "libplugin.so",
+        "libplugin.c",
+        &["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN/deps", "-Wl,--enable-new-dtags"],
+        &["deps/libinner.so"],
+    ),
+];
+
+/// The path of a built target, building it if need be.
+pub fn target(name: &str) -> PathBuf {
+    static BUILT: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
+    let mut built =
+        BUILT.get_or_init(|| Mutex::new(HashMap::new())).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = built.get(name) {
+        return path.clone();
+    }
+    let path = build(name);
+    built.insert(name.to_owned(), path.clone());
+    path
+}
+
+fn build(name: &str) -> PathBuf {
+    let special = SPECIAL.iter().find(|row| row.0 == name);
+    for needed in special.map_or(&[][..], |row| row.3) {
+        build(needed);
+    }
+    let path = folder().join(name);
+    if path.exists() {
+        return path;
+    }
+    std::fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder for targets");
+    let (source, flags) = match special {
+        Some(row) => (sources().join(row.1), row.2),
+        None => (source_of(name), &[][..]),
+    };
+    compile(&source, &path, flags);
+    path
+}
+
+/// Compiles to a temporary name first: another test process may be building the same.
+fn compile(source: &Path, path: &Path, flags: &[&str]) {
+    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut command = match source.extension().and_then(|e| e.to_str()) {
+        Some("rs") => {
+            let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+            command.args(["--edition", "2024", "-g", "-O"]);
+            command
+        }
+        Some("cpp") => c_compiler("c++"),
+        _ => c_compiler("cc"),
+    };
+    command.current_dir(folder()).arg(source).arg("-o").arg(&unfinished).args(flags);
+    // The target's own behaviour must not depend on how the harness itself was built.
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&done.stderr));
+    std::fs::rename(&unfinished, path).expect("the built target is moved in place");
+}
+
+fn c_compiler(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    command
+}
+
+fn source_of(name: &str) -> PathBuf {
+    ["c", "cpp", "rs"]
+        .iter()
+        .map(|extension| sources().join(format!("{name}.{extension}")))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("no target is called {name}"))
+}
+
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("targets")
+}
+
+/// The workspace's root.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace")
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let mut names: Vec<PathBuf> =
+            std::fs::read_dir(sources()).expect("tests/targets").map(|entry| entry.expect("readable").path()).collect();
+        names.sort();
+        let mut hasher = DefaultHasher::new();
+        for name in &names {
+            hasher.write(name.file_name().expect("a file").as_encoded_bytes());
+            hasher.write(&std::fs::read(name).expect("readable"));
+        }
+        hasher.write(format!("{SPECIAL:?}").as_bytes());
+        let path = workspace().join("target/test-targets").join(format!("{:016x}", hasher.finish()));
+        std::fs::create_dir_all(&path).expect("a folder for targets");
+        path
+    })
+}

@@ -1,0 +1,45 @@
+/* Says how heavy it is. Arguments: threads (1), live blocks of 16 bytes in all (0), frees them at the end if "free" follows.
+ * Each thread makes 20000 blocks of 32 bytes and frees them, at depths 1 to 40, so that our tables fill; then main keeps its
+ * blocks. Prints the highest resident size in kB, as the kernel has it: `kB=N`. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "say.h"
+
+static pthread_barrier_t together;
+
+NOINLINE static void deeper(int depth) {
+    if (depth > 0) {
+        deeper(depth - 1);
+    } else {
+        void *made = malloc(32);
+        KEEP(made);
+        free(made);
+    }
+    FRAME();
+}
+
+static void *work(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 20000; i++) deeper(1 + i % 40);
+    pthread_barrier_wait(&together); /* all alive at once: the worst moment */
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
+    long blocks = argc > 2 ? atol(argv[2]) : 0;
+    static pthread_t thread[64];
+    pthread_barrier_init(&together, NULL, (unsigned)threads);
+    for (int i = 1; i < threads; i++) pthread_create(&thread[i], NULL, work, NULL);
+    work(NULL);
+    for (int i = 1; i < threads; i++) pthread_join(thread[i], NULL);
+    for (long i = 0; i < blocks; i++) KEEP(malloc(16));
+    static char status[8192];
+    FILE *file = fopen("/proc/self/status", "r");
+    size_t length = file ? fread(status, 1, sizeof status - 1, file) : 0;
+    status[length] = 0;
+    char *line = strstr(status, "VmHWM:");
+    say("kB=%d\n", line ? atoi(line + 6) : -1);
+    return 0;
+}

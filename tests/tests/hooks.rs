@@ -1,0 +1,23 @@
+//! Every hooked function behaves as without us, and is in the trace with the size that was asked for.
+use heaptrack_tests::Program;
+
+#[test]
+fn every_hook_keeps_its_promises() {
+    let report = Program::target("hooks").same_output().whole_report();
+    for size in [1003, 2003, 3003, 4001, 8192, 5001, 6001, 7001, 11, 100] {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (1, 0), "blocks of {size} bytes");
+    }
+    assert_eq!(report.of_size(1001).allocations, 3);
+    let nothing = report.of_size(0);
+    assert_eq!((nothing.allocations, nothing.leaked_allocations), (3, 0));
+    assert_eq!(report.total("leaked_allocations"), 0, "everything is freed: {}", report.json()["leaked"]);
+    assert_eq!(report.total("unknown_frees"), 0);
+}
+
+#[test]
+fn another_allocator_below_us_is_used() {
+    // libbump.so takes malloc over from libc, as jemalloc does; we stand in front of it and must not go around it.
+    let report = Program::target("signals").arg("1000").recorded().report();
+    assert!(report.of_size(64).allocations >= 1000);
+}

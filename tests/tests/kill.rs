@@ -1,0 +1,142 @@
+//! SIGKILL of the target, of the recorder, of both; a recorder that is stopped. What had returned is in the file.
+use heaptrack_tests::process::{signal, wait_for};
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::{Chance, Folder, Program, Report, process, scale};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// One thread's line of `counter`'s file: finished (allocations, frees).
+fn counted(file: &Path, thread: usize) -> (u64, u64) {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    let word = |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
+    (word(thread * 64), word(thread * 64 + 8))
+}
+
+fn started(file: &Path) {
+    wait_for("the first calls", || (counted(file, 0).0 > 0).then_some(()));
+}
+
+/// Nothing that returned is missing, nothing that never happened is there: a call may be recorded and not yet counted.
+fn assert_every_call(report: &Report, file: &Path, threads: usize) {
+    for thread in 0..threads {
+        let (allocations, frees) = counted(file, thread);
+        let site = report.of_size(1000 + thread as u64);
+        let (recorded, freed) = (site.allocations, site.freed());
+        assert!(allocations <= recorded && recorded <= allocations + 1, "thread {thread}: {recorded} of {allocations}");
+        assert!(frees <= freed && freed <= frees + 1, "thread {thread}: {freed} of {frees} frees");
+    }
+    assert_eq!(report.total("lost_events"), 0);
+    assert_eq!(report.total("unknown_frees"), 0);
+}
+
+#[test]
+fn the_target_is_killed_at_any_moment() {
+    let mut chance = Chance::new("kill the target");
+    for round in 0..scale::count(200) {
+        let folder = Folder::new();
+        let file = folder.join("counted");
+        let pause = ["0", "100"][(round % 2) as usize];
+        let program = Program::target("counter").arg(&file).arg("2").arg(pause);
+        let running = program.start();
+        let target = running.target(&program);
+        // Every fifth dies in its first moments, wherever it is then.
+        if round % 5 != 0 {
+            started(&file);
+        }
+        std::thread::sleep(Duration::from_micros(chance.between(0, 150_000)));
+        signal("KILL", &[target]);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, 137, "{}", outcome.stderr);
+        if counted(&file, 0).0 > 0 {
+            assert_every_call(&outcome.report(), &file, 2);
+        }
+    }
+}
+
+#[test]
+fn both_are_killed_at_once() {
+    let mut chance = Chance::new("kill both");
+    for _ in 0..scale::count(50) {
+        let folder = Folder::new();
+        let file = folder.join("counted");
+        let program = Program::target("counter").arg(&file).arg("1").arg("1000");
+        let running = program.start();
+        let target = running.target(&program);
+        started(&file);
+        let until = Instant::now() + Duration::from_millis(chance.between(400, 1200));
+        let mut seen = Vec::new();
+        while Instant::now() < until {
+            seen.push((Instant::now(), counted(&file, 0).0));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let killed = Instant::now();
+        signal("KILL", &[running.pid(), target]);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, 137);
+        // 200 ms is the promise; two busy cores may put a write off a little.
+        let promised = killed - Duration::from_millis(300);
+        let due = seen.iter().take_while(|(when, _)| *when <= promised).last().map_or(0, |(_, count)| *count);
+        let report = outcome.report();
+        let recorded = report.of_size(1000).allocations;
+        assert!(recorded >= due, "{recorded} recorded, {due} were due");
+        assert!(recorded <= counted(&file, 0).0 + 1);
+        assert!(!report.complete(), "the file says that its end is missing");
+    }
+}
+
+#[test]
+fn the_recorder_is_killed_and_the_program_goes_on() {
+    for moment in [0, 20, 100] {
+        let folder = Folder::new();
+        let (file, ends) = (folder.join("counted"), folder.join("ends"));
+        let program = Program::target("counter").arg(&file).arg("2").arg("200").arg("200000");
+        let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("orphans.py");
+        let child = Command::new("/usr/bin/python3")
+            .arg(helper)
+            .arg(&ends)
+            .arg(heaptrack())
+            .arg("-o")
+            .arg(folder.join("trace.htz"))
+            .arg(&program.path)
+            .args(&program.arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        started(&file);
+        std::thread::sleep(Duration::from_millis(moment));
+        let first = std::fs::read_to_string(&ends).unwrap();
+        let recorder: u32 = first.split_whitespace().nth(1).unwrap().parse().unwrap();
+        signal("KILL", &[recorder]);
+        let output = child.wait_with_output().unwrap();
+        let (a, b) = (counted(&file, 0).0, counted(&file, 1).0);
+        assert_eq!((a, b), (200_000, 200_000));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "counted 400000\n");
+        let ends = std::fs::read_to_string(&ends).unwrap();
+        let codes: Vec<&str> = ends.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();
+        assert_eq!(codes, ["137", "3"], "the recorder's end, then the program's own: {ends}");
+        let report = Report::of(&folder.join("trace.htz"));
+        assert!(!report.complete());
+    }
+}
+
+#[test]
+fn the_recorder_is_stopped_for_five_seconds() {
+    let folder = Folder::new();
+    let file = folder.join("counted");
+    let program = Program::target("counter").arg(&file).arg("2").arg("0").arg("1000000");
+    let running = program.start();
+    started(&file);
+    signal("STOP", &[running.pid()]);
+    wait_for("the recorder to stop", || (process::state(running.pid()) == Some('T')).then_some(()));
+    std::thread::sleep(Duration::from_secs(5));
+    signal("CONT", &[running.pid()]);
+    let outcome = running.finish();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "counted 2000000\n"));
+    let report = outcome.whole_report();
+    for size in [1000, 1001] {
+        assert_eq!(report.of_size(size).allocations, 1_000_000);
+        assert_eq!(report.of_size(size).leaked_allocations, 100);
+    }
+}

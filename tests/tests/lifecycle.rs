@@ -1,0 +1,214 @@
+//! How programs begin, multiply, change and end; and stacks of every odd shape.
+use heaptrack_tests::report::sum;
+use heaptrack_tests::symbols::Symbols;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Program, Report};
+
+/// (allocations, left) of the sites that ask for `size` bytes.
+fn counts(report: &Report, size: u64) -> (u64, u64) {
+    let site = report.of_size(size);
+    (site.allocations, site.leaked_allocations)
+}
+
+fn report_of(name: &str) -> Report {
+    Program::target(name).same_output().whole_report()
+}
+
+/// The functions of the program on the stack of the blocks of `size` bytes.
+fn names(report: &Report, module: &str, size: u64) -> Vec<String> {
+    let symbols = Symbols::of(target(module));
+    symbols.names(&report.of_size(size)).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn before_main_and_after_exit() {
+    let report = report_of("before_and_after");
+    assert_eq!(counts(&report, 101), (1, 1), ".preinit_array");
+    assert_eq!(counts(&report, 102), (1, 0), "constructor");
+    assert_eq!(counts(&report, 103), (1, 0), "main");
+    assert_eq!(counts(&report, 104), (1, 1), "atexit");
+    assert_eq!(counts(&report, 105), (1, 1), "destructor");
+    assert_eq!(counts(&report, 106), (1, 1), "on_exit");
+}
+
+#[test]
+fn children_run_unrecorded_and_see_nothing_of_us() {
+    let report = report_of("children");
+    assert_eq!(counts(&report, 1001), (1, 0));
+    assert_eq!(counts(&report, 2002), (0, 0));
+    assert_eq!(counts(&report, 3003), (1, 1));
+    assert_eq!(counts(&report, 11), (1, 1));
+}
+
+#[test]
+fn exec_in_place_goes_on_in_the_same_trace() {
+    let report = report_of("exec_in_place");
+    assert_eq!(counts(&report, 1001), (10, 0));
+    assert_eq!(counts(&report, 1002), (20, 0));
+    assert_eq!(counts(&report, 1003), (30, 25));
+    for size in [1001, 1002, 1003] {
+        assert_eq!(names(&report, "exec_in_place", size).first().map(String::as_str), Some("main"), "{size}");
+    }
+}
+
+#[test]
+fn exec_from_a_shell_is_followed() {
+    let hello = target("hello");
+    let program = Program::new("/bin/sh").arg("-c").arg(format!("exec '{}' word", hello.display()));
+    let report = program.same_output().whole_report();
+    assert_eq!(sum(&report.own(&hello)).allocations, 1);
+}
+
+#[test]
+fn every_way_out() {
+    let ways = [
+        ("return", 5),
+        ("exit", 6),
+        ("_exit", 7),
+        ("quick_exit", 8),
+        ("abort", 134),
+        ("segv", 139),
+        ("term", 143),
+        ("trap", 133),
+        ("thread_exit", 0),
+    ];
+    for (way, code) in ways {
+        let outcome = Program::target("ways_out").arg(way).same_output();
+        assert_eq!(outcome.code, code, "{way}");
+        let report = outcome.whole_report();
+        assert_eq!(counts(&report, 123), (10, 6), "{way}");
+        assert_eq!(report.of_size(123).leaked_bytes, 738, "{way}");
+    }
+}
+
+fn handled(outcome: &heaptrack_tests::Outcome) -> (u64, u64, u64) {
+    let mut numbers = outcome.stdout.split_whitespace().map(|word| word.split_once('=').unwrap().1.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[test]
+fn a_signal_handler_that_allocates() {
+    let outcome = Program::target("signals").arg("2000000").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let (in_main, in_handler, _) = handled(&outcome);
+    let report = outcome.report();
+    assert_eq!(counts(&report, 64), (in_main, 0));
+    // A hook inside a hook inside a hook may be counted instead of recorded.
+    let recorded = report.of_size(33).allocations;
+    assert!(recorded <= in_handler && recorded + report.total("lost_events") >= in_handler);
+}
+
+#[test]
+fn a_signal_handler_that_allocates_and_jumps_out() {
+    let outcome = Program::target("signals").arg("2000000").arg("jump").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let (in_main, in_handler, jumped) = handled(&outcome);
+    assert!(jumped > 0, "the test did not test: no jump");
+    let report = outcome.report();
+    let recorded = report.of_size(64).allocations;
+    assert!(in_main <= recorded + report.total("lost_events"), "{recorded} of {in_main}, {jumped} jumps");
+    assert!(recorded <= in_main + jumped, "{recorded} of {in_main}, {jumped} jumps");
+    assert!(report.total("lost_events") <= jumped + in_handler);
+    assert!(report.of_size(33).allocations <= in_handler);
+}
+
+#[test]
+fn a_handler_on_its_own_stack() {
+    let report = report_of("altstack");
+    assert_eq!(counts(&report, 77), (5, 5));
+    assert_eq!(counts(&report, 78), (5, 0));
+    assert_eq!(names(&report, "altstack", 77)[..2], ["handle", "overflow"], "through the signal frame");
+}
+
+#[test]
+fn coroutines_on_8_kb_stacks() {
+    let report = report_of("coroutines");
+    assert_eq!(counts(&report, 210), (1000, 100));
+    let symbols = Symbols::of(target("coroutines"));
+    for site in report.own(target("coroutines")) {
+        let mut expected = vec!["level"; 10];
+        expected.push("body");
+        assert_eq!(symbols.names(&site), expected);
+    }
+}
+
+#[test]
+fn threads_on_the_smallest_stacks() {
+    let report = report_of("small_stacks");
+    assert_eq!(counts(&report, 300), (100, 0));
+    assert_eq!(names(&report, "small_stacks", 300), ["deeper", "deeper", "deeper", "deeper", "work"]);
+}
+
+#[test]
+fn recursion_of_100_000_levels() {
+    let report = report_of("deep");
+    assert_eq!(counts(&report, 40), (200, 0));
+    assert_eq!(counts(&report, 41), (2, 2));
+    let symbols = Symbols::of(target("deep"));
+    for site in report.own(target("deep")) {
+        let names = symbols.names(&site);
+        assert_eq!(names.first(), Some(&"down"));
+        assert!(names.contains(&"main"), "cut at the root: {} frames", site.frames.len());
+    }
+}
+
+#[test]
+fn longjmp_over_frames_that_allocated() {
+    let report = report_of("jumps");
+    assert_eq!(counts(&report, 10), (100, 100));
+    assert_eq!(counts(&report, 20), (100, 100));
+    assert_eq!(names(&report, "jumps", 10)[..3], ["bottom", "left", "main"]);
+    assert_eq!(names(&report, "jumps", 20)[..3], ["bottom", "right", "main"]);
+    assert_eq!(report.own(target("jumps")).len(), 2, "two stacks, no third");
+}
+
+#[test]
+fn code_without_frame_pointers() {
+    let report = report_of("no_frame_pointer");
+    let chain = ["delta", "gamma_", "beta", "alpha", "main"];
+    for (size, skip) in [(14, 0), (13, 1), (12, 2), (11, 3)] {
+        assert_eq!(counts(&report, size), (1000, 0));
+        assert_eq!(names(&report, "no_frame_pointer", size)[..5 - skip], chain[skip..], "{size}");
+    }
+}
+
+#[test]
+fn jit_code_with_a_frame_pointer() {
+    let report = report_of("jit");
+    for size in [888, 889] {
+        assert_eq!(counts(&report, size), (10, 10));
+        let site = report.of_size(size);
+        assert_eq!(site.frames[0].module, None, "the code itself is in no file");
+        assert_eq!(names(&report, "jit", size)[..2], ["before", "main"]);
+    }
+}
+
+#[test]
+fn a_reused_address_keeps_its_own_names() {
+    let program = Program::target("reuse").arg(target("libred.so")).arg(target("libblue.so"));
+    let outcome = program.same_output();
+    assert_eq!(outcome.stdout, "same address: yes\n", "the test did not test");
+    let report = outcome.whole_report();
+    for (size, library, inner) in [(301, "libred.so", "red_inner"), (302, "libblue.so", "blue_inner")] {
+        assert_eq!(counts(&report, size), (50, 0));
+        let symbols = Symbols::of(target(library));
+        let all: Vec<_> = report.sites().into_iter().filter(|site| site.allocated_bytes % size == 0).collect();
+        let its: Vec<_> = all.iter().filter(|site| symbols.names(site) == [inner, "work"]).collect();
+        assert_eq!(its.iter().map(|site| site.allocations).sum::<u64>(), 50, "{library}");
+    }
+}
+
+#[test]
+fn a_plugin_finds_its_library_through_its_runpath() {
+    let outcome = Program::target("runpath").arg(target("libplugin.so")).same_output();
+    assert_eq!(outcome.stdout, "plugin ok\n");
+    let report = outcome.whole_report();
+    assert_eq!(counts(&report, 777), (1, 1));
+    assert_eq!(names(&report, "deps/libinner.so", 777), ["inner"]);
+}
+
+#[test]
+fn a_collector_of_garbage_that_stops_the_world() {
+    let report = report_of("collected");
+    assert_eq!(counts(&report, 55), (20000, 0));
+}
