@@ -43,14 +43,9 @@ impl Report {
     /// The frames of the n-th allocation of the trace, from 1, and the tid of its thread.
     pub fn event(trace: &Path, number: u64) -> (u64, Vec<Frame>) {
         let number = number.to_string();
-        let json = print_json(&[
-            "print".as_ref(),
-            "--event".as_ref(),
-            number.as_ref(),
-            "--json".as_ref(),
-            trace.as_os_str(),
-        ])
-        .unwrap_or_else(|error| panic!("{error}"));
+        let json =
+            print_json(&["print".as_ref(), "--event".as_ref(), number.as_ref(), "--json".as_ref(), trace.as_os_str()])
+                .unwrap_or_else(|error| panic!("{error}"));
         (json["tid"].as_u64().unwrap_or(0), frames(&json["frames"]))
     }
 

@@ -30,8 +30,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
 /// The path of a built target, building it if need be.
 pub fn target(name: &str) -> PathBuf {
     static BUILT: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
-    let mut built =
-        BUILT.get_or_init(|| Mutex::new(HashMap::new())).lock().unwrap_or_else(PoisonError::into_inner);
+    let mut built = BUILT.get_or_init(|| Mutex::new(HashMap::new())).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(path) = built.get(name) {
         return path.clone();
     }

@@ -11,7 +11,13 @@ fn equal_to_gdb(name: &str, program: Program, slack: u64) {
     let (outcome, stops) = gdb::stops(&program, &events);
     assert_eq!(stops.len(), events.len() + 1);
     let differences: Vec<String> = stops.iter().filter_map(|stop| stop.difference(&outcome.trace, slack)).collect();
-    assert!(differences.is_empty(), "{name}: {} of {} differ; the first: {}", differences.len(), stops.len(), differences[0]);
+    assert!(
+        differences.is_empty(),
+        "{name}: {} of {} differ; the first: {}",
+        differences.len(),
+        stops.len(),
+        differences[0]
+    );
 }
 
 #[test]

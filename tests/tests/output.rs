@@ -1,0 +1,214 @@
+//! The command line, the file's name, what is said and what is not; reading a file that is not finished or not whole.
+use heaptrack_tests::process::{signal, wait_for};
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Chance, Folder, Program, Report, process, scale};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_program_cannot_tell_that_it_is_recorded() {
+    // One folder for both runs; the trace goes elsewhere.
+    let folder = Folder::new();
+    let facts = Program::target("facts").args(["with space", "", "--option", "-o"]).current_dir(folder.path());
+    let outcome = facts.same_output();
+    assert_eq!(outcome.code, 42);
+    assert_eq!(folder.names(), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_left_in_the_temporary_folder() {
+    let folder = Folder::new();
+    Program::target("hello").env("TMPDIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path()).recorded();
+    // The library may stay for the next run, in a folder that only its owner can enter.
+    for name in folder.names() {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(folder.join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{name}");
+    }
+}
+
+#[test]
+fn the_default_name_has_the_pid_of_the_target() {
+    let folder = Folder::new();
+    let output = Command::new(heaptrack()).args(["sh", "-c", "echo $$"]).current_dir(folder.path()).output().unwrap();
+    let pid = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert_eq!(folder.names(), [format!("heaptrack.sh.{pid}.htz")]);
+    let report = Report::of(&folder.join(&folder.names()[0]));
+    assert_eq!(report.json()["pid"].as_u64(), pid.parse().ok());
+    assert_eq!(report.json()["attached"].as_bool(), Some(false));
+    let command: Vec<&str> = report.json()["command"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert_eq!(command, ["sh", "-c", "echo $$"]);
+}
+
+#[test]
+fn the_output_option() {
+    let folder = Folder::new();
+    let hello = target("hello");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(heaptrack()).args(arguments).arg(&hello).current_dir(folder.path()).output().unwrap();
+        assert_eq!(process::code(output.status), 0, "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    run(&["-o", "plain"]);
+    assert!(folder.join("plain.htz").exists());
+    run(&["--output", "named.htz"]);
+    assert!(folder.join("named.htz").exists());
+    run(&["--output=new/folder/trace"]);
+    assert!(folder.join("new/folder/trace.htz").exists());
+    run(&["record", "-o", "long-form"]);
+    assert!(folder.join("long-form.htz").exists());
+    run(&["-o", "%h-%p", "--record-only", "-r"]);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let name = folder.names().into_iter().find(|name| name.starts_with(&format!("{}-", host.trim()))).unwrap();
+    assert!(name.trim_end_matches(".htz").rsplit_once('-').unwrap().1.parse::<u32>().is_ok(), "{name}");
+    assert_eq!(run(&["-q", "-o", "quiet"]), "", "-q says nothing");
+    let said = run(&["-o", "said"]);
+    assert!(said.contains("said.htz"), "the end names the file: {said}");
+}
+
+#[test]
+fn a_path_with_spaces_and_the_search_in_path() {
+    let folder = Folder::new();
+    let program = folder.join("my binary");
+    std::fs::copy(target("hello"), &program).unwrap();
+    let recorded = Program::new(&program).arg("two words").recorded();
+    assert_eq!((recorded.code, recorded.stdout.as_str()), (11, "hello 2 two words\n"));
+    assert_eq!(recorded.whole_report().of_size(10).allocations, 1);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let found = Program::new("my binary").env("PATH", path).recorded();
+    assert_eq!(found.stdout, "hello 1 \n");
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    let code = |arguments: &[&str]| {
+        let output = Command::new(heaptrack()).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.is_empty() && !said.contains("panicked"), "{arguments:?}: {said}");
+        process::code(output.status)
+    };
+    assert_eq!(code(&["--no-such-option", "ls"]), 2);
+    assert_eq!(code(&["print"]), 2);
+    assert_eq!(code(&["print", "/no/such/file.htz"]), 2);
+    assert_eq!(code(&["print", "--json", "/etc/passwd"]), 2);
+    assert_eq!(code(&["-o"]), 2);
+}
+
+#[test]
+fn input_passes_through() {
+    let folder = Folder::new();
+    let mut child = Command::new(heaptrack())
+        .arg("-o")
+        .arg(folder.join("t.htz"))
+        .arg("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"through and through\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"through and through\n");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let program = Program::target("stops").arg("60000");
+    let mut running = program.start();
+    let target = running.target(&program);
+    let mut lines = BufReader::new(running.recorder.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    signal("USR1", &[running.pid()]);
+    assert_eq!(lines.next().unwrap().unwrap(), "usr1");
+    signal("TERM", &[running.pid()]);
+    let last = lines.next().unwrap().unwrap();
+    assert!(last.starts_with("terminated rounds="), "{last}");
+    let rounds: u64 = last.split_once('=').unwrap().1.parse().unwrap();
+    let outcome = running.finish();
+    assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+    assert_eq!(outcome.whole_report().of_size(128).allocations, rounds);
+    assert_eq!(process::state(target), None);
+}
+
+#[test]
+fn print_reads_a_file_that_grows() {
+    let program = Program::target("stops").arg("2500");
+    let running = program.start();
+    let mut last = 0;
+    let mut seen = 0;
+    wait_for("three growing reports", || {
+        if let Ok(report) = Report::try_of(&running.trace) {
+            let now = report.of_size(128).allocations;
+            assert!(now >= last, "{now} after {last}");
+            assert!(!report.complete(), "a running session is not complete");
+            seen += u32::from(now > last);
+            last = now;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        (seen >= 3).then_some(())
+    });
+    let outcome = running.finish();
+    let rounds: u64 = outcome.stdout.trim().rsplit_once('=').unwrap().1.parse().unwrap();
+    assert_eq!(outcome.whole_report().of_size(128).allocations, rounds);
+}
+
+#[test]
+fn print_reads_a_file_that_was_cut_or_damaged() {
+    let folder = Folder::new();
+    let outcome = Program::target("threads").arg("4").arg("400000").recorded();
+    let whole = std::fs::read(&outcome.trace).unwrap();
+    let total = outcome.report().total("allocations");
+    let mut chance = Chance::new("cut");
+    let file = folder.join("cut.htz");
+    for round in 0..scale::count(200) {
+        let mut bytes = whole.clone();
+        if round % 2 == 0 {
+            bytes.truncate(chance.between(0, whole.len() as u64) as usize);
+        } else {
+            let at = chance.between(0, whole.len() as u64 - 64) as usize;
+            for byte in &mut bytes[at..at + 64] {
+                *byte = chance.next() as u8;
+            }
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        let output = Command::new(heaptrack()).args(["print", "--json"]).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked"), "{said}");
+        match process::code(output.status) {
+            0 => {
+                let report = Report::of(&file);
+                assert!(report.total("allocations") <= total);
+                assert!(!report.complete(), "round {round}");
+            }
+            // Only a file without even its first block cannot be opened.
+            code => assert_eq!(code, 2, "{said}"),
+        }
+    }
+}
+
+#[test]
+fn what_the_file_knows() {
+    let outcome = Program::target("suppressed").recorded();
+    let report = outcome.whole_report();
+    assert_eq!((report.of_size(1).leaked_allocations, report.of_size(2).leaked_allocations), (1, 1));
+    let text = report.json().to_string();
+    assert!(text.contains("leak:known") && text.contains("leak:libfoo.so"), "the program's suppressions");
+    assert!(report.total("peak_rss_bytes") > 100_000);
+    assert!(report.total("overhead_bytes") > 0 && report.total("overhead_bytes") < report.total("peak_rss_bytes"));
+    assert!(report.total("runtime_ns") > 0);
+}
+
+#[test]
+fn every_list_has_every_stack() {
+    let report = Program::target("plain").recorded().whole_report();
+    let count = report.sites().len();
+    for list in ["peak", "leaked", "temporary"] {
+        assert_eq!(report.list(list).len(), count, "{list}");
+    }
+    let descending = |numbers: Vec<u64>| numbers.windows(2).all(|pair| pair[0] >= pair[1]);
+    assert!(descending(report.list("peak").iter().map(|site| site.peak_bytes).collect()));
+    assert!(descending(report.list("leaked").iter().map(|site| site.leaked_bytes).collect()));
+    assert!(descending(report.list("allocations").iter().map(|site| site.allocations).collect()));
+    assert!(descending(report.list("temporary").iter().map(|site| site.temporary).collect()));
+}
