@@ -1,1 +1,28 @@
-//! analysis
+//! What a trace means: a replay of its events into totals and costs per stack.
+//!
+//! Given: the blocks of a trace, in file order. Gives back: a `Report`. What must hold:
+//!
+//! - Pure: the same blocks give the same report. No files, no clock, no printing.
+//! - Memory is bounded by live blocks and sites, not by events.
+//! - Blocks that lie, or miss what they refer to, are counted as damage; nothing panics.
+//!
+//! How things are counted:
+//!
+//! - An allocation counts when it is recorded (it returned non-null); sizes are the requested ones.
+//! - A realloc arrives as a free and an allocation, and counts as one each.
+//! - The peak is the first strict maximum of live bytes; a site's share is what it held at that very event.
+//! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free
+//!   half of a realloc, and a free that nobody saw, never make one.
+//! - Leaked is what is live at the end, and what was live whenever `exec` ended an image.
+#![forbid(unsafe_code)]
+
+mod definitions;
+mod live;
+mod map;
+mod replay;
+mod report;
+mod site;
+
+pub use replay::Replay;
+pub use report::{Faults, Report, SiteCosts};
+pub use site::Costs;

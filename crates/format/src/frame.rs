@@ -17,6 +17,9 @@ impl Frame {
     /// Frames were left out here, in the middle of a very deep stack.
     pub const CUT: Frame = Frame(Self::MARKERS << 48 | 1);
 
+    /// Put in by readers where the definition of a frame was lost with a damaged part of the file; never written.
+    pub const LOST: Frame = Frame(Self::MARKERS << 48 | 2);
+
     pub const fn new(instance: u16, offset: u64, exact: bool) -> Self {
         Frame((instance as u64) << 48 | offset & (Self::EXACT - 1) | if exact { Self::EXACT } else { 0 })
     }

@@ -2,6 +2,9 @@
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
+/// No allocation that succeeded was larger: an address has 48 bits.
+const MAX_SIZE: u64 = 1 << 48;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Info {
     /// Requested bytes.
@@ -69,6 +72,9 @@ impl Infos {
         let mut stack = 0i64;
         let infos = cursor.list(|cursor| {
             let size = cursor.u64()?;
+            if size > MAX_SIZE {
+                return Err(Malformed::Overflow);
+            }
             stack = stack.wrapping_add(unzigzag(cursor.u64()?));
             Ok(Info { size, stack: u32::try_from(stack).map_err(|_| Malformed::Overflow)? })
         })?;
