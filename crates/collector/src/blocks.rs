@@ -66,19 +66,6 @@ impl Blocks {
         Blocks { shards: (0..1 << SHARD_BITS).map(|_| Shard::with_length(SMALLEST)).collect() }
     }
 
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.used).sum()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.entries.len() * size_of::<Entry>()).sum()
-    }
-
     #[inline(always)]
     fn place(&self, address: u64) -> (usize, u64) {
         let hash = hash(address);
@@ -217,6 +204,21 @@ impl Shard {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    impl Blocks {
+        pub fn len(&self) -> usize {
+            self.shards.iter().map(|shard| shard.used).sum()
+        }
+
+        pub fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+
+        /// Bytes of memory.
+        pub fn bytes(&self) -> usize {
+            self.shards.iter().map(|shard| shard.entries.len() * size_of::<Entry>()).sum()
+        }
+    }
 
     /// A small generator with a seed, so that a failure can be had again.
     fn next(state: &mut u64) -> u64 {

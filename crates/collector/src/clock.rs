@@ -38,13 +38,8 @@ pub struct Timeline {
 impl Timeline {
     /// `start` is the session's zero.
     pub fn new(clock: Clock, start: Instant, header: &Header) -> Self {
-        let mut timeline = Timeline {
-            clock,
-            start,
-            first: Pair { stamp: 0, ns: 0 },
-            pairs: VecDeque::with_capacity(64),
-            last_ns: 0,
-        };
+        let mut timeline =
+            Timeline { clock, start, first: Pair { stamp: 0, ns: 0 }, pairs: VecDeque::with_capacity(64), last_ns: 0 };
         timeline.sample(header);
         timeline.first = timeline.pairs.front().copied().unwrap_or(timeline.first);
         timeline

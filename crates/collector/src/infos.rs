@@ -97,10 +97,6 @@ impl Infos {
         self.usage.len()
     }
 
-    pub const fn is_empty(&self) -> bool {
-        self.usage.is_empty()
-    }
-
     /// `(info, live blocks)`, by info, no zero counts.
     pub fn live(&self) -> Vec<(u32, u64)> {
         let counts = self.usage.iter().enumerate().filter(|(_, usage)| usage.live > 0);

@@ -1,13 +1,36 @@
 //! Drains the shared memory of a target, orders and pairs its events, writes the trace.
+//!
+//! Given: a plan and an open file. Gives back: a trace, live numbers while it grows, an outcome at the end. What must
+//! hold:
+//!
+//! - **Bounded memory**: 64 MB plus 40 bytes a live block; what does not fit waits in a spill file.
+//! - **The draining thread never waits** for a disk or a terminal.
+//! - **The target is hostile**: what it writes can spoil its own trace, nothing else.
+//!
+//! ```text
+//! rings -drain-> queues -merge-> events in order -recorder-> raw blocks -writer-> file
+//! ```
 mod blocks;
 mod clock;
+mod drain;
 mod error;
+mod infos;
 mod mapping;
 mod merge;
-mod queue;
-mod spill;
-mod infos;
 mod modules;
 mod process;
+mod queue;
+mod recorder;
+mod sampler;
+mod session;
+mod spill;
 mod stacks;
+mod stats;
 mod threads;
+mod writer;
+
+pub use clock::kernel_clock;
+pub use error::SetupError;
+pub use mapping::{Mapping, Setup, SlotArea};
+pub use session::{Outcome, Plan, Recording};
+pub use stats::Stats;

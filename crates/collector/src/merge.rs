@@ -36,6 +36,19 @@ pub trait Consumer {
     fn take(&mut self, item: &Item) -> Verdict;
     /// `take` said no, and what it missed does not come.
     fn force(&mut self, item: &Item);
+    /// True: no more for now.
+    fn is_full(&self) -> bool;
+}
+
+/// Why the merge stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Everything below the watermark was taken.
+    Done,
+    /// An event waits for one that is not there yet: call again with a later watermark.
+    Waiting,
+    /// The consumer is full: call again when it is not.
+    Full,
 }
 
 /// How far apart, in stamps, two events of one address can be in the wrong order.
@@ -116,6 +129,11 @@ impl Merge {
             && self.batch.get(self.at..).is_none_or(|rest| rest.iter().all(|item| item.source != source))
     }
 
+    /// True when nothing of any source is left.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.batch.len() && self.heap.is_empty()
+    }
+
     pub fn is_broken(&self, source: u32) -> bool {
         self.sources.get(source as usize).is_some_and(|source| source.broken)
     }
@@ -150,25 +168,27 @@ impl Merge {
         source.in_heap = false;
     }
 
-    /// Hands every event with a stamp below `watermark` to `consumer`. False: one waits for an event that is not
-    /// there yet; call again with a later watermark.
-    pub fn run(&mut self, watermark: Stamp, patience: Patience, consumer: &mut impl Consumer) -> bool {
+    /// Hands every event with a stamp below `watermark` to `consumer`.
+    pub fn run(&mut self, watermark: Stamp, patience: Patience, consumer: &mut impl Consumer) -> Stopped {
         loop {
             while let Some(item) = self.batch.get(self.at) {
                 match consumer.take(item) {
                     Verdict::Taken => self.at += 1,
                     verdict => {
                         if !self.resolve(verdict, watermark, patience, consumer) {
-                            return false;
+                            return Stopped::Waiting;
                         }
                     }
                 }
             }
             self.batch.clear();
             self.at = 0;
+            if consumer.is_full() {
+                return Stopped::Full;
+            }
             self.gather(watermark, consumer);
             if self.batch.is_empty() {
-                return true;
+                return Stopped::Done;
             }
         }
     }
@@ -285,8 +305,7 @@ fn cut_out(words: &mut [u64], until: Stamp, wanted: impl Fn(&Event) -> bool) -> 
         }
         if wanted(&event) {
             let end = total - decoder.remaining();
-            let length =
-                if matches!(event, Event::Alloc { .. }) { channel::ALLOC_WORDS } else { channel::FREE_WORDS };
+            let length = if matches!(event, Event::Alloc { .. }) { channel::ALLOC_WORDS } else { channel::FREE_WORDS };
             for word in words.iter_mut().take(end).skip(end - length) {
                 *word = channel::Kind::Skip as u64;
             }
@@ -327,7 +346,7 @@ mod tests {
             self.add(source, &encode_free(Kind::Free, stamp, address));
         }
         fn run(&mut self, watermark: u64, log: &mut Log) -> bool {
-            self.merge.run(watermark, Patience { free: 1000, alloc: 10 }, log)
+            self.merge.run(watermark, Patience { free: 1000, alloc: 10 }, log) == Stopped::Done
         }
     }
 
@@ -360,6 +379,9 @@ mod tests {
         }
         fn force(&mut self, item: &Item) {
             self.text += &format!("!{} ", item.event.stamp());
+        }
+        fn is_full(&self) -> bool {
+            false
         }
     }
 

@@ -30,10 +30,6 @@ impl Process {
         }
     }
 
-    pub const fn pid(&self) -> u32 {
-        self.pid
-    }
-
     pub fn rss_bytes(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;

@@ -1,0 +1,72 @@
+//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE]`.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#[path = "../tests/target/mod.rs"]
+mod target;
+
+use std::time::Instant;
+
+/// CPU time of the thread of that name, in nanoseconds.
+fn cpu_ns(name: &str) -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let is_named =
+        |task: &std::path::Path| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let text = tasks
+        .map(|task| task.path())
+        .find(|task| is_named(task))
+        .map(|task| std::fs::read_to_string(task.join("schedstat")).unwrap_or_default());
+    text.and_then(|text| text.split(' ').next().and_then(|ns| ns.parse().ok())).unwrap_or(0)
+}
+
+fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
+    let mut state = base | 1;
+    let mut used = vec![false; live as usize];
+    for _ in 0..events {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let n = (state >> 33) % live;
+        let address = base + n * 64;
+        used[n as usize] ^= true;
+        if !used[n as usize] {
+            thread.free(address);
+        } else {
+            thread.alloc(address, (state >> 20) % 32 * 8, (state >> 25) as u32 % 16);
+        }
+    }
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>().unwrap());
+    let (events, threads, live) =
+        (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
+    let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
+    let recording = collector::Recording::start(target::plan(&path, channel::Clock::Tsc)).unwrap();
+    target::start(recording.mapping());
+    let tree = recording.mapping().region().tree();
+    for frame in 0..16 {
+        tree.intern(0, channel::FrameKey(frame)).unwrap();
+    }
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for index in 0..threads {
+            let mapping = recording.mapping();
+            scope.spawn(move || {
+                let mut thread = target::Thread::new(mapping, index as u32);
+                churn(&mut thread, 0x5000_0000_0000 + (index << 36), events / threads, live);
+            });
+        }
+    });
+    let wall = start.elapsed();
+    let (drain, write) = (cpu_ns("heaptrack-drain"), cpu_ns("heaptrack-write"));
+    let seen = collector::Stats::get(&recording.stats().events);
+    let outcome = recording.finish(format::Exit::Code(0)).unwrap();
+    println!(
+        "{} events in {:.2} s: drain {:.1} ns/event, write {:.1} ns/event, file {:.2} bytes/event, unknown {}, implied {}",
+        outcome.events,
+        wall.as_secs_f64(),
+        drain as f64 / seen as f64,
+        write as f64 / seen as f64,
+        outcome.file_bytes as f64 / outcome.events as f64,
+        outcome.totals.unknown_frees,
+        outcome.totals.implied_frees,
+    );
+    let _ = std::fs::remove_file(path);
+}

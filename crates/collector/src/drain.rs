@@ -1,0 +1,190 @@
+//! Empties the rings of all threads, and finds the instant up to which nothing is missing.
+//!
+//! Given: the shared memory. Gives back: per round, all committed words (to the merge) and the watermark. What must
+//! hold: ring space is given back at once and waiting threads are woken; numbers that make no sense stop one slot and
+//! nothing else; no thread of the target can make us wait.
+use crate::mapping::{Mapping, SlotArea, thread_exists};
+use crate::merge::Merge;
+use channel::{Fence, Header, SlotHeader, SlotState, Stamp};
+use rustix::thread::futex;
+use rustix::thread::{MembarrierCommand, membarrier};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+/// More mapped areas than this: those that were idle give their pages back, to bound our own memory.
+const KEPT_AREAS: usize = 16;
+
+#[derive(Default)]
+struct Slot {
+    area: Option<SlotArea>,
+    /// The target's numbers for it made no sense: what it writes is thrown away.
+    stopped: bool,
+    idle: bool,
+}
+
+pub struct Drain {
+    mapping: Arc<Mapping>,
+    slots: Vec<Slot>,
+    stopped_slots: u64,
+}
+
+/// What a round found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    pub words: usize,
+    /// The most words that one ring had.
+    pub fullest: usize,
+}
+
+impl Drain {
+    pub const fn new(mapping: Arc<Mapping>) -> Self {
+        Drain { mapping, slots: Vec::new(), stopped_slots: 0 }
+    }
+
+    /// Slots whose numbers made no sense.
+    pub const fn stopped_slots(&self) -> u64 {
+        self.stopped_slots
+    }
+
+    fn header(&self) -> &'static Header {
+        self.mapping.region().header()
+    }
+
+    fn count(&self) -> u32 {
+        self.header().slot_count.load(Acquire).min(self.mapping.region().geometry().slots)
+    }
+
+    fn slot(&self, index: u32) -> Option<(&'static SlotHeader, SlotState)> {
+        let slot = self.mapping.region().slot(index)?;
+        Some((slot, slot.owner().0))
+    }
+
+    /// The stamp below which every event is committed. `now` was read before the call.
+    pub fn watermark(&self, now: Stamp) -> Stamp {
+        barrier(self.header());
+        let mut watermark = now;
+        for index in 0..self.count() {
+            let Some((slot, state)) = self.slot(index) else { continue };
+            if state != SlotState::Live {
+                continue;
+            }
+            for intent in [slot.intent.load(Acquire), slot.nested_intent.load(Acquire)] {
+                if intent != 0 {
+                    watermark = watermark.min(intent);
+                }
+            }
+        }
+        watermark
+    }
+
+    /// Copies everything committed into the merge's queues.
+    pub fn empty_rings(&mut self, merge: &mut Merge) -> Drained {
+        let count = self.count();
+        if self.slots.len() < count as usize {
+            self.slots.resize_with(count as usize, Slot::default);
+        }
+        let mut drained = Drained::default();
+        for index in 0..count {
+            let Some((header, state)) = self.slot(index) else { continue };
+            if state == SlotState::Free {
+                continue;
+            }
+            let words = self.empty_slot(index, header, merge);
+            drained.words += words;
+            drained.fullest = drained.fullest.max(words);
+        }
+        drained
+    }
+
+    fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> usize {
+        let Some(slot) = self.slots.get_mut(index as usize) else { return 0 };
+        let is_empty = |head: u64, tail: u64| head == tail;
+        if is_empty(header.head.load(Acquire), header.tail.load(Relaxed))
+            && is_empty(header.nested_head.load(Acquire), header.nested_tail.load(Relaxed))
+        {
+            return 0;
+        }
+        slot.idle = false;
+        if slot.area.is_none() {
+            // When it cannot be mapped now (address space), the words stay where they are.
+            slot.area = self.mapping.slot_area(index).ok();
+        }
+        let mut words = 0;
+        if let Some(area) = slot.area.as_ref().filter(|_| !slot.stopped) {
+            for (nested, ring) in area.rings().iter().enumerate() {
+                let source = index * 2 + nested as u32;
+                match merge.drain(source, ring) {
+                    Ok(count) => words += count,
+                    Err(_) => slot.stopped = true,
+                }
+                slot.stopped |= merge.is_broken(source);
+            }
+            self.stopped_slots += slot.stopped as u64;
+        }
+        if slot.stopped {
+            header.tail.store(header.head.load(Acquire), Release);
+            header.nested_tail.store(header.nested_head.load(Acquire), Release);
+        }
+        if header.waiting.load(Acquire) != 0 {
+            header.waiting.store(0, Release);
+            let _ = futex::wake(&header.waiting, futex::Flags::empty(), i32::MAX as u32);
+        }
+        words
+    }
+
+    /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a
+    /// thread: not for every round.
+    pub fn reap(&mut self, pid: u32, merge: &Merge) {
+        let image = self.header().image.load(Acquire);
+        for index in 0..self.slots.len() as u32 {
+            let Some(header) = self.mapping.region().slot(index) else { continue };
+            match header.owner() {
+                (SlotState::Live, tid) => {
+                    if header.image.load(Acquire) < image || !thread_exists(pid, tid) {
+                        header.bury(tid);
+                    }
+                }
+                (SlotState::Dead, tid) if self.is_done(index, header, merge) => self.free(index, header, tid),
+                _ => (),
+            }
+        }
+        self.give_pages_back();
+    }
+
+    fn free(&mut self, index: u32, header: &SlotHeader, tid: u32) {
+        header.intent.store(0, Relaxed);
+        header.nested_intent.store(0, Relaxed);
+        header.waiting.store(0, Relaxed);
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.area = None;
+        }
+        header.release(tid);
+    }
+
+    fn is_done(&self, index: u32, header: &SlotHeader, merge: &Merge) -> bool {
+        header.head.load(Acquire) == header.tail.load(Relaxed)
+            && header.nested_head.load(Acquire) == header.nested_tail.load(Relaxed)
+            && merge.is_drained(index * 2)
+            && merge.is_drained(index * 2 + 1)
+    }
+
+    fn give_pages_back(&mut self) {
+        let many = self.slots.iter().filter(|slot| slot.area.is_some()).count() > KEPT_AREAS;
+        for slot in &mut self.slots {
+            if let Some(area) = slot.area.as_ref().filter(|_| many && slot.idle) {
+                area.release_pages();
+            }
+            slot.idle = true;
+        }
+    }
+}
+
+/// After it, a store that any thread of the target made before an instant earlier than ours is visible here.
+fn barrier(header: &Header) {
+    if header.fence.load(Acquire) == Fence::Membarrier as u32 && membarrier(MembarrierCommand::GlobalExpedited).is_err()
+    {
+        // Refused to us though not to the target: the slow kind needs no registration.
+        let _ = membarrier(MembarrierCommand::Global);
+    }
+    std::sync::atomic::fence(SeqCst);
+}

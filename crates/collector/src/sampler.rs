@@ -1,0 +1,45 @@
+//! Resident memory of the target over time.
+//!
+//! Given: looks, as often as the loop comes round. Gives back: a sample every 10 ms, in blocks. What must hold: no
+//! /proc means no samples, and nothing else.
+use crate::mapping::Mapping;
+use crate::recorder::Recorder;
+use format::{RawBlock, RssSample};
+
+const EVERY_NS: u64 = 10_000_000;
+
+#[derive(Debug, Default)]
+pub struct Sampler {
+    next_ns: u64,
+    samples: Vec<RssSample>,
+    peak_rss: u64,
+}
+
+impl Sampler {
+    pub fn look(&mut self, mapping: &Mapping, recorder: &Recorder) {
+        let time_ns = recorder.timeline.now_ns();
+        if time_ns < self.next_ns {
+            return;
+        }
+        // On a grid, so that a late look does not delay all later ones.
+        self.next_ns = (time_ns / EVERY_NS + 1) * EVERY_NS;
+        // A process that is ending has no memory any more: that is no sample.
+        if let Some(rss_bytes) = recorder.process.rss_bytes().filter(|rss| *rss > 0) {
+            self.peak_rss = self.peak_rss.max(rss_bytes);
+            self.samples.push(RssSample { time_ns, rss_bytes, overhead_bytes: mapping.bytes_used() });
+        }
+    }
+
+    pub const fn peak_rss(&self) -> u64 {
+        self.peak_rss
+    }
+
+    pub fn take(&mut self) -> Option<RawBlock> {
+        if self.samples.is_empty() {
+            return None;
+        }
+        let block = RssSample::to_block(&self.samples);
+        self.samples.clear();
+        Some(block)
+    }
+}

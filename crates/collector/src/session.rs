@@ -1,0 +1,388 @@
+//! A session from start to end: the collecting thread and its loop.
+//!
+//! Given: how to record, and an open file. Gives back: what the target needs to find us, live numbers, and at the end
+//! what was recorded. What must hold: the collecting thread runs before the target does; after the target's death
+//! everything it committed is in the file; whatever fails, the target goes on.
+use crate::clock::Timeline;
+use crate::drain::Drain;
+use crate::error::SetupError;
+use crate::mapping::{Mapping, Setup, hold_until_death};
+use crate::merge::{Merge, Patience, Stopped};
+use crate::modules::text;
+use crate::process::Process;
+use crate::queue::Store;
+use crate::recorder::Recorder;
+use crate::sampler::Sampler;
+use crate::spill::Spill;
+use crate::stats::Stats;
+use crate::writer::Writer;
+use channel::{Header, Loss, Phase, Stamp};
+use format::{Exit, Losses, Session, Summary, Suppressions, Totals};
+use rustix::thread::futex;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The oldest event that is not in the file yet.
+const BLOCK_AGE: Duration = Duration::from_millis(200);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+const SHORT_SLEEP: Duration = Duration::from_millis(2);
+const LONG_SLEEP: Duration = Duration::from_millis(10);
+/// How long an allocation waits for the free before it, and a free for its allocation.
+const FREE_PATIENCE_NS: u64 = 1_000_000;
+const ALLOC_PATIENCE_NS: u64 = 10_000;
+
+/// What to record, and where to.
+#[derive(Debug)]
+pub struct Plan {
+    pub setup: Setup,
+    /// The trace; empty, open for writing.
+    pub file: File,
+    /// Where the spill file may be made.
+    pub folder: PathBuf,
+    pub command: Vec<String>,
+    /// The program's file.
+    pub exe: String,
+    /// Name and version of this program.
+    pub tool: String,
+}
+
+/// What became of a session.
+#[derive(Debug)]
+pub struct Outcome {
+    /// False: the library in the target never started recording.
+    pub started: bool,
+    /// Why not, if it said so (`Header::refusal`).
+    pub refusal: u32,
+    pub totals: Totals,
+    pub events: u64,
+    pub losses: Losses,
+    pub file_bytes: u64,
+    /// The file ends before the session does.
+    pub write_error: Option<io::Error>,
+}
+
+/// A session that runs.
+pub struct Recording {
+    mapping: Arc<Mapping>,
+    stats: Arc<Stats>,
+    stop: Arc<AtomicBool>,
+    exit: mpsc::Sender<Exit>,
+    thread: JoinHandle<Outcome>,
+}
+
+impl Recording {
+    /// Everything is ready for the target when this returns.
+    pub fn start(plan: Plan) -> Result<Self, SetupError> {
+        let mapping = Arc::new(Mapping::create(&plan.setup)?);
+        let stats = Arc::new(Stats::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (exit, exit_inbox) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
+        let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
+        let work = move || {
+            let held = hold_until_death(&shared.region().header().collector_alive);
+            let failed = held.is_err();
+            let _ = ready.send(held);
+            let mut collector = Collector::new(shared, plan, writer, numbers, stopping);
+            if !failed {
+                collector.run();
+            }
+            collector.finish(&exit_inbox)
+        };
+        let thread =
+            std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
+        match is_ready.recv() {
+            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, exit, thread }),
+            Ok(Err(error)) => Err(SetupError::Thread(error)),
+            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
+        }
+    }
+
+    /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under its own number.
+    pub fn variable(&self) -> String {
+        let fd = self.mapping.fd().as_raw_fd();
+        format!("{fd},/proc/{}/fd/{fd}", std::process::id())
+    }
+
+    /// The same for a target that does not inherit it.
+    pub fn variable_by_path(&self) -> String {
+        format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
+    }
+
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// The target is gone, or recording is to end: writes everything committed and closes the trace.
+    pub fn finish(self, exit: Exit) -> Option<Outcome> {
+        let header = self.mapping.region().header();
+        let _ = self.exit.send(exit);
+        self.stop.store(true, Ordering::Release);
+        header.doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
+        self.thread.join().ok()
+    }
+}
+
+/// What the collecting thread works with.
+struct Collector {
+    mapping: Arc<Mapping>,
+    header: &'static Header,
+    stats: Arc<Stats>,
+    stop: Arc<AtomicBool>,
+    writer: Writer,
+    drain: Drain,
+    merge: Merge,
+    recorder: Recorder,
+    sampler: Sampler,
+    plan: Plan,
+    started_unix_ns: u64,
+    session_written: bool,
+    suppressions_written: bool,
+    losses: Losses,
+    first_pending: Option<Instant>,
+    next_check: Instant,
+    next_refresh: Instant,
+}
+
+impl Collector {
+    fn new(mapping: Arc<Mapping>, plan: Plan, writer: Writer, stats: Arc<Stats>, stop: Arc<AtomicBool>) -> Self {
+        let header = mapping.region().header();
+        let now = Instant::now();
+        let timeline = Timeline::new(plan.setup.clock, now, header);
+        let recorder = Recorder::new(mapping.region(), timeline, Process::new(0), plan.exe.clone());
+        Collector {
+            header,
+            stats,
+            stop,
+            writer,
+            drain: Drain::new(Arc::clone(&mapping)),
+            merge: Merge::new(Store::new(Spill::new(plan.folder.clone()), Store::BOUND)),
+            recorder,
+            sampler: Sampler::default(),
+            plan,
+            started_unix_ns: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_nanos() as u64),
+            session_written: false,
+            suppressions_written: false,
+            losses: Losses::default(),
+            first_pending: None,
+            next_check: now,
+            next_refresh: now,
+            mapping,
+        }
+    }
+
+    /// Until told to stop.
+    fn run(&mut self) {
+        let mut sleep = SHORT_SLEEP;
+        while !self.stop.load(Ordering::Acquire) {
+            let rung = self.header.doorbell.load(Ordering::Acquire);
+            let fullest = self.round();
+            if fullest >= self.mapping.region().geometry().ring_words as usize / 2 {
+                continue;
+            }
+            sleep = if fullest > 0 { SHORT_SLEEP } else { (sleep * 2).min(LONG_SLEEP) };
+            self.sleep(rung, sleep);
+        }
+    }
+
+    /// Looks at everything once. Returns the most words that one ring had.
+    fn round(&mut self) -> usize {
+        let pid = self.header.target_pid.load(Ordering::Acquire);
+        if pid != 0 && !self.session_written {
+            self.write_session(pid);
+        }
+        let now = self.recorder.timeline.sample(self.header);
+        let watermark = self.drain.watermark(now);
+        let drained = self.drain.empty_rings(&mut self.merge);
+        self.merge_to(watermark);
+        self.sampler.look(&self.mapping, &self.recorder);
+        self.periodic(pid);
+        self.publish();
+        drained.fullest
+    }
+
+    fn merge_to(&mut self, watermark: Stamp) {
+        self.recorder.read_modules();
+        let timeline = &self.recorder.timeline;
+        let patience =
+            Patience { free: timeline.stamps_in(FREE_PATIENCE_NS), alloc: timeline.stamps_in(ALLOC_PATIENCE_NS) };
+        while self.writer.has_room() && self.merge.run(watermark, patience, &mut self.recorder) == Stopped::Full {
+            self.write_pending();
+        }
+        match self.first_pending {
+            None if self.recorder.has_pending() => self.first_pending = Some(Instant::now()),
+            Some(first) if first.elapsed() >= BLOCK_AGE => self.write_pending(),
+            _ => (),
+        }
+    }
+
+    fn write_pending(&mut self) {
+        self.first_pending = None;
+        let events = self.recorder.event_count();
+        self.recorder.take_blocks(|block| self.writer.put(block, events));
+    }
+
+    fn periodic(&mut self, pid: u32) {
+        let now = Instant::now();
+        if now < self.next_check || pid == 0 {
+            return;
+        }
+        self.next_check = now + CHECK_EVERY;
+        self.drain.reap(pid, &self.merge);
+        self.header.no_syscalls.fetch_or(self.recorder.process.has_own_filter() as u32, Ordering::Relaxed);
+        let events = self.recorder.event_count();
+        if let Some(block) = self.sampler.take() {
+            self.writer.put(block, events);
+        }
+        let losses = self.read_losses();
+        if losses != self.losses {
+            self.writer.put(losses.to_block(), events);
+            self.losses = losses;
+        }
+        if now >= self.next_refresh {
+            self.next_refresh = now + REFRESH_EVERY;
+            self.recorder.refresh();
+        }
+        self.write_suppressions();
+    }
+
+    fn write_session(&mut self, pid: u32) {
+        self.session_written = true;
+        self.recorder.process = Process::new(pid);
+        let names = rustix::system::uname();
+        let memory = rustix::system::sysinfo();
+        let session = Session {
+            version: format::VERSION,
+            command: self.plan.command.clone(),
+            exe: self.plan.exe.clone(),
+            pid,
+            attached: false,
+            started_unix_ns: self.started_unix_ns,
+            hostname: names.nodename().to_string_lossy().into_owned(),
+            page_size: rustix::param::page_size() as u32,
+            system_memory: memory.totalram as u64 * memory.mem_unit as u64,
+            tool: self.plan.tool.clone(),
+        };
+        self.writer.put(session.to_block(), 0);
+    }
+
+    fn write_suppressions(&mut self) {
+        let place = self.header.lsan_text.load(Ordering::Acquire);
+        if place == 0 || self.suppressions_written {
+            return;
+        }
+        self.suppressions_written = true;
+        if let Some(text) = text(&self.mapping.region(), (place >> 32) as u32, place as u32) {
+            self.writer.put(Suppressions(text).to_block(), self.recorder.event_count());
+        }
+    }
+
+    fn read_losses(&self) -> Losses {
+        let mut losses = Losses { implied_frees: self.recorder.totals().implied_frees, ..Losses::default() };
+        for cause in Loss::ALL {
+            let count = self.header.losses[cause as usize].load(Ordering::Relaxed);
+            if count > 0 {
+                losses.by_cause.push((cause.name().to_owned(), count));
+                losses.lost_events = losses.lost_events.saturating_add(if cause.is_event() { count } else { 0 });
+            }
+        }
+        // A record is two or three words: at least this many events are gone.
+        let unread = self.merge.lost_words().div_ceil(3) + self.drain.stopped_slots();
+        if unread > 0 {
+            losses.by_cause.push(("unreadable_ring".to_owned(), unread));
+            losses.lost_events = losses.lost_events.saturating_add(unread);
+        }
+        if self.recorder.corrupt_stacks() > 0 {
+            losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));
+        }
+        losses
+    }
+
+    fn publish(&self) {
+        let totals = self.recorder.totals();
+        Stats::set(&self.stats.events, self.recorder.event_count());
+        Stats::set(&self.stats.live_bytes, totals.leaked_bytes);
+        Stats::set(&self.stats.peak_bytes, totals.peak_bytes);
+        Stats::set(&self.stats.file_bytes, self.writer.file_bytes());
+        Stats::set(&self.stats.lost_events, self.losses.lost_events);
+    }
+
+    fn sleep(&self, rung: u32, time: Duration) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as _ };
+        self.header.collector_asleep.store(1, Ordering::SeqCst);
+        let _ = futex::wait(&self.header.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        self.header.collector_asleep.store(0, Ordering::Relaxed);
+    }
+
+    /// The target writes no more: everything that it committed goes into the file.
+    fn finish(mut self, exit: &mpsc::Receiver<Exit>) -> Outcome {
+        let exit = exit.recv().unwrap_or_default();
+        let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
+        let started = before != Phase::Waiting as u32;
+        let pid = self.header.target_pid.load(Ordering::Acquire);
+        if pid != 0 && !self.session_written {
+            self.write_session(pid);
+        }
+        self.recorder.timeline.sample(self.header);
+        loop {
+            let drained = self.drain.empty_rings(&mut self.merge);
+            self.merge_to(Stamp::MAX);
+            if drained.words == 0 && self.merge.is_empty() {
+                break;
+            }
+            // Nobody waits for us any more, so here we may wait for the disk.
+            while !self.writer.has_room() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.recorder.refresh();
+        self.write_pending();
+        self.write_suppressions();
+        self.close(started, exit)
+    }
+
+    fn close(mut self, started: bool, exit: Exit) -> Outcome {
+        let (losses, events) = (self.read_losses(), self.recorder.event_count());
+        let totals = Totals {
+            peak_rss_bytes: self.sampler.peak_rss(),
+            overhead_bytes: self.mapping.bytes_used(),
+            runtime_ns: self.recorder.timeline.now_ns(),
+            lost_events: losses.lost_events,
+            ..self.recorder.totals()
+        };
+        if let Some(block) = self.sampler.take() {
+            self.writer.put(block, events);
+        }
+        self.writer.put(losses.to_block(), events);
+        self.writer.put(Summary { complete: true, exit, totals }.to_block(), events);
+        let written = self.writer.finish();
+        let mut outcome = Outcome {
+            started,
+            refusal: self.header.refusal.load(Ordering::Acquire),
+            totals,
+            events,
+            losses,
+            file_bytes: written.file_bytes,
+            write_error: written.error,
+        };
+        if outcome.write_error.is_some() {
+            let missing = events.saturating_sub(written.events);
+            outcome.losses.by_cause.push(("not_written".to_owned(), missing));
+            outcome.losses.lost_events = outcome.losses.lost_events.saturating_add(missing);
+        }
+        outcome
+    }
+}

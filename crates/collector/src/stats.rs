@@ -1,0 +1,22 @@
+//! Numbers of a running session, for whoever shows them.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Written by the collecting thread after each round, read by any other at any time.
+#[derive(Debug, Default)]
+pub struct Stats {
+    pub events: AtomicU64,
+    pub live_bytes: AtomicU64,
+    pub peak_bytes: AtomicU64,
+    pub file_bytes: AtomicU64,
+    pub lost_events: AtomicU64,
+}
+
+impl Stats {
+    pub(crate) fn set(place: &AtomicU64, value: u64) {
+        place.store(value, Ordering::Relaxed);
+    }
+
+    pub fn get(place: &AtomicU64) -> u64 {
+        place.load(Ordering::Relaxed)
+    }
+}

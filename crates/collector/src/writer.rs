@@ -1,0 +1,114 @@
+//! The thread that compresses and writes: the collecting thread never waits for a disk.
+//!
+//! Given: raw blocks in order. Gives back: the trace file. What must hold: `put` never blocks; after a write error
+//! (disk full) the file is cut back to its last whole block, so that it opens, and everything later is dropped and
+//! counted.
+use crate::error::SetupError;
+use format::{FileWriter, RawBlock};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Raw bytes that may wait here; then the merge pauses and words wait in their queues.
+const BOUND: usize = 12 << 20;
+const LEVEL: i32 = 1;
+
+/// A block, and the number of events up to its end.
+struct Job {
+    block: RawBlock,
+    events: u64,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    waiting_bytes: AtomicUsize,
+    file_bytes: AtomicU64,
+    /// Events up to the end of the last block that is in the file.
+    written_events: AtomicU64,
+}
+
+pub struct Writer {
+    jobs: Sender<Job>,
+    progress: Arc<Progress>,
+    thread: JoinHandle<Option<io::Error>>,
+}
+
+/// How the writing ended.
+#[derive(Debug)]
+pub struct Written {
+    pub file_bytes: u64,
+    pub events: u64,
+    /// Why the file ends early.
+    pub error: Option<io::Error>,
+}
+
+impl Writer {
+    pub fn start(file: File) -> Result<Self, SetupError> {
+        let (jobs, inbox) = channel();
+        let progress = Arc::new(Progress::default());
+        let shared = Arc::clone(&progress);
+        let out = FileWriter::new(file, LEVEL).map_err(SetupError::Output)?;
+        progress.file_bytes.store(out.len(), Ordering::Relaxed);
+        let work = move || write_all(out, &inbox, &shared).err();
+        let thread =
+            std::thread::Builder::new().name("heaptrack-write".into()).spawn(work).map_err(SetupError::Thread)?;
+        Ok(Writer { jobs, progress, thread })
+    }
+
+    pub fn put(&self, block: RawBlock, events: u64) {
+        self.progress.waiting_bytes.fetch_add(block.payload.len(), Ordering::Relaxed);
+        // The thread is gone only when it could not go on; `finish` tells.
+        let _ = self.jobs.send(Job { block, events });
+    }
+
+    /// False: the disk is behind; keep things back.
+    pub fn has_room(&self) -> bool {
+        self.progress.waiting_bytes.load(Ordering::Relaxed) < BOUND
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.progress.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Writes the footer and waits until everything is in the file.
+    pub fn finish(self) -> Written {
+        drop(self.jobs);
+        let error = self.thread.join().unwrap_or_else(|_| Some(io::Error::other("the writing thread failed")));
+        Written {
+            file_bytes: self.progress.file_bytes.load(Ordering::Relaxed),
+            events: self.progress.written_events.load(Ordering::Relaxed),
+            error,
+        }
+    }
+}
+
+fn write_all(mut out: FileWriter<File>, inbox: &Receiver<Job>, progress: &Progress) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for job in inbox {
+        let whole = out.len();
+        if outcome.is_ok() {
+            outcome = out.write(&job.block).map(drop);
+            if outcome.is_ok() {
+                progress.file_bytes.store(out.len(), Ordering::Relaxed);
+                progress.written_events.store(job.events, Ordering::Relaxed);
+            } else {
+                let _ = out.get_ref().set_len(whole);
+            }
+        }
+        progress.waiting_bytes.fetch_sub(job.block.payload.len(), Ordering::Relaxed);
+    }
+    outcome?;
+    let whole = out.len();
+    let file = out.get_ref().try_clone()?;
+    match out.finish() {
+        Ok(file) => progress.file_bytes.store(file.metadata()?.len(), Ordering::Relaxed),
+        Err(error) => {
+            let _ = file.set_len(whole);
+            return Err(error);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! The whole collector on a real memfd, with threads of this process as the target; totals are exact.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod target;
+
+use channel::{Clock, FrameKey};
+use collector::Recording;
+use format::{Block, Event, Exit, Freed, Reader};
+use std::alloc::Layout;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, mpsc};
+
+/// What a replay of the file finds.
+#[derive(Debug, Default)]
+struct Replay {
+    allocations: u64,
+    allocated_bytes: u64,
+    frees: u64,
+    by_realloc: u64,
+    implied: u64,
+    unknown: u64,
+    live: HashMap<u64, u32>,
+    threads: HashMap<u32, format::Thread>,
+    events_by_thread: HashMap<u32, u64>,
+    modules: Vec<format::Module>,
+    infos: Vec<format::Info>,
+    stacks: Vec<format::StackNode>,
+    samples: usize,
+    checkpoints: usize,
+    session: Option<format::Session>,
+    summary: Option<format::Summary>,
+    losses: format::Losses,
+    last_ns: u64,
+}
+
+fn replay(path: &Path) -> Replay {
+    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let mut found = Replay::default();
+    let mut thread;
+    while let Some(block) = reader.next_block().unwrap() {
+        match block.decode().unwrap() {
+            Block::Session(session) => found.session = Some(session),
+            Block::Modules(modules) => found.modules.extend(modules),
+            Block::Threads(threads) => found.threads.extend(threads.into_iter().map(|t| (t.index, t))),
+            Block::Stacks(stacks) => found.stacks.extend(stacks.nodes),
+            Block::Infos(infos) => found.infos.extend(infos.infos),
+            Block::Samples(samples) => found.samples += samples.len(),
+            Block::Losses(losses) => found.losses = losses,
+            Block::Checkpoint(checkpoint) => {
+                found.checkpoints += 1;
+                let mut live: HashMap<u32, u64> = HashMap::new();
+                found.live.values().for_each(|info| *live.entry(*info).or_default() += 1);
+                assert_eq!(checkpoint.live.iter().copied().collect::<HashMap<_, _>>(), live);
+                assert_eq!(checkpoint.next_sequence, found.allocations);
+            }
+            Block::Summary(summary) => found.summary = Some(summary),
+            Block::Events(mut events) => {
+                thread = events.thread();
+                while let Some(event) = events.read().unwrap() {
+                    if matches!(event, Event::Alloc { .. } | Event::Free { .. } | Event::UnknownFree) {
+                        *found.events_by_thread.entry(thread).or_default() += 1;
+                    }
+                    match event {
+                        Event::Alloc { sequence, info } => {
+                            assert_eq!(sequence, found.allocations);
+                            found.allocations += 1;
+                            found.allocated_bytes += found.infos[info as usize].size;
+                            found.live.insert(sequence, info);
+                        }
+                        Event::Free { sequence, how } => {
+                            assert!(found.live.remove(&sequence).is_some(), "freed twice");
+                            found.frees += 1;
+                            found.implied += (how == Freed::Implied) as u64;
+                            found.by_realloc += (how == Freed::Realloc) as u64;
+                        }
+                        Event::UnknownFree => found.unknown += 1,
+                        Event::Thread(index) => {
+                            assert!(found.threads.contains_key(&index), "a thread before its definition");
+                            thread = index;
+                        }
+                        Event::Time(ns) => {
+                            assert!(ns >= found.last_ns);
+                            found.last_ns = ns;
+                        }
+                        Event::Image(_) => found.live.clear(),
+                    }
+                }
+            }
+            _ => (),
+        }
+    }
+    found
+}
+
+fn file(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("collector-test.{}.{name}.htz", std::process::id()))
+}
+
+/// Eight threads allocate really, and free what others allocated.
+fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
+    let path = file(name);
+    let recording = Recording::start(target::plan(&path, clock)).unwrap();
+    let mapping = recording.mapping();
+    target::start(mapping);
+    let tree = mapping.region().tree();
+    let stacks: Vec<u32> = (0..8).map(|n| tree.intern(0, FrameKey::new(0, 100 + n, false)).unwrap()).collect();
+    let (senders, inboxes): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<(usize, usize)>()).unzip();
+    let inboxes: Vec<_> = inboxes.into_iter().map(|inbox| Mutex::new(Some(inbox))).collect();
+    let bytes = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for index in 0..8usize {
+            let (senders, inbox, bytes, stack) = (senders.clone(), &inboxes[index], &bytes, stacks[index]);
+            scope.spawn(move || {
+                let inbox = inbox.lock().unwrap().take().unwrap();
+                let mut thread = target::Thread::new(mapping, index as u32);
+                let mut state = index as u64 + 1;
+                let freed = |thread: &mut target::Thread, address: usize, size: usize| {
+                    thread.free(address as u64);
+                    let layout = Layout::from_size_align(size, 16).unwrap();
+                    // SAFETY: allocated below with this layout and handed to us alone.
+                    unsafe { std::alloc::dealloc(address as *mut u8, layout) };
+                };
+                for n in 0..per_thread {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let size = 16 + (state >> 40) as usize % 20 * 8;
+                    let layout = Layout::from_size_align(size, 16).unwrap();
+                    // SAFETY: the size is not zero.
+                    let address = unsafe { std::alloc::alloc(layout) } as usize;
+                    thread.alloc(address as u64, size as u64, stack);
+                    bytes.fetch_add(size as u64, Ordering::Relaxed);
+                    if n % 3 == 0 {
+                        freed(&mut thread, address, size);
+                    } else {
+                        let to = (state >> 33) as usize % 8;
+                        senders[to].send((address, size)).unwrap();
+                    }
+                    while let Ok((address, size)) = inbox.try_recv() {
+                        freed(&mut thread, address, size);
+                    }
+                }
+                drop(senders);
+                for (address, size) in inbox {
+                    freed(&mut thread, address, size);
+                }
+            });
+        }
+        drop(senders);
+    });
+    let outcome = recording.finish(Exit::Code(3)).unwrap();
+    let found = replay(&path);
+    let total = per_thread * 8;
+    assert_eq!((found.allocations, found.frees), (total, total));
+    assert_eq!((found.unknown, found.implied, found.live.len()), (0, 0, 0));
+    assert_eq!(found.allocated_bytes, bytes.load(Ordering::Relaxed));
+    assert_eq!(found.threads.len(), 8);
+    assert_eq!(found.stacks.len(), 8);
+    assert_eq!(found.losses, format::Losses::default());
+    let summary = found.summary.unwrap();
+    assert_eq!((summary.complete, summary.exit), (true, Exit::Code(3)));
+    assert_eq!(summary.totals, outcome.totals);
+    assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (total, total));
+    assert_eq!((outcome.totals.leaked_bytes, outcome.totals.leaked_allocations), (0, 0));
+    assert_eq!(outcome.events, 2 * total);
+    assert_eq!(outcome.file_bytes, std::fs::metadata(&path).unwrap().len());
+    let session = found.session.unwrap();
+    assert_eq!((session.pid, session.command.len()), (std::process::id(), 2));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn eight_threads_free_each_others_blocks() {
+    cross_thread(Clock::Tsc, 300_000, "cross");
+}
+
+#[test]
+fn one_thread_in_detail() {
+    let path = file("detail");
+    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+    target::start(recording.mapping());
+    let tree = recording.mapping().region().tree();
+    let root = tree.intern(0, FrameKey::new(1, 0x10, false)).unwrap();
+    let leaf = tree.intern(root, FrameKey::new(1, 0x20, false)).unwrap();
+    let mut thread = target::Thread::new(recording.mapping(), 0);
+    thread.alloc(0x1000, 100, leaf);
+    thread.free(0x1000);
+    thread.alloc(0x1000, 50, leaf);
+    thread.alloc(0x2000, 70, root);
+    thread.realloc_free(0x2000);
+    thread.alloc(0x3000, 80, root);
+    thread.free(0x9000);
+    thread.alloc(0x1000, 1, root);
+    thread.alloc(0x4000, 9, 12345);
+    let outcome = recording.finish(Exit::Signal(9)).unwrap();
+    let found = replay(&path);
+    assert_eq!((found.allocations, found.frees, found.unknown, found.implied, found.by_realloc), (6, 3, 1, 1, 1));
+    let totals = outcome.totals;
+    assert_eq!((totals.allocated_bytes, totals.temporary), (310, 1));
+    assert_eq!((totals.leaked_bytes, totals.leaked_allocations), (90, 3));
+    assert_eq!((totals.peak_bytes, totals.peak_allocations), (130, 2));
+    assert_eq!((totals.unknown_frees, totals.implied_frees), (1, 1));
+    assert_eq!(found.losses.by_cause, [("unreadable_stack".to_owned(), 1)]);
+    assert_eq!(found.losses.implied_frees, 1);
+    assert_eq!(
+        found.infos.iter().map(|info| (info.size, info.stack)).collect::<Vec<_>>(),
+        [(100, 2), (50, 2), (70, 1), (80, 1), (1, 1), (9, 0)]
+    );
+    assert_eq!(found.stacks[1].parent, 1);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_new_image_ends_all_blocks() {
+    let path = file("image");
+    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+    target::start(recording.mapping());
+    let mut thread = target::Thread::new(recording.mapping(), 0);
+    thread.image(1);
+    thread.alloc(0x1000, 100, 0);
+    thread.image(2);
+    thread.free(0x1000);
+    thread.alloc(0x1000, 7, 0);
+    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    assert_eq!((outcome.totals.unknown_frees, outcome.totals.implied_frees), (1, 0));
+    assert_eq!((outcome.totals.leaked_bytes, outcome.totals.peak_bytes), (7, 100));
+    assert_eq!(replay(&path).live.len(), 1);
+    std::fs::remove_file(path).unwrap();
+}
+
+/// A thread that stands still inside a hook holds the watermark, not the other threads.
+#[test]
+fn a_thread_stopped_inside_a_hook_blocks_nobody() {
+    let path = file("stopped");
+    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+    let mapping = recording.mapping();
+    target::start(mapping);
+    let stopped = target::Thread::new(mapping, 0);
+    stopped.stop_inside(target::stamp());
+    let mut busy = target::Thread::new(mapping, 1);
+    // 5 M words are 40 MB: beyond what the queues keep in memory.
+    let events = 2_500_000u64;
+    for n in 0..events / 2 {
+        busy.alloc(0x1000 + n * 16, 16, 0);
+        busy.free(0x1000 + n * 16);
+    }
+    let seen = collector::Stats::get(&recording.stats().events);
+    assert_eq!(seen, 0, "nothing is known to be in order yet");
+    stopped.stop_inside(0);
+    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    assert_eq!(outcome.events, events);
+    let found = replay(&path);
+    assert_eq!((found.allocations, found.frees), (events / 2, events / 2));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_slot_with_nonsense_is_a_counted_loss() {
+    let path = file("hostile");
+    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+    let mapping = recording.mapping();
+    target::start(mapping);
+    let mut honest = target::Thread::new(mapping, 0);
+    let mut garbage = target::Thread::new(mapping, 1);
+    let _jumped = target::Thread::new(mapping, 2);
+    garbage.put(&[u64::MAX; 5]);
+    mapping.region().slot(2).unwrap().head.store(1 << 60, Ordering::Release);
+    for n in 0..100_000 {
+        honest.alloc(0x1000 + n * 16, 16, 0);
+    }
+    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    assert_eq!(outcome.totals.allocations, 100_000);
+    assert!(outcome.losses.lost_events >= 2);
+    assert_eq!(replay(&path).allocations, 100_000);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_full_disk_ends_the_file_and_not_the_session() {
+    let path = file("full");
+    let mut plan = target::plan(&path, Clock::Tsc);
+    plan.file = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    // The header of the file cannot even be written: that is said before the program starts.
+    assert!(Recording::start(plan).is_err());
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn threads_that_are_gone_give_their_slots_back() {
+    let path = file("threads");
+    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+    let mapping = recording.mapping();
+    target::start(mapping);
+    std::thread::scope(|scope| {
+        scope.spawn(|| target::Thread::new(mapping, 0).alloc(0x1000, 16, 0));
+    });
+    let slot = mapping.region().slot(0).unwrap();
+    for _ in 0..500 {
+        if slot.owner().0 == channel::SlotState::Free {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    target::Thread::new(mapping, 0).free(0x1000);
+    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (1, 1));
+    assert_eq!(replay(&path).threads.len(), 2);
+    std::fs::remove_file(path).unwrap();
+}

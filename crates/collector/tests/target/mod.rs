@@ -1,0 +1,130 @@
+//! Plays the target: threads of this process that write records as the library in a program would.
+#![allow(dead_code, clippy::unwrap_used)]
+use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free, encode_mark};
+use collector::{Mapping, Plan, Setup, SlotArea};
+use rustix::thread::futex;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
+    Plan {
+        setup: Setup {
+            geometry: channel::Geometry::roomy(),
+            clock,
+            on_full: channel::OnFull::Wait,
+            max_stall_ms: 30_000,
+        },
+        file: std::fs::File::create(path).unwrap(),
+        folder: std::env::temp_dir(),
+        command: vec!["program".into(), "--flag".into()],
+        exe: "/bin/program".into(),
+        tool: "test".into(),
+    }
+}
+
+/// What the library does when it starts.
+pub fn start(mapping: &Mapping) {
+    let header = mapping.region().header();
+    header.target_pid.store(std::process::id(), Ordering::Release);
+    let registered = rustix::thread::membarrier(rustix::thread::MembarrierCommand::RegisterGlobalExpedited);
+    assert!(registered.is_ok());
+    header.fence.store(Fence::Membarrier as u32, Ordering::Release);
+    header.image.store(1, Ordering::Release);
+    header.phase.store(Phase::Recording as u32, Ordering::Release);
+}
+
+pub fn stamp() -> u64 {
+    // SAFETY: the instruction exists on all processors this is built for.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// A thread of the target with its slot.
+pub struct Thread {
+    area: SlotArea,
+    slot: &'static SlotHeader,
+    header: &'static Header,
+    head: u64,
+    room: u64,
+    capacity: u64,
+}
+
+impl Thread {
+    pub fn new(mapping: &Mapping, index: u32) -> Self {
+        let slot = mapping.region().slot(index).unwrap();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        slot.image.store(1, Ordering::Release);
+        assert!(slot.claim(tid));
+        let header = mapping.region().header();
+        header.slot_count.fetch_max(index + 1, Ordering::AcqRel);
+        let area = mapping.slot_area(index).unwrap();
+        let capacity = area.rings()[0].capacity() as u64;
+        let head = slot.head.load(Ordering::Relaxed);
+        let mut thread = Thread { area, slot, header, head, room: 0, capacity };
+        thread.write(|stamp| encode_mark(Kind::ThreadStart, stamp, tid));
+        thread
+    }
+
+    pub fn alloc(&mut self, address: u64, size: u64, stack: u32) {
+        self.write(|stamp| encode_alloc(stamp, address, size, stack));
+    }
+
+    pub fn free(&mut self, address: u64) {
+        self.write(|stamp| encode_free(Kind::Free, stamp, address));
+    }
+
+    pub fn realloc_free(&mut self, address: u64) {
+        self.write(|stamp| encode_free(Kind::FreeByRealloc, stamp, address));
+    }
+
+    pub fn image(&mut self, image: u32) {
+        self.write(|stamp| encode_mark(Kind::Image, stamp, image));
+    }
+
+    #[inline]
+    pub fn write<const N: usize>(&mut self, record: impl FnOnce(u64) -> [u64; N]) {
+        self.slot.intent.store(stamp(), Ordering::Relaxed);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        let words = record(stamp());
+        self.put(&words);
+        self.slot.intent.store(0, Ordering::Release);
+    }
+
+    /// A record with a stamp of the caller's choice.
+    pub fn put(&mut self, words: &[u64]) {
+        if self.room < words.len() as u64 {
+            self.wait(words.len() as u64);
+        }
+        let [ring, _] = self.area.rings();
+        for word in words {
+            ring.put(self.head, *word);
+            self.head += 1;
+        }
+        self.room -= words.len() as u64;
+        ring.commit(self.head);
+        let half = self.capacity / 2;
+        let passed = self.head / half != (self.head - words.len() as u64) / half;
+        if passed && self.header.collector_asleep.load(Ordering::Relaxed) != 0 {
+            self.header.doorbell.fetch_add(1, Ordering::AcqRel);
+            let _ = futex::wake(&self.header.doorbell, futex::Flags::empty(), 1);
+        }
+    }
+
+    fn wait(&mut self, words: u64) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        loop {
+            let [ring, _] = self.area.rings();
+            self.room = ring.room();
+            if self.room >= words {
+                return;
+            }
+            self.slot.waiting.store(1, Ordering::SeqCst);
+            if ring.room() < words {
+                let _ = futex::wait(&self.slot.waiting, futex::Flags::empty(), 1, Some(&timeout));
+            }
+        }
+    }
+
+    pub fn stop_inside(&self, since: u64) {
+        self.slot.intent.store(since, Ordering::SeqCst);
+    }
+}
