@@ -1,1 +1,31 @@
-//! capture
+//! What runs inside the target: hooks, stack walk, per-thread rings.
+//!
+//! Given: the arguments and results of the program's allocator calls, and the channel. Gives back: records in the
+//! thread's ring. What must hold, on every line:
+//!
+//! - **Nothing is allocated from the target's heap**; tables live in the channel.
+//! - **No lock that the target can hold is taken**, and no system call is made on the hot path.
+//! - **errno, registers and results stay as the real function left them**; system calls are made without libc.
+//! - **At most 1 KB of the target's stack**: large scratch memory is in the thread's slot.
+//! - **No panic**: the shared object is linked so that a reachable panic is a link error.
+//! - If anything goes wrong, recording stops or the loss is counted; the program goes on.
+#![cfg_attr(not(test), no_std)]
+
+pub mod cfi;
+pub mod context;
+pub mod core;
+pub mod elf;
+pub mod environment;
+pub mod events;
+pub mod exec;
+mod expression;
+pub mod hooks;
+mod loader;
+mod local;
+mod memo;
+mod modules;
+mod probe;
+pub mod real;
+mod rule;
+pub mod sys;
+mod walk;

@@ -1,0 +1,107 @@
+//! The exported exec functions. See `capture::exec` for what they do.
+use capture::exec::{Flavour, run};
+use core::arch::naked_asm;
+
+type Strings = *const *const u8;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(path: usize, argv: Strings, envp: Strings) -> i32 {
+    // SAFETY: the program's own call, handed on.
+    unsafe { run(Flavour::Path, path, argv, Some(envp)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: usize, argv: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Path, path, argv, None) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(file: usize, argv: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Search, file, argv, None) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(file: usize, argv: Strings, envp: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Search, file, argv, Some(envp)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fexecve(fd: i32, argv: Strings, envp: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Descriptor, fd as usize, argv, Some(envp)) }
+}
+
+/// The entry of execle's list behind its null: the environment.
+unsafe fn behind_null(mut list: Strings) -> Strings {
+    // SAFETY: execle's list is ended by a null, with the environment behind it.
+    unsafe {
+        while !(*list).is_null() {
+            list = list.add(1);
+        }
+        *list.add(1).cast::<Strings>()
+    }
+}
+
+unsafe extern "C" fn listed(path: usize, argv: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Path, path, argv, None) }
+}
+
+unsafe extern "C" fn listed_search(file: usize, argv: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Search, file, argv, None) }
+}
+
+unsafe extern "C" fn listed_environment(path: usize, argv: Strings) -> i32 {
+    // SAFETY: as above.
+    unsafe { run(Flavour::Path, path, argv, Some(behind_null(argv))) }
+}
+
+/// The functions with a list of arguments in place: five are in registers, the others on the stack just above the
+/// return address. Pushing the five where the return address was makes one array of all.
+macro_rules! listed {
+    ($name:ident, $then:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "pop rax",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_register rip, rax",
+                "push r9",
+                ".cfi_adjust_cfa_offset 8",
+                "push r8",
+                ".cfi_adjust_cfa_offset 8",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "mov rsi, rsp",
+                "push rax",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_offset rip, -48",
+                "call {then}",
+                "mov rcx, [rsp]",
+                "add rsp, 48",
+                ".cfi_adjust_cfa_offset -48",
+                ".cfi_register rip, rcx",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "ret",
+                ".cfi_endproc",
+                then = sym $then,
+            )
+        }
+    };
+}
+
+listed!(execl, listed);
+listed!(execlp, listed_search);
+listed!(execle, listed_environment);

@@ -1,0 +1,32 @@
+//! The capture core as a shared object: exported shims, a constructor, and the few functions that compilers expect.
+//!
+//! Given: the program's calls, by symbol interposition. What must hold: no NEEDED entry, no thread-local storage, no
+//! vector register, no symbol exported but the hooks, no reachable panic; `crates/cli/build.rs` and the tests check it.
+#![no_std]
+
+mod exec;
+mod memory;
+mod shims;
+
+use capture::core::CORE;
+
+/// Programs that never allocate before `main` must still lose our variables before it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        CORE.start();
+    }
+    construct
+};
+
+unsafe extern "C" {
+    /// Defined nowhere: a panic that can be reached fails the link.
+    fn heaptrack_core_must_not_panic() -> !;
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // SAFETY: never linked, see above.
+    unsafe { heaptrack_core_must_not_panic() }
+}

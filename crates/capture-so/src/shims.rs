@@ -1,0 +1,147 @@
+//! The exported entry of every hook, made from the one table.
+//!
+//! Naked, with CFI of their own: they take the registers as the caller left them, and a debugger or an unwinder can
+//! walk through them. Allocations build a [`Context`] on the stack, call the real function, then record. Frees record,
+//! then jump: no frame of ours is left when the real free runs.
+use capture::context::Context;
+use capture::events;
+use capture::hooks::Hook;
+use capture::real::FUNCTIONS;
+use core::arch::naked_asm;
+
+extern "C" fn after_size0(context: &mut Context) {
+    events::allocated(context, context.result, context.arguments[0]);
+}
+
+extern "C" fn after_size1(context: &mut Context) {
+    events::allocated(context, context.result, context.arguments[1]);
+}
+
+extern "C" fn after_product(context: &mut Context) {
+    // No overflow: the call would have failed.
+    events::allocated(context, context.result, context.arguments[0].wrapping_mul(context.arguments[1]));
+}
+
+extern "C" fn after_out(context: &mut Context) {
+    if context.result as u32 == 0 {
+        // SAFETY: posix_memalign succeeded, so it stored a block there.
+        let address = unsafe { *(context.arguments[0] as *const u64) };
+        events::allocated(context, address, context.arguments[2]);
+    }
+}
+
+extern "C" fn during_resize1(context: &mut Context) {
+    events::reallocate(Hook::REALLOC, context, Some(context.arguments[1]));
+}
+
+extern "C" fn during_resize_product(context: &mut Context) {
+    let size = context.arguments[1].checked_mul(context.arguments[2]);
+    events::reallocate(Hook::REALLOCARRAY, context, size);
+}
+
+extern "C" fn before_free(address: u64, cfa: u64) {
+    events::freeing(address, cfa);
+}
+
+/// Saves registers and arguments as a `Context`, runs `$body`, returns its result.
+macro_rules! with_context {
+    ($name:ident, [$($body:literal),*], $($operands:tt)*) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "sub rsp, 88",
+                ".cfi_def_cfa_offset 96",
+                "mov [rsp + 80], rbp",
+                ".cfi_offset rbp, -16",
+                "mov [rsp + 72], rbx",
+                "mov [rsp + 64], r12",
+                "mov [rsp + 56], r13",
+                "mov [rsp + 48], r14",
+                "mov [rsp + 40], r15",
+                "mov [rsp + 8], rdi",
+                "mov [rsp + 16], rsi",
+                "mov [rsp + 24], rdx",
+                $($body,)*
+                "mov rax, [rsp]",
+                "add rsp, 88",
+                ".cfi_def_cfa_offset 8",
+                "ret",
+                ".cfi_endproc",
+                $($operands)*
+            )
+        }
+    };
+}
+
+macro_rules! allocating {
+    ($upper:ident, $name:ident, $after:ident) => {
+        with_context!(
+            $name,
+            [
+                "call qword ptr [rip + {functions} + {offset}]",
+                "mov [rsp], rax",
+                "mov rdi, rsp",
+                "call {after}"
+            ],
+            functions = sym FUNCTIONS,
+            offset = const Hook::$upper as usize * 8,
+            after = sym $after,
+        );
+    };
+}
+
+macro_rules! resizing {
+    ($name:ident, $during:ident) => {
+        with_context!($name, ["mov rdi, rsp", "call {during}"], during = sym $during,);
+    };
+}
+
+macro_rules! freeing {
+    ($upper:ident, $name:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "push rdi",
+                ".cfi_def_cfa_offset 16",
+                "push rsi",
+                ".cfi_def_cfa_offset 24",
+                "push rdx",
+                ".cfi_def_cfa_offset 32",
+                "lea rsi, [rsp + 32]",
+                "call {before}",
+                "pop rdx",
+                ".cfi_def_cfa_offset 24",
+                "pop rsi",
+                ".cfi_def_cfa_offset 16",
+                "pop rdi",
+                ".cfi_def_cfa_offset 8",
+                "jmp qword ptr [rip + {functions} + {offset}]",
+                ".cfi_endproc",
+                before = sym before_free,
+                functions = sym FUNCTIONS,
+                offset = const Hook::$upper as usize * 8,
+            )
+        }
+    };
+}
+
+macro_rules! shim {
+    ($upper:ident, $name:ident, Size0) => { allocating!($upper, $name, after_size0); };
+    ($upper:ident, $name:ident, Size1) => { allocating!($upper, $name, after_size1); };
+    ($upper:ident, $name:ident, Product) => { allocating!($upper, $name, after_product); };
+    ($upper:ident, $name:ident, Out) => { allocating!($upper, $name, after_out); };
+    ($upper:ident, $name:ident, Resize1) => { resizing!($name, during_resize1); };
+    ($upper:ident, $name:ident, ResizeProduct) => { resizing!($name, during_resize_product); };
+    ($upper:ident, $name:ident, Free) => { freeing!($upper, $name); };
+}
+
+macro_rules! shims {
+    ($(($upper:ident, $name:ident, $kind:ident))*) => { $(shim!($upper, $name, $kind);)* };
+}
+capture::for_each_hook!(shims);

@@ -1,0 +1,522 @@
+//! Call frame information: from a code address to the row of unwind rules that holds there.
+//!
+//! Given: the address of a module's `.eh_frame_hdr` and the module's bounds, all mapped by the loader. Gives back: a
+//! [`Row`]. What must hold: no allocation, no panic on any bytes, no read outside the module's bounds, and the working
+//! memory is the caller's [`Scratch`] (kilobytes are too much for a coroutine's stack).
+//!
+//! Why not a library: see `docs/decisions/0002-own-cfi-reader.md`. The tests compare every row of whole programs with
+//! gimli's.
+
+/// DWARF's numbers of the registers we follow.
+pub mod reg {
+    pub const RBX: usize = 3;
+    pub const RBP: usize = 6;
+    pub const RSP: usize = 7;
+    pub const R12: usize = 12;
+    pub const R15: usize = 15;
+    pub const RA: usize = 16;
+    pub const COUNT: usize = 17;
+}
+
+/// How a register of the caller is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum How {
+    /// Nothing was said.
+    Unset,
+    Undefined,
+    /// Unchanged.
+    Same,
+    /// In memory at CFA + value.
+    At,
+    /// It is CFA + value.
+    Is,
+    /// In another register; value = its number.
+    In,
+    /// In memory at the address that the expression gives; value = its address.
+    AtExpression,
+    /// What the expression gives.
+    IsExpression,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// CFA = register + offset, or an expression when `cfa_register` is `EXPRESSION`.
+    pub cfa_register: u8,
+    pub cfa_value: i64,
+    pub how: [How; reg::COUNT],
+    pub value: [i64; reg::COUNT],
+    /// The frame of a signal handler's return: its caller was interrupted, not calling.
+    pub is_signal: bool,
+}
+
+impl Row {
+    pub const EXPRESSION: u8 = 0xff;
+    pub const EMPTY: Row = Row {
+        cfa_register: 0,
+        cfa_value: 0,
+        how: [How::Unset; reg::COUNT],
+        value: [0; reg::COUNT],
+        is_signal: false,
+    };
+
+    fn set(&mut self, register: u64, how: How, value: i64) {
+        if let (Some(h), Some(v)) = (self.how.get_mut(register as usize), self.value.get_mut(register as usize)) {
+            *h = how;
+            *v = value;
+        }
+    }
+}
+
+const SAVED_STATES: usize = 8;
+
+/// Working memory of one look-up.
+pub struct Scratch {
+    pub row: Row,
+    initial: Row,
+    saved: [Row; SAVED_STATES],
+    depth: usize,
+}
+
+/// Why there is no row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRow {
+    /// No frame description covers the address.
+    NotCovered,
+    /// Bytes that we do not understand.
+    Malformed,
+}
+
+/// Where a module's unwind tables are.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    pub eh_frame_hdr: u64,
+    /// The module's bounds: no read leaves them.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Reads mapped memory between two addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes {
+    pub at: u64,
+    pub end: u64,
+}
+
+macro_rules! fixed {
+    ($name:ident, $type:ty) => {
+        #[inline]
+        pub fn $name(&mut self) -> Option<$type> {
+            let next = self.at.checked_add(size_of::<$type>() as u64)?;
+            if next > self.end {
+                return None;
+            }
+            // SAFETY: `[at, next)` lies inside bounds that the maker of this reader knows to be mapped.
+            let value = unsafe { (self.at as *const $type).read_unaligned() };
+            self.at = next;
+            Some(value)
+        }
+    };
+}
+
+impl Bytes {
+    fixed!(u8, u8);
+    fixed!(u16, u16);
+    fixed!(u32, u32);
+    fixed!(u64, u64);
+
+    pub fn uleb(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        let mut shift = 0u32;
+        loop {
+            let byte = self.u8()?;
+            if shift < 64 {
+                value |= ((byte & 0x7f) as u64) << shift;
+            }
+            shift = shift.wrapping_add(7);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+    }
+
+    pub fn sleb(&mut self) -> Option<i64> {
+        let mut value = 0i64;
+        let mut shift = 0u32;
+        loop {
+            let byte = self.u8()?;
+            if shift < 64 {
+                value |= ((byte & 0x7f) as i64) << shift;
+            }
+            shift = shift.wrapping_add(7);
+            if byte & 0x80 == 0 {
+                if shift < 64 && byte & 0x40 != 0 {
+                    value |= -1i64 << shift;
+                }
+                return Some(value);
+            }
+        }
+    }
+
+    fn skip(&mut self, n: u64) -> Option<()> {
+        self.at = self.at.checked_add(n).filter(|at| *at <= self.end)?;
+        Some(())
+    }
+
+    /// A pointer in one of exception handling's encodings; `data` is what data-relative ones count from.
+    fn pointer(&mut self, encoding: u8, data: u64) -> Option<u64> {
+        let here = self.at;
+        let value = self.plain(encoding)?;
+        match encoding & 0x70 {
+            0x00 => Some(value),
+            0x10 => Some(here.wrapping_add(value)),
+            0x30 => Some(data.wrapping_add(value)),
+            _ => None,
+        }
+    }
+
+    /// The number of an encoded pointer, relative to nothing.
+    fn plain(&mut self, encoding: u8) -> Option<u64> {
+        Some(match encoding & 0x0f {
+            0x00 | 0x04 | 0x0c => self.u64()?,
+            0x01 => self.uleb()?,
+            0x02 => self.u16()? as u64,
+            0x03 => self.u32()? as u64,
+            0x09 => self.sleb()? as u64,
+            0x0a => self.u16()? as i16 as u64,
+            0x0b => self.u32()? as i32 as u64,
+            _ => return None,
+        })
+    }
+}
+
+impl Tables {
+    fn bytes(&self, at: u64) -> Option<Bytes> {
+        (at >= self.start && at < self.end).then_some(Bytes { at, end: self.end })
+    }
+
+    /// The frame description whose start is the last one not above `pc`.
+    fn description(&self, pc: u64) -> Result<u64, NoRow> {
+        self.description_in_table(pc).ok_or(NoRow::Malformed)?.ok_or(NoRow::NotCovered)
+    }
+
+    /// Outer `None`: the table cannot be read. Inner: `pc` is before its first entry.
+    fn description_in_table(&self, pc: u64) -> Option<Option<u64>> {
+        const DATA_RELATIVE_4: u8 = 0x3b;
+        let hdr = self.eh_frame_hdr;
+        let mut bytes = self.bytes(hdr)?;
+        let (version, frame_encoding, count_encoding, table_encoding) =
+            (bytes.u8()?, bytes.u8()?, bytes.u8()?, bytes.u8()?);
+        if version != 1 || table_encoding != DATA_RELATIVE_4 {
+            return None;
+        }
+        bytes.pointer(frame_encoding, hdr)?;
+        let count = bytes.pointer(count_encoding, hdr)?;
+        let table = bytes.at;
+        if count.checked_mul(8)?.checked_add(table)? > self.end {
+            return None;
+        }
+        let entry = |i: u64| {
+            // SAFETY: `i < count`, and the whole table lies inside the module, checked above.
+            let pair = unsafe { ((table + i * 8) as *const [i32; 2]).read_unaligned() };
+            (hdr.wrapping_add(pair[0] as u64), hdr.wrapping_add(pair[1] as u64))
+        };
+        let (mut low, mut high) = (0u64, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if entry(middle).0 <= pc { low = middle + 1 } else { high = middle }
+        }
+        Some(if low == 0 { None } else { Some(entry(low - 1).1) })
+    }
+
+    /// Fills `scratch.row` with the rules that hold at `pc`.
+    pub fn row(&self, pc: u64, scratch: &mut Scratch) -> Result<(), NoRow> {
+        let at = self.description(pc)?;
+        let fde = Description::read(self, at).ok_or(NoRow::Malformed)?;
+        if pc < fde.pc_begin || pc >= fde.pc_end {
+            return Err(NoRow::NotCovered);
+        }
+        scratch.row = Row::EMPTY;
+        scratch.row.is_signal = fde.cie.is_signal;
+        scratch.depth = 0;
+        let mut run = Run { cie: &fde.cie, tables: self, pc: fde.pc_begin, target: pc };
+        run.instructions(fde.cie.instructions, scratch, true).ok_or(NoRow::Malformed)?;
+        scratch.initial = scratch.row;
+        run.pc = fde.pc_begin;
+        run.instructions(fde.instructions, scratch, false).ok_or(NoRow::Malformed)?;
+        Ok(())
+    }
+}
+
+/// What descriptions share.
+#[derive(Clone, Copy)]
+struct Common {
+    code_align: u64,
+    data_align: i64,
+    has_augmentation_data: bool,
+    pointer_encoding: u8,
+    is_signal: bool,
+    instructions: Bytes,
+}
+
+/// One function's description.
+struct Description {
+    cie: Common,
+    pc_begin: u64,
+    pc_end: u64,
+    instructions: Bytes,
+}
+
+/// An entry's content, behind its length, and where its id field is.
+fn entry(tables: &Tables, at: u64) -> Option<Bytes> {
+    let mut bytes = tables.bytes(at)?;
+    let mut length = bytes.u32()? as u64;
+    if length == 0xffff_ffff {
+        length = bytes.u64()?;
+    }
+    let end = bytes.at.checked_add(length)?;
+    if length == 0 || end > tables.end {
+        return None;
+    }
+    Some(Bytes { at: bytes.at, end })
+}
+
+impl Description {
+    fn read(tables: &Tables, at: u64) -> Option<Description> {
+        let mut bytes = entry(tables, at)?;
+        let id_at = bytes.at;
+        let back = bytes.u32()? as u64;
+        if back == 0 {
+            return None;
+        }
+        let cie = Common::read(tables, id_at.checked_sub(back)?)?;
+        let pc_begin = bytes.pointer(cie.pointer_encoding, tables.eh_frame_hdr)?;
+        let length = bytes.plain(cie.pointer_encoding)?;
+        if cie.has_augmentation_data {
+            let n = bytes.uleb()?;
+            bytes.skip(n)?;
+        }
+        Some(Description { cie, pc_begin, pc_end: pc_begin.wrapping_add(length), instructions: bytes })
+    }
+}
+
+impl Common {
+    fn read(tables: &Tables, at: u64) -> Option<Common> {
+        let mut bytes = entry(tables, at)?;
+        if bytes.u32()? != 0 {
+            return None;
+        }
+        let version = bytes.u8()?;
+        let augmentation = bytes;
+        while bytes.u8()? != 0 {}
+        if version == 4 {
+            bytes.skip(2)?;
+        }
+        let code_align = bytes.uleb()?;
+        let data_align = bytes.sleb()?;
+        let return_register = if version == 1 { bytes.u8()? as u64 } else { bytes.uleb()? };
+        if return_register != reg::RA as u64 {
+            return None;
+        }
+        let mut common = Common {
+            code_align,
+            data_align,
+            has_augmentation_data: false,
+            pointer_encoding: 0,
+            is_signal: false,
+            instructions: bytes,
+        };
+        common.augmentation(augmentation, bytes)?;
+        Some(common)
+    }
+
+    /// The letters of the augmentation string, each with its data.
+    fn augmentation(&mut self, mut letters: Bytes, mut data: Bytes) -> Option<()> {
+        let mut rest = None;
+        loop {
+            match letters.u8()? {
+                0 => break,
+                b'z' => {
+                    let n = data.uleb()?;
+                    rest = Some(Bytes { at: data.at.checked_add(n).filter(|at| *at <= data.end)?, end: data.end });
+                    self.has_augmentation_data = true;
+                }
+                b'R' => self.pointer_encoding = data.u8()?,
+                b'P' => {
+                    let encoding = data.u8()?;
+                    data.plain(encoding)?;
+                }
+                b'L' => {
+                    data.u8()?;
+                }
+                b'S' => self.is_signal = true,
+                b'B' => {}
+                // Unknown letters are harmless when their data has a length.
+                _ if rest.is_some() => break,
+                _ => return None,
+            }
+        }
+        self.instructions = rest.unwrap_or(data);
+        Some(())
+    }
+}
+
+/// Runs call frame instructions up to a code address.
+struct Run<'a> {
+    cie: &'a Common,
+    tables: &'a Tables,
+    pc: u64,
+    target: u64,
+}
+
+impl Run<'_> {
+    fn factored(&self, n: i64) -> i64 {
+        n.wrapping_mul(self.cie.data_align)
+    }
+
+    /// Moves on; true when the row that holds at the target is complete.
+    fn advance(&mut self, delta: u64) -> bool {
+        self.pc = self.pc.wrapping_add(delta.wrapping_mul(self.cie.code_align));
+        self.pc > self.target
+    }
+
+    /// An expression's address; the instructions go on behind it.
+    fn block(bytes: &mut Bytes) -> Option<i64> {
+        let at = bytes.at;
+        let n = bytes.uleb()?;
+        bytes.skip(n)?;
+        Some(at as i64)
+    }
+
+    fn instructions(&mut self, mut bytes: Bytes, scratch: &mut Scratch, initial: bool) -> Option<()> {
+        while bytes.at < bytes.end {
+            let op = bytes.u8()?;
+            let low = (op & 0x3f) as u64;
+            match op >> 6 {
+                1 => {
+                    if self.advance(low) {
+                        return Some(());
+                    }
+                }
+                2 => {
+                    let n = bytes.uleb()? as i64;
+                    scratch.row.set(low, How::At, self.factored(n));
+                }
+                3 => self.restore(low, scratch, initial),
+                _ => {
+                    if self.extended(op, &mut bytes, scratch, initial)? {
+                        return Some(());
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn restore(&self, register: u64, scratch: &mut Scratch, initial: bool) {
+        if initial {
+            return;
+        }
+        let i = register as usize;
+        if let (Some(how), Some(value)) = (scratch.initial.how.get(i), scratch.initial.value.get(i)) {
+            scratch.row.set(register, *how, *value);
+        }
+    }
+
+    /// True when the target was passed.
+    fn extended(&mut self, op: u8, bytes: &mut Bytes, scratch: &mut Scratch, initial: bool) -> Option<bool> {
+        let row = &mut scratch.row;
+        match op {
+            // nop, and GNU's size of arguments
+            0x00 => {}
+            0x2e => {
+                bytes.uleb()?;
+            }
+            // set_loc, advance_loc1, 2, 4
+            0x01 => {
+                self.pc = bytes.pointer(self.cie.pointer_encoding, self.tables.eh_frame_hdr)?;
+                return Some(self.pc > self.target);
+            }
+            0x02 => return bytes.u8().map(|n| self.advance(n as u64)),
+            0x03 => return bytes.u16().map(|n| self.advance(n as u64)),
+            0x04 => return bytes.u32().map(|n| self.advance(n as u64)),
+            // offset_extended, its signed form, its old negative form
+            0x05 => {
+                let register = bytes.uleb()?;
+                let n = bytes.uleb()? as i64;
+                row.set(register, How::At, self.factored(n));
+            }
+            0x11 => {
+                let register = bytes.uleb()?;
+                let n = bytes.sleb()?;
+                row.set(register, How::At, self.factored(n));
+            }
+            0x2f => {
+                let register = bytes.uleb()?;
+                let n = bytes.uleb()? as i64;
+                row.set(register, How::At, self.factored(n).wrapping_neg());
+            }
+            0x06 => {
+                let register = bytes.uleb()?;
+                self.restore(register, scratch, initial);
+            }
+            0x07 => row.set(bytes.uleb()?, How::Undefined, 0),
+            0x08 => row.set(bytes.uleb()?, How::Same, 0),
+            0x09 => {
+                let register = bytes.uleb()?;
+                let other = bytes.uleb()?;
+                row.set(register, How::In, other as i64);
+            }
+            // remember_state, restore_state
+            0x0a => {
+                *scratch.saved.get_mut(scratch.depth)? = scratch.row;
+                scratch.depth += 1;
+            }
+            0x0b => {
+                scratch.depth = scratch.depth.checked_sub(1)?;
+                scratch.row = *scratch.saved.get(scratch.depth)?;
+            }
+            // def_cfa, its register, its offset, with signed forms
+            0x0c => {
+                row.cfa_register = register8(bytes.uleb()?)?;
+                row.cfa_value = bytes.uleb()? as i64;
+            }
+            0x12 => {
+                row.cfa_register = register8(bytes.uleb()?)?;
+                row.cfa_value = self.factored(bytes.sleb()?);
+            }
+            0x0d => row.cfa_register = register8(bytes.uleb()?)?,
+            0x0e => row.cfa_value = bytes.uleb()? as i64,
+            0x13 => row.cfa_value = self.factored(bytes.sleb()?),
+            0x0f => {
+                row.cfa_register = Row::EXPRESSION;
+                row.cfa_value = Self::block(bytes)?;
+            }
+            0x10 => {
+                let register = bytes.uleb()?;
+                row.set(register, How::AtExpression, Self::block(bytes)?);
+            }
+            0x16 => {
+                let register = bytes.uleb()?;
+                row.set(register, How::IsExpression, Self::block(bytes)?);
+            }
+            // val_offset and its signed form
+            0x14 => {
+                let register = bytes.uleb()?;
+                let n = bytes.uleb()? as i64;
+                row.set(register, How::Is, self.factored(n));
+            }
+            0x15 => {
+                let register = bytes.uleb()?;
+                let n = bytes.sleb()?;
+                row.set(register, How::Is, self.factored(n));
+            }
+            _ => return None,
+        }
+        Some(false)
+    }
+}
+
+fn register8(number: u64) -> Option<u8> {
+    if number < reg::COUNT as u64 { Some(number as u8) } else { None }
+}

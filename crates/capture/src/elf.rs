@@ -1,0 +1,334 @@
+//! ELF as it lies in memory: program headers, build-id, dynamic symbols.
+//!
+//! Everything here reads what the loader mapped for itself and trusts it as the loader does; nothing is allocated.
+use crate::sys;
+
+pub const PT_LOAD: u32 = 1;
+pub const PT_DYNAMIC: u32 = 2;
+pub const PT_NOTE: u32 = 4;
+pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+
+const DT_HASH: u64 = 4;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+pub const DT_DEBUG: u64 = 21;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const DT_VERSYM: u64 = 0x6fff_fff0;
+const STT_GNU_IFUNC: u8 = 10;
+const VERSYM_HIDDEN: u16 = 0x8000;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProgramHeader {
+    pub kind: u32,
+    pub flags: u32,
+    pub offset: u64,
+    pub vaddr: u64,
+    pub paddr: u64,
+    pub filesz: u64,
+    pub memsz: u64,
+    pub align: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+/// The loader's list entry (`struct link_map`), its public part.
+#[repr(C)]
+pub struct LinkMap {
+    pub bias: u64,
+    pub name: *const u8,
+    pub dynamic: *const [u64; 2],
+    pub next: *const LinkMap,
+    pub prev: *const LinkMap,
+}
+
+/// The loader's announcement board (`struct r_debug`).
+#[repr(C)]
+pub struct Debug {
+    pub version: i32,
+    pub maps: *const LinkMap,
+    /// The function the loader calls whenever it has changed the list.
+    pub changed: u64,
+    /// 0 = consistent, 1 = adding, 2 = deleting.
+    pub state: i32,
+    pub loader_base: u64,
+    /// Only from version 2 on: further name spaces (dlmopen).
+    pub next: *const Debug,
+}
+
+/// Program headers of a mapped file, or of nothing.
+#[derive(Clone, Copy)]
+pub struct Headers {
+    pub first: *const ProgramHeader,
+    pub count: usize,
+}
+
+impl Headers {
+    pub fn iter(self) -> impl Iterator<Item = ProgramHeader> {
+        // SAFETY: made from a mapped ELF header or from the kernel's auxiliary vector.
+        (0..self.count).map(move |i| unsafe { *self.first.add(i) })
+    }
+
+    /// Of the file whose first page is mapped at `base`, if it is one.
+    pub fn at(base: u64) -> Option<Headers> {
+        if base == 0 || base & 0xfff != 0 || !sys::is_readable(base as usize) {
+            return None;
+        }
+        // SAFETY: the page is readable, checked above.
+        let (magic, offset, count) = unsafe {
+            let magic = (base as *const u32).read();
+            let offset = ((base + 32) as *const u64).read();
+            let count = ((base + 56) as *const u16).read();
+            (magic, offset, count)
+        };
+        let end = offset.checked_add(count as u64 * size_of::<ProgramHeader>() as u64)?;
+        if magic != u32::from_le_bytes(*b"\x7fELF") || end > 4096 {
+            return None;
+        }
+        Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
+    }
+
+    /// First and last+1 address of what is loaded.
+    pub fn bounds(self, bias: u64) -> Option<(u64, u64)> {
+        let (mut low, mut high) = (u64::MAX, 0);
+        for header in self.iter().filter(|h| h.kind == PT_LOAD) {
+            low = low.min(header.vaddr & !0xfff);
+            high = high.max(header.vaddr.wrapping_add(header.memsz));
+        }
+        (low < high).then(|| (bias.wrapping_add(low), bias.wrapping_add(high).wrapping_add(0xfff) & !0xfff))
+    }
+
+    pub fn find(self, kind: u32) -> Option<ProgramHeader> {
+        self.iter().find(|h| h.kind == kind)
+    }
+
+    /// Copies the build-id; returns its length, 0 = none.
+    pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
+        for note in self.iter().filter(|h| h.kind == PT_NOTE) {
+            let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
+            while at.wrapping_add(12) <= end {
+                // SAFETY: inside a loaded note segment.
+                let [name_len, len, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
+                let name = at + 12;
+                let content = name + (name_len as u64 + 3 & !3);
+                let next = content + (len as u64 + 3 & !3);
+                if next > end {
+                    break;
+                }
+                // SAFETY: as above.
+                if kind == 3 && name_len == 4 && unsafe { (name as *const u32).read_unaligned() } == 0x0055_4e47 {
+                    return copy_build_id(content, len as usize, into);
+                }
+                at = next;
+            }
+        }
+        0
+    }
+}
+
+fn copy_build_id(from: u64, len: usize, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
+    let len = len.min(channel::BUILD_ID_MAX);
+    for i in 0..len {
+        // SAFETY: inside a loaded note, checked by the caller.
+        let byte = unsafe { *((from + i as u64) as *const u8) };
+        if let Some(word) = into.get_mut(i / 8) {
+            *word |= (byte as u64) << (i % 8 * 8);
+        }
+    }
+    len
+}
+
+/// A value of a dynamic section.
+///
+/// # Safety
+/// `dynamic` is null or a mapped dynamic section, ended by a zero tag.
+pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u64> {
+    if dynamic.is_null() {
+        return None;
+    }
+    loop {
+        // SAFETY: the caller's promise.
+        let [found, value] = unsafe { *dynamic };
+        if found == tag {
+            return Some(value);
+        }
+        if found == 0 {
+            return None;
+        }
+        // SAFETY: not the last entry.
+        dynamic = unsafe { dynamic.add(1) };
+    }
+}
+
+/// True when the NUL-terminated string at `a` is `b`.
+///
+/// # Safety
+/// `a` is NUL-terminated.
+pub unsafe fn string_is(a: *const u8, b: &[u8]) -> bool {
+    for (i, &byte) in b.iter().enumerate() {
+        // SAFETY: not past the NUL: an earlier difference would have ended it.
+        if unsafe { *a.add(i) } != byte {
+            return false;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *a.add(b.len()) == 0 }
+}
+
+/// The dynamic symbols of one loaded object.
+pub struct Symbols {
+    bias: u64,
+    symbols: *const Symbol,
+    strings: *const u8,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    hash: *const u32,
+}
+
+impl Symbols {
+    /// # Safety
+    /// `map` is an entry of the loader's list whose object is mapped.
+    pub unsafe fn of(map: &LinkMap) -> Option<Symbols> {
+        // The loaders of glibc relocate these pointers in place, musl and the kernel (vdso) do not.
+        let get = |tag| {
+            // SAFETY: the caller's promise.
+            let value = unsafe { dynamic_value(map.dynamic, tag) }?;
+            Some(if value < map.bias { value.wrapping_add(map.bias) } else { value })
+        };
+        Some(Symbols {
+            bias: map.bias,
+            symbols: get(DT_SYMTAB)? as *const Symbol,
+            strings: get(DT_STRTAB)? as *const u8,
+            versions: get(DT_VERSYM).unwrap_or(0) as *const u16,
+            gnu_hash: get(DT_GNU_HASH).unwrap_or(0) as *const u32,
+            hash: get(DT_HASH).unwrap_or(0) as *const u32,
+        })
+    }
+
+    /// The address of a defined function or object; the default version if there are several.
+    pub fn find(&self, name: &[u8]) -> Option<u64> {
+        if !self.gnu_hash.is_null() {
+            return self.find_gnu(name);
+        }
+        if !self.hash.is_null() {
+            return self.find_sysv(name);
+        }
+        None
+    }
+
+    fn find_gnu(&self, name: &[u8]) -> Option<u64> {
+        let hash = name.iter().fold(5381u32, |h, &c| h.wrapping_mul(33).wrapping_add(c as u32));
+        // SAFETY: the layout of a GNU hash section that the loader itself uses.
+        unsafe {
+            let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
+            if buckets == 0 {
+                return None;
+            }
+            let table = self.gnu_hash.add(4 + bloom as usize * 2);
+            let chains = table.add(buckets as usize);
+            let mut index = *table.add(hash.checked_rem(buckets)? as usize);
+            if index < offset {
+                return None;
+            }
+            let mut hidden = None;
+            loop {
+                let chain = *chains.add(index.wrapping_sub(offset) as usize);
+                if (chain ^ hash) >> 1 == 0 {
+                    match self.matches(index as usize, name) {
+                        Some((address, true)) => return Some(address),
+                        Some((address, false)) => hidden = hidden.or(Some(address)),
+                        None => {}
+                    }
+                }
+                if chain & 1 != 0 {
+                    return hidden;
+                }
+                index = index.wrapping_add(1);
+            }
+        }
+    }
+
+    fn find_sysv(&self, name: &[u8]) -> Option<u64> {
+        // SAFETY: the layout of a hash section that the loader itself uses.
+        let count = unsafe { *self.hash.add(1) } as usize;
+        (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
+    }
+
+    /// The address, and whether it is the default version.
+    fn matches(&self, index: usize, name: &[u8]) -> Option<(u64, bool)> {
+        // SAFETY: an index from the object's own hash table.
+        unsafe {
+            let symbol = *self.symbols.add(index);
+            if symbol.section == 0 || symbol.value == 0 || !string_is(self.strings.add(symbol.name as usize), name) {
+                return None;
+            }
+            let mut address = self.bias.wrapping_add(symbol.value);
+            if symbol.info & 0xf == STT_GNU_IFUNC {
+                let resolve: extern "C" fn() -> u64 = core::mem::transmute(address);
+                address = resolve();
+            }
+            let default = self.versions.is_null() || *self.versions.add(index) & VERSYM_HIDDEN == 0;
+            Some((address, default))
+        }
+    }
+}
+
+/// What the kernel told the program at its start.
+#[derive(Clone, Copy)]
+pub struct Auxiliary {
+    pub headers: Headers,
+}
+
+impl Auxiliary {
+    const AT_PHDR: u64 = 3;
+    const AT_PHNUM: u64 = 5;
+
+    /// From /proc/self/auxv.
+    pub fn from_proc() -> Option<Auxiliary> {
+        let mut words = [[0u64; 2]; 40];
+        let fd = sys::open_read(b"/proc/self/auxv\0")?;
+        // SAFETY: plain numbers seen as bytes.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
+        let n = sys::read(fd, bytes) / 16;
+        sys::close(fd);
+        Self::from_words(words.iter().take(n).copied())
+    }
+
+    /// From the program's stack: `stack_end` points at argc.
+    ///
+    /// # Safety
+    /// `stack_end` is what the kernel left there.
+    pub unsafe fn from_stack(stack_end: *const u64) -> Option<Auxiliary> {
+        // SAFETY: argc, argv, NULL, environment, NULL, auxiliary pairs, ended by a zero tag: the ABI.
+        unsafe {
+            let mut at = stack_end.add(*stack_end as usize + 2);
+            while *at != 0 {
+                at = at.add(1);
+            }
+            let pairs = at.add(1).cast::<[u64; 2]>();
+            Self::from_words((0..64).map(|i| *pairs.add(i)).take_while(|pair| pair[0] != 0))
+        }
+    }
+
+    fn from_words(pairs: impl Iterator<Item = [u64; 2]>) -> Option<Auxiliary> {
+        let (mut first, mut count) = (0, 0);
+        for [tag, value] in pairs {
+            match tag {
+                Self::AT_PHDR => first = value,
+                Self::AT_PHNUM => count = value,
+                _ => {}
+            }
+        }
+        (first != 0 && count != 0)
+            .then_some(Auxiliary { headers: Headers { first: first as *const ProgramHeader, count: count as usize } })
+    }
+}

@@ -1,0 +1,234 @@
+//! The two environment variables by which a launched program finds us, and their removal.
+//!
+//! The program and its children must not see them. They are cut out of the environment before `main`; only an exec in
+//! the target's own process gets them back (see [`Carried`]).
+
+pub const CHANNEL: &[u8] = b"HEAPTRACK_CHANNEL=";
+pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// Tests only: numbers of allocations after which the target stops itself.
+pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";
+
+const VALUE_MAX: usize = 1024;
+
+/// A copied value: the original's memory belongs to the program.
+#[derive(Clone, Copy)]
+pub struct Value {
+    bytes: [u8; VALUE_MAX],
+    len: usize,
+}
+
+impl Value {
+    pub const EMPTY: Value = Value { bytes: [0; VALUE_MAX], len: 0 };
+
+    /// Without the terminating zero.
+    pub fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            // One byte is kept for the terminating zero.
+            if self.len + 1 < VALUE_MAX
+                && let Some(place) = self.bytes.get_mut(self.len)
+            {
+                *place = byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    /// With the terminating zero.
+    pub fn as_c_string(&self) -> &[u8] {
+        self.bytes.get(..self.len + 1).unwrap_or(&[0])
+    }
+}
+
+/// What an exec in place must bring along.
+pub struct Carried {
+    /// The path of our library, as in LD_PRELOAD.
+    pub library: Value,
+    /// `-,<path>`.
+    pub channel: Value,
+}
+
+impl Carried {
+    pub const EMPTY: Carried = Carried { library: Value::EMPTY, channel: Value::EMPTY };
+}
+
+/// The length of a NUL-terminated string.
+///
+/// # Safety
+/// It is one.
+pub unsafe fn length(text: *const u8) -> usize {
+    let mut n = 0;
+    // SAFETY: the caller's promise.
+    while unsafe { *text.add(n) } != 0 {
+        n += 1;
+    }
+    n
+}
+
+/// The bytes of a NUL-terminated string.
+///
+/// # Safety
+/// It is one, and it stays for `'a`.
+pub unsafe fn bytes<'a>(text: *const u8) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(text, length(text)) }
+}
+
+/// The program's list of `NAME=value` strings.
+#[derive(Clone, Copy)]
+pub struct Environment(pub *mut *mut u8);
+
+impl Environment {
+    /// # Safety
+    /// The list is the process's initial one, and no other thread uses it.
+    unsafe fn find(self, prefix: &[u8]) -> Option<usize> {
+        let mut i = 0;
+        loop {
+            // SAFETY: the caller's promise; the list ends with a null.
+            let entry = unsafe { *self.0.add(i) };
+            if entry.is_null() {
+                return None;
+            }
+            // SAFETY: entries are NUL-terminated strings.
+            if unsafe { bytes(entry) }.starts_with(prefix) {
+                return Some(i);
+            }
+            i += 1;
+        }
+    }
+
+    /// Copies a variable's value and cuts the variable out.
+    ///
+    /// # Safety
+    /// As `find`.
+    pub unsafe fn take(self, prefix: &[u8]) -> Value {
+        let mut value = Value::EMPTY;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some(at) = self.find(prefix) else { return value };
+            let text = bytes(*self.0.add(at));
+            value.push(text.get(prefix.len()..).unwrap_or(&[]));
+            self.remove(at);
+        }
+        value
+    }
+
+    /// # Safety
+    /// As `find`; `at` is an index of an entry.
+    unsafe fn remove(self, mut at: usize) {
+        loop {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let next = *self.0.add(at + 1);
+                *self.0.add(at) = next;
+                if next.is_null() {
+                    return;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Cuts our library (the first one named) out of LD_PRELOAD and returns its path; what the user had set stays.
+    ///
+    /// # Safety
+    /// As `find`; the strings are writable (they are on the stack).
+    pub unsafe fn take_library(self) -> Value {
+        let mut value = Value::EMPTY;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some(at) = self.find(PRELOAD) else { return value };
+            let entry = *self.0.add(at);
+            let text = bytes(entry);
+            let list = text.get(PRELOAD.len()..).unwrap_or(&[]);
+            let end = list.iter().position(|&b| b == b':' || b == b' ').unwrap_or(list.len());
+            value.push(list.get(..end).unwrap_or(&[]));
+            if end >= list.len() {
+                self.remove(at);
+            } else {
+                // "LD_PRELOAD=ours:theirs" becomes "LD_PRELOAD=theirs", written over its own middle.
+                let start = entry.add(end + 1);
+                for (i, &byte) in PRELOAD.iter().enumerate() {
+                    *start.add(i) = byte;
+                }
+                *self.0.add(at) = start;
+            }
+        }
+        value
+    }
+}
+
+/// A decimal number at the start of `text`, and how many digits it had.
+pub fn number(text: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    let mut digits = 0;
+    for &byte in text {
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        value = value.checked_mul(10)?.checked_add((byte - b'0') as u64)?;
+        digits += 1;
+    }
+    (digits != 0).then_some((value, digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(entries: &[&str], test: impl FnOnce(Environment, &dyn Fn() -> Vec<String>)) {
+        let mut strings: Vec<Vec<u8>> = entries.iter().map(|e| [e.as_bytes(), b"\0"].concat()).collect();
+        let mut list: Vec<*mut u8> = strings.iter_mut().map(|s| s.as_mut_ptr()).collect();
+        list.push(core::ptr::null_mut());
+        let environment = Environment(list.as_mut_ptr());
+        let show = || {
+            let mut all = Vec::new();
+            for i in 0.. {
+                // SAFETY: the list above.
+                let entry = unsafe { *environment.0.add(i) };
+                if entry.is_null() {
+                    break;
+                }
+                // SAFETY: as above.
+                all.push(String::from_utf8_lossy(unsafe { bytes(entry) }).into_owned());
+            }
+            all
+        };
+        test(environment, &show);
+    }
+
+    #[test]
+    fn our_library_leaves_and_theirs_stays() {
+        with(&["A=1", "LD_PRELOAD=/tmp/ours.so:/lib/theirs.so", "B=2"], |environment, show| {
+            // SAFETY: the list of this test.
+            let library = unsafe { environment.take_library() };
+            assert_eq!(library.get(), b"/tmp/ours.so");
+            assert_eq!(show(), ["A=1", "LD_PRELOAD=/lib/theirs.so", "B=2"]);
+        });
+        with(&["LD_PRELOAD=/tmp/ours.so", "B=2"], |environment, show| {
+            // SAFETY: the list of this test.
+            let library = unsafe { environment.take_library() };
+            assert_eq!(library.get(), b"/tmp/ours.so");
+            assert_eq!(show(), ["B=2"]);
+        });
+    }
+
+    #[test]
+    fn a_variable_is_taken_once() {
+        with(&["HEAPTRACK_CHANNEL=7,/proc/1/fd/3", "X=y"], |environment, show| {
+            // SAFETY: the list of this test.
+            let (first, second) = unsafe { (environment.take(CHANNEL), environment.take(CHANNEL)) };
+            assert_eq!(first.get(), b"7,/proc/1/fd/3");
+            assert!(second.is_empty());
+            assert_eq!(show(), ["X=y"]);
+        });
+        assert_eq!(number(b"17,"), Some((17, 2)));
+        assert_eq!(number(b",17"), None);
+    }
+}

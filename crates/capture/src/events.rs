@@ -1,0 +1,429 @@
+//! What happens in a hook: find the thread's state, walk, stamp, write.
+//!
+//! An allocation is stamped after the real call, a free before it, so that of two threads that hand an address over
+//! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
+//! knows up to which stamp it has seen everything.
+use crate::context::Context;
+use crate::core::{ACTIVE, CORE, COUNTING, Core};
+use crate::hooks::Hook;
+use crate::local::{self, Level, Local, thread_pointer};
+use crate::memo::Place;
+use crate::real;
+use crate::sys;
+use crate::walk::Walk;
+use channel::{ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, Phase, Ring, StackId, Stamp, encode_alloc, encode_free, encode_mark};
+use core::sync::atomic::{Ordering, compiler_fence};
+
+const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+
+/// A hook that may write: the thread's state and which of its two rings.
+struct Entered {
+    local: *mut Local,
+    nested: bool,
+}
+
+impl Entered {
+    #[inline(always)]
+    fn local(&mut self) -> &mut Local {
+        // SAFETY: the calling thread's own; a handler that interrupts us uses the other level and no memo.
+        unsafe { &mut *self.local }
+    }
+
+    #[inline(always)]
+    fn level(&mut self) -> &mut Level {
+        let nested = self.nested;
+        let local = self.local();
+        if nested { &mut local.nested } else { &mut local.main }
+    }
+}
+
+/// The guard goes up. `None`: this event cannot be recorded (and is counted).
+#[inline(always)]
+fn enter(core: &Core, cfa: u64) -> Option<Entered> {
+    let pointer = thread_pointer();
+    let local = match core.threads().find(pointer) {
+        Some(local) => local,
+        None => begin_thread(core, pointer)?,
+    };
+    // SAFETY: the calling thread's own.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        return enter_nested(core, local, cfa);
+    }
+    *guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(Entered { local, nested: false })
+}
+
+/// A hook is at work below us, or it was left by a jump.
+#[cold]
+fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
+    // SAFETY: the calling thread's own.
+    let local_ref = unsafe { &mut *local };
+    let on_signal_stack = core.may_call() && sys::on_signal_stack();
+    // A frame above the hook's: the hook's frame is gone. Not so on a signal stack, which may be anywhere.
+    if cfa > local_ref.main.guard && !on_signal_stack {
+        core.lose(Loss::Abandoned);
+        local_ref.header().intent.store(0, Ordering::Release);
+        local_ref.memo.forget();
+        local_ref.nested.guard = 0;
+        local_ref.header().nested_intent.store(0, Ordering::Release);
+        local_ref.main.guard = cfa;
+        return Some(Entered { local, nested: false });
+    }
+    if local_ref.nested.guard != 0 && (cfa <= local_ref.nested.guard || on_signal_stack) {
+        core.lose(Loss::Nested);
+        return None;
+    }
+    if local_ref.nested.guard != 0 {
+        core.lose(Loss::Abandoned);
+    }
+    local_ref.nested.guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(Entered { local, nested: true })
+}
+
+#[inline(always)]
+fn leave(entered: &mut Entered) {
+    compiler_fence(Ordering::SeqCst);
+    entered.level().guard = 0;
+}
+
+/// A thread's first event.
+#[cold]
+#[inline(never)]
+fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
+    if !core.may_call() {
+        core.lose(Loss::NoSlot);
+        return None;
+    }
+    let tid = sys::gettid();
+    let offset = local::find_tid(pointer, tid, core.tid_offset.load(Ordering::Relaxed));
+    if offset != 0 {
+        core.tid_offset.store(offset, Ordering::Relaxed);
+    }
+    let tid_at = if offset == 0 { 0 } else { pointer + offset as u64 };
+    let inherited = core.threads().last(pointer).filter(|&last| inherit(last, pointer, tid));
+    let local = match inherited {
+        Some(local) => local,
+        None => match claim(core, tid) {
+            Some(local) => local,
+            None => {
+                core.lose(Loss::NoSlot);
+                return None;
+            }
+        },
+    };
+    // SAFETY: claimed: ours alone.
+    unsafe { (*local).begin(core, pointer, tid, tid_at) };
+    if inherited.is_none() && !core.threads().enter(pointer, local) {
+        core.lose(Loss::NoSlot);
+        return None;
+    }
+    announce(core, local, tid);
+    Some(local)
+}
+
+/// Takes over the slot of a dead thread that had the same thread pointer.
+fn inherit(last: *mut Local, pointer: u64, tid: u32) -> bool {
+    // SAFETY: locals stay mapped; if it is not ours, the header's owner word says so.
+    let last = unsafe { &*last };
+    last.thread_pointer == pointer && last.header().inherit(last.tid, tid)
+}
+
+/// A free slot, mapped.
+fn claim(core: &Core, tid: u32) -> Option<*mut Local> {
+    let region = core.region();
+    for index in 0..region.geometry().slots {
+        let header = region.slot(index)?;
+        if !header.claim(tid) {
+            continue;
+        }
+        let Some(area) = core.area(index) else {
+            header.bury(tid);
+            return None;
+        };
+        header.image.store(core.header().image.load(Ordering::Relaxed), Ordering::Relaxed);
+        core.header().slot_count.fetch_max(index + 1, Ordering::AcqRel);
+        let local = core.local(area);
+        // SAFETY: mapped, and the slot is ours.
+        unsafe {
+            (*local).header = header;
+            (*local).area = area;
+            (*local).slot = index;
+        }
+        return Some(local);
+    }
+    None
+}
+
+/// The first records of a thread: who it is, and, from the first thread, which program image this is.
+fn announce(core: &Core, local: *mut Local, tid: u32) {
+    let mut entered = Entered { local, nested: false };
+    entered.level().guard = u64::MAX;
+    if !core.announced.swap(true, Ordering::AcqRel) {
+        let image = core.header().image.load(Ordering::Relaxed);
+        write(core, &mut entered, |stamp| encode_mark(Kind::Image, stamp, image));
+    }
+    write(core, &mut entered, |stamp| encode_mark(Kind::ThreadStart, stamp, tid));
+    leave(&mut entered);
+}
+
+/// The ring of an entered hook.
+#[inline(always)]
+fn ring(core: &Core, entered: &mut Entered) -> Ring<'static> {
+    let nested = entered.nested;
+    let local = entered.local();
+    // SAFETY: the area was mapped when the slot was claimed and stays.
+    let [main, inner] = unsafe { core.region().rings(local.header(), local.area) };
+    if nested { inner } else { main }
+}
+
+/// Publishes the intent, takes the stamp, writes the words that `make` gives for it, commits.
+#[inline(always)]
+fn write<const WORDS: usize>(core: &Core, entered: &mut Entered, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
+    let ring = ring(core, entered);
+    if !has_room(core, entered, &ring, WORDS) {
+        return;
+    }
+    publish_intent(entered);
+    let stamp = core.stamp();
+    commit(entered, &ring, stamp, make(stamp));
+}
+
+#[inline(always)]
+fn publish_intent(entered: &mut Entered) {
+    let (nested, since) = (entered.nested, entered.level().last_stamp);
+    let header = entered.local().header();
+    let intent = if nested { &header.nested_intent } else { &header.intent };
+    intent.store(since, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+}
+
+#[inline(always)]
+fn clear_intent(entered: &mut Entered) {
+    let nested = entered.nested;
+    let header = entered.local().header();
+    let intent = if nested { &header.nested_intent } else { &header.intent };
+    intent.store(0, Ordering::Release);
+}
+
+/// Stores the words and makes them visible. Not in a child that was forked while the hook was at work: the ring is its
+/// parent's.
+#[inline(always)]
+fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, stamp: Stamp, words: [u64; WORDS]) {
+    if CORE.gate() & ACTIVE == 0 {
+        return;
+    }
+    let level = entered.level();
+    for word in words {
+        ring.put(level.head, word);
+        level.head += 1;
+    }
+    level.last_stamp = stamp;
+    ring.commit(level.head);
+    clear_intent(entered);
+}
+
+#[inline(always)]
+fn has_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: usize) -> bool {
+    let level = entered.level();
+    level.head + words as u64 <= level.limit || make_room(core, entered, ring, words as u64)
+}
+
+/// Visited at least twice per turn of the ring: looks at the reader, rings its bell, waits if need be.
+#[cold]
+#[inline(never)]
+fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> bool {
+    let header = core.header();
+    if header.phase.load(Ordering::Relaxed) == Phase::Stopped as u32 {
+        core.shut();
+        return false;
+    }
+    let half = ring.capacity() as u64 / 2;
+    let mut room = ring.room();
+    if room < half && header.collector_asleep.load(Ordering::Relaxed) != 0 && core.may_call() {
+        header.doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&header.doorbell);
+    }
+    if room < words {
+        room = wait_for_room(core, entered, ring, words);
+    }
+    if room < words {
+        return false;
+    }
+    let level = entered.level();
+    level.limit = level.head + if room > half { room - half } else { room };
+    true
+}
+
+/// Sleeps until the collector has made room. The room, which is too little if it is dead, too slow, or may not be
+/// waited for; the event is then counted as lost.
+#[cold]
+fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
+    let header = core.header();
+    if header.on_full == OnFull::Drop as u32 || !core.may_call() {
+        for _ in 0..1000 {
+            core::hint::spin_loop();
+        }
+        if ring.room() < words {
+            core.lose(Loss::RingFull);
+        }
+        return ring.room();
+    }
+    let deadline = sys::now_ms() + header.max_stall_ms as u64;
+    let waiting = &entered.local().header().waiting;
+    loop {
+        waiting.store(1, Ordering::SeqCst);
+        if ring.room() >= words {
+            waiting.store(0, Ordering::Relaxed);
+            return ring.room();
+        }
+        header.doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&header.doorbell);
+        if header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
+            core.lose(Loss::NoCollector);
+            core.shut();
+            return 0;
+        }
+        sys::futex_wait(waiting, 1, 100);
+        if sys::now_ms() > deadline {
+            core.lose(Loss::RingFull);
+            return ring.room();
+        }
+    }
+}
+
+/// The stack's id: from the memo if a remembered walk still holds, else walked.
+#[inline(always)]
+fn stack(core: &Core, entered: &mut Entered, context: &Context) -> StackId {
+    let nested = entered.nested;
+    let local = entered.local();
+    if nested {
+        return walk(core, local, true, context, 0);
+    }
+    if local.generation != core.modules().generation() {
+        local.memo.forget();
+        local.generation = core.modules().generation();
+    }
+    let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
+    // SAFETY: our own stack, and we are in the call that `context` describes.
+    match unsafe { local.memo.find(place) } {
+        Ok(tail) => tail.id,
+        Err(differs) => walk(core, local, false, context, differs),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn walk(core: &Core, local: &mut Local, nested: bool, context: &Context, differs: u64) -> StackId {
+    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = local;
+    let may_ask = core.may_call();
+    let mut walk = if nested {
+        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask }
+    } else {
+        Walk { core, scratch, probe, memo: Some(memo), may_ask }
+    };
+    walk.run(context, differs)
+}
+
+/// After an allocation that returned `address`.
+#[inline(always)]
+pub fn allocated(context: &Context, address: u64, size: u64) {
+    let gate = CORE.gate();
+    if gate & ACTIVE == 0 || address == 0 {
+        return;
+    }
+    let core = &CORE;
+    let Some(mut entered) = enter(core, context.cfa()) else { return };
+    let stack = stack(core, &mut entered, context);
+    write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
+    leave(&mut entered);
+    if gate & COUNTING != 0 {
+        core.counted();
+    }
+}
+
+/// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
+#[inline(always)]
+pub fn freeing(address: u64, cfa: u64) {
+    if CORE.gate() & ACTIVE == 0 || address == 0 {
+        return;
+    }
+    let core = &CORE;
+    let Some(mut entered) = enter(core, cfa) else { return };
+    write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+    leave(&mut entered);
+}
+
+/// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
+#[inline(always)]
+pub fn reallocate(hook: Hook, context: &mut Context, size: Option<u64>) {
+    let [a, b, c] = context.arguments;
+    let real = real::function(hook);
+    if CORE.gate() & ACTIVE == 0 {
+        context.result = real(a as usize, b as usize, c as usize) as u64;
+        return;
+    }
+    if a == 0 {
+        context.result = real(a as usize, b as usize, c as usize) as u64;
+        if let Some(size) = size {
+            allocated(context, context.result, size);
+        }
+        return;
+    }
+    let core = &CORE;
+    let Some(mut entered) = enter(core, context.cfa()) else {
+        context.result = real(a as usize, b as usize, c as usize) as u64;
+        return;
+    };
+    // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
+    // up: whoever gets the old address must not be seen before this free.
+    publish_intent(&mut entered);
+    let freed_at = core.stamp();
+    context.result = real(a as usize, b as usize, c as usize) as u64;
+    // Realloc to zero bytes frees and returns null; any other null means that nothing happened.
+    let recorded = match (context.result, size) {
+        (0, Some(0)) => record_shrunk(core, &mut entered, freed_at, a),
+        (0, _) => false,
+        (new, size) => record_moved(core, &mut entered, context, freed_at, new, size.unwrap_or(0)),
+    };
+    if !recorded {
+        clear_intent(&mut entered);
+    }
+    leave(&mut entered);
+    if recorded && context.result != 0 && core.gate() & COUNTING != 0 {
+        core.counted();
+    }
+}
+
+/// realloc(block, 0) was a free.
+fn record_shrunk(core: &Core, entered: &mut Entered, freed_at: Stamp, old: u64) -> bool {
+    let ring = ring(core, entered);
+    let room = has_room(core, entered, &ring, FREE_WORDS);
+    if room {
+        commit(entered, &ring, freed_at, encode_free(Kind::Free, freed_at, old));
+    }
+    room
+}
+
+#[inline(always)]
+fn record_moved(
+    core: &Core,
+    entered: &mut Entered,
+    context: &Context,
+    freed_at: Stamp,
+    new: u64,
+    size: u64,
+) -> bool {
+    let stack = stack(core, entered, context);
+    let ring = ring(core, entered);
+    if !has_room(core, entered, &ring, FREE_WORDS + ALLOC_WORDS) {
+        return false;
+    }
+    let stamp = core.stamp();
+    let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, context.arguments[0]);
+    let [a0, a1, a2] = encode_alloc(stamp, new, size, stack);
+    commit(entered, &ring, stamp, [f0, f1, a0, a1, a2]);
+    true
+}

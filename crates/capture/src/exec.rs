@@ -1,0 +1,154 @@
+//! exec in the target's own process: the new program image goes on in the same trace.
+//!
+//! The program's environment never shows our variables, so the exec functions put them into the one that the new image
+//! gets. Everything else (children, spawned programs, processes that do not record) passes through untouched.
+use crate::core::CORE;
+use crate::environment::{CHANNEL, Carried, PRELOAD, bytes};
+use crate::sys;
+
+type Strings = *const *const u8;
+
+/// The exec functions that take their lists as pointers, by what they call.
+#[derive(Clone, Copy)]
+pub enum Flavour {
+    /// execve(path, argv, envp)
+    Path,
+    /// execvpe(file, argv, envp): searches PATH.
+    Search,
+    /// fexecve(fd, argv, envp)
+    Descriptor,
+}
+
+impl Flavour {
+    fn name(self) -> &'static [u8] {
+        match self {
+            Flavour::Path => b"execve",
+            Flavour::Search => b"execvpe",
+            Flavour::Descriptor => b"fexecve",
+        }
+    }
+}
+
+/// Runs the real function with our variables added if this process records. `environment` null: the current one.
+///
+/// # Safety
+/// The arguments are what the flavour's function takes.
+pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Option<Strings>) -> i32 {
+    let Some(real) = CORE.next_function(flavour.name()) else { return -1 };
+    // SAFETY: the libc function of that name and signature.
+    let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
+    // SAFETY: the caller's promise, and libc's own variable.
+    let environment = environment.unwrap_or_else(|| unsafe { current() });
+    let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
+    // SAFETY: a list of strings.
+    match unsafe { Extended::new(environment, carried) } {
+        Some(extended) => {
+            let result = real(first, argv, extended.list());
+            // Only a failed exec comes back.
+            extended.free();
+            result
+        }
+        None => real(first, argv, environment),
+    }
+}
+
+/// libc's `environ`.
+///
+/// # Safety
+/// The process has one.
+unsafe fn current() -> Strings {
+    match CORE.next_function(b"environ") {
+        // SAFETY: libc's variable.
+        Some(variable) => unsafe { *(variable as *const Strings) },
+        None => core::ptr::null(),
+    }
+}
+
+/// A copy of an environment list with our two variables, in memory of its own.
+struct Extended {
+    at: *mut u8,
+    len: usize,
+}
+
+/// Writes into a mapping that was sized for it.
+struct Pen {
+    at: *mut u8,
+    end: *mut u8,
+}
+
+impl Pen {
+    fn put(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if self.at < self.end {
+                // SAFETY: inside the mapping, checked.
+                unsafe {
+                    *self.at = byte;
+                    self.at = self.at.add(1);
+                }
+            }
+        }
+    }
+}
+
+impl Extended {
+    /// # Safety
+    /// `environment` is null or a list of strings.
+    unsafe fn new(environment: Strings, carried: &Carried) -> Option<Extended> {
+        // SAFETY: the caller's promise.
+        let entry = |i: usize| unsafe { if environment.is_null() { core::ptr::null() } else { *environment.add(i) } };
+        let mut count = 0;
+        let mut theirs: &[u8] = &[];
+        while !entry(count).is_null() {
+            // SAFETY: an entry of the list.
+            let text = unsafe { bytes(entry(count)) };
+            if text.starts_with(PRELOAD) {
+                theirs = text.get(PRELOAD.len()..).unwrap_or(&[]);
+            }
+            count += 1;
+        }
+        let list_len = (count + 3) * 8;
+        let strings_len = PRELOAD.len() + CHANNEL.len() + carried.library.get().len() + carried.channel.get().len();
+        let len = list_len + strings_len + theirs.len() + 8;
+        let at = sys::map_private(len)?;
+        let list = at.cast::<*const u8>();
+        let mut pen = Pen { at: at.wrapping_add(list_len), end: at.wrapping_add(len) };
+        let preload = pen.at;
+        pen.put(PRELOAD);
+        pen.put(carried.library.get());
+        if !theirs.is_empty() {
+            pen.put(b":");
+            pen.put(theirs);
+        }
+        pen.put(&[0]);
+        let channel = pen.at;
+        pen.put(CHANNEL);
+        pen.put(carried.channel.get());
+        pen.put(&[0]);
+        let mut n = 0;
+        for i in 0..count {
+            // SAFETY: entries of the list; the copy has room for all of them and three more words.
+            unsafe {
+                if !bytes(entry(i)).starts_with(PRELOAD) {
+                    *list.add(n) = entry(i);
+                    n += 1;
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            *list.add(n) = preload;
+            *list.add(n + 1) = channel;
+            *list.add(n + 2) = core::ptr::null();
+        }
+        Some(Extended { at, len })
+    }
+
+    fn list(&self) -> Strings {
+        self.at.cast_const().cast()
+    }
+
+    fn free(self) {
+        // SAFETY: our own mapping, no longer used.
+        unsafe { sys::unmap(self.at, self.len) };
+    }
+}

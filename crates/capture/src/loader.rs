@@ -1,0 +1,125 @@
+//! Being told when modules come and go.
+//!
+//! The loader calls an empty function, named in its board, after every change (debuggers put a breakpoint there). We
+//! put a jump there. The call comes on the loader's own thread with the loader's lock held, after mapping and before
+//! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
+//!
+//! The bytes are written through /proc/self/mem, which needs no writable code page, else with mprotect. Where both are
+//! refused the table stays as it was at the start.
+use crate::elf::Debug;
+use crate::sys;
+
+/// jmp [rip+0]; address
+const JUMP_LEN: usize = 14;
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const RET: u8 = 0xc3;
+
+unsafe extern "C" {
+    /// Keeps every register, calls [`heaptrack_modules_changed`], returns to the loader.
+    fn heaptrack_loader_entry();
+}
+
+core::arch::global_asm!(
+    ".pushsection .text.heaptrack_loader_entry,\"ax\",@progbits",
+    ".globl heaptrack_loader_entry",
+    ".hidden heaptrack_loader_entry",
+    ".type heaptrack_loader_entry,@function",
+    "heaptrack_loader_entry:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rax",
+    "push rcx",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "push r11",
+    "and rsp, -16",
+    "call {changed}",
+    "lea rsp, [rbp - 72]",
+    "pop r11",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop rcx",
+    "pop rax",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size heaptrack_loader_entry, . - heaptrack_loader_entry",
+    ".popsection",
+    changed = sym heaptrack_modules_changed,
+);
+
+extern "C" fn heaptrack_modules_changed() {
+    crate::core::CORE.modules_changed();
+}
+
+/// Puts the jump in. False when it is refused or the function is not the empty one we expect.
+pub fn watch(debug: *const Debug) -> bool {
+    // SAFETY: the loader's board.
+    let mut at = unsafe { (*debug).changed };
+    // SAFETY: the loader's code, mapped.
+    let code = unsafe { *(at as *const [u8; 4 + JUMP_LEN]) };
+    let body = if code.starts_with(&ENDBR64) {
+        at += 4;
+        code.get(4..4 + JUMP_LEN)
+    } else {
+        code.get(..JUMP_LEN)
+    };
+    let Some(body) = body else { return false };
+    if !is_empty_function(body) {
+        return false;
+    }
+    let mut jump = [0u8; JUMP_LEN];
+    let target = (heaptrack_loader_entry as *const () as u64).to_le_bytes();
+    for (i, byte) in [0xff, 0x25, 0, 0, 0, 0].iter().chain(&target).enumerate() {
+        if let Some(place) = jump.get_mut(i) {
+            *place = *byte;
+        }
+    }
+    write_code(at, &jump)
+}
+
+/// A return and nothing but padding behind it.
+fn is_empty_function(body: &[u8]) -> bool {
+    let Some((&RET, padding)) = body.split_first() else { return false };
+    // Compilers pad with one- to eleven-byte nops, int3 or zeros: all made of these bytes.
+    padding.iter().all(|b| matches!(b, 0x66 | 0x2e | 0x0f | 0x1f | 0x84 | 0x44 | 0x40 | 0x80 | 0x90 | 0xcc | 0x00))
+}
+
+fn write_code(at: u64, bytes: &[u8]) -> bool {
+    if let Some(fd) = sys::open(b"/proc/self/mem\0") {
+        let done = sys::write_at(fd, bytes, at as usize);
+        sys::close(fd);
+        if done {
+            return true;
+        }
+    }
+    const READ_EXEC: usize = 5;
+    const READ_WRITE_EXEC: usize = 7;
+    let page = at & !0xfff;
+    let len = (at + bytes.len() as u64 - page) as usize;
+    // SAFETY: the loader's code page gets back what it had; nobody runs these bytes now (we hold the loader's lock or
+    // are the only thread).
+    unsafe {
+        if !sys::protect(page, len, READ_WRITE_EXEC) {
+            return false;
+        }
+        for (i, byte) in bytes.iter().enumerate() {
+            (at as *mut u8).add(i).write_volatile(*byte);
+        }
+        sys::protect(page, len, READ_EXEC);
+    }
+    true
+}

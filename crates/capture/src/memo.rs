@@ -1,0 +1,350 @@
+//! The verified stack memo of one thread: whole walks, remembered with the words that prove them.
+//!
+//! A walk is a pure function of where it starts (return address, CFA, rbp) and of the words it reads. So a remembered
+//! walk whose words still stand in memory is this walk. Words are compared leaf first and the comparison stops at the
+//! first difference, so every word read is one that the walk itself would read.
+//!
+//! Frames are nodes in a circular arena; a walk's new frames lie side by side, leaf first, and the last one links to
+//! the frame where an older walk took over: tails are shared, never copied.
+//!
+//! ```text
+//! word 0 | flags (16) | CFA (48)          |   CFA: of the callee, i.e. rsp in this frame after the call
+//! word 1 | depth (16) | return address    |   found at CFA - 8; depth: frames from here to the root
+//! word 2 | rbp in this frame, if NEEDS    |
+//! word 3 | link (32)  | stack id (32)     |   link: number of the caller's node, 0 = none
+//!
+//! flags: SLOT (11 bits): the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no
+//!        NEEDS: a later step uses this frame's rbp        NEXT: the caller's node is the one beside
+//! ```
+//!
+//! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
+//! than the arena is long. Forgetting everything is one store.
+use channel::StackId;
+
+pub const NODES: usize = 1 << 15;
+/// The longest walk that is remembered; new nodes may overwrite that many of the oldest.
+pub const SEGMENT: usize = 2048;
+const SETS: usize = 1 << 12;
+const WAYS: usize = 4;
+const LOW48: u64 = (1 << 48) - 1;
+const SLOT_SHIFT: u32 = 48;
+const SLOT_MASK: u64 = 0x7ff;
+const NEEDS: u64 = 1 << 59;
+const NEXT: u64 = 1 << 60;
+
+#[repr(C, align(32))]
+#[derive(Clone, Copy)]
+pub struct Node {
+    cfa: u64,
+    pc: u64,
+    rbp: u64,
+    id: u32,
+    link: u32,
+}
+
+/// A frame to look for or to remember.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub pc: u64,
+    pub cfa: u64,
+    pub rbp: u64,
+}
+
+/// What is remembered of one frame besides its place.
+#[derive(Clone, Copy)]
+pub struct Fact {
+    pub id: StackId,
+    pub depth: u16,
+    pub needs_rbp: bool,
+    /// See SLOT above.
+    pub caller_slot: u32,
+}
+
+/// A remembered frame whose way to the root was just verified.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Tail {
+    pub number: u32,
+    pub id: StackId,
+    pub depth: u16,
+    pub needs_rbp: bool,
+}
+
+#[repr(C)]
+pub struct Memo {
+    /// `tag << 32 | number`; way 0 is the youngest.
+    sets: [[u64; WAYS]; SETS],
+    nodes: [Node; NODES],
+    /// Number of the next node; never 0.
+    head: u32,
+    /// Nodes older than this are forgotten.
+    oldest: u32,
+}
+
+#[cold]
+#[inline(never)]
+fn unlikely() {}
+
+impl Memo {
+    /// Forgets everything. Also what makes fresh, zeroed memory a memo.
+    pub fn forget(&mut self) {
+        self.head = self.head.wrapping_add(SEGMENT as u32).max(1);
+        self.oldest = self.head;
+    }
+
+    #[inline(always)]
+    fn is_alive(&self, number: u32) -> bool {
+        let age = self.head.wrapping_sub(number);
+        age <= self.head.wrapping_sub(self.oldest) && age < (NODES - SEGMENT) as u32 && age != 0
+    }
+
+    #[inline(always)]
+    fn node(&self, number: u32) -> *const Node {
+        // SAFETY: the mask keeps the index below the array's length.
+        unsafe { self.nodes.as_ptr().add(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn hash(pc: u64, cfa: u64) -> u64 {
+        let mixed = (pc ^ cfa.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+
+    #[inline(always)]
+    fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
+        // SAFETY: the mask keeps the index below the array's length.
+        unsafe { self.sets.get_unchecked_mut(hash as usize & (SETS - 1)) }
+    }
+
+    /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
+    /// remembered one turned out different (0: there was none).
+    ///
+    /// # Safety
+    /// The words of the stack at and above `place.cfa - 8` belong to a thread that is here, in a call: the caller's.
+    #[inline(always)]
+    pub unsafe fn find(&mut self, place: Place) -> Result<Tail, u64> {
+        let hash = Self::hash(place.pc, place.cfa);
+        let set: *mut [u64; WAYS] = self.set(hash);
+        let mut differs = 0;
+        for way in 0..WAYS {
+            // SAFETY: `way` is below the array's length; nobody else touches this thread's memo.
+            let entry = unsafe { *(*set).get_unchecked(way) };
+            if entry >> 32 != hash >> 32 {
+                continue;
+            }
+            let number = entry as u32;
+            if !self.is_alive(number) {
+                continue;
+            }
+            let node = self.node(number);
+            // SAFETY: in the arena.
+            let (flagged, deep) = unsafe { ((*node).cfa, (*node).pc) };
+            if flagged & LOW48 != place.cfa || deep & LOW48 != place.pc {
+                continue;
+            }
+            // SAFETY: in the arena.
+            if flagged & NEEDS != 0 && unsafe { (*node).rbp } != place.rbp {
+                continue;
+            }
+            // SAFETY: the caller's promise; the frame itself was just compared.
+            match unsafe { self.verify(node) } {
+                Ok(()) => {
+                    if way != 0 {
+                        // SAFETY: both below the array's length.
+                        unsafe { (*set).swap_unchecked_like(0, way) };
+                    }
+                    return Ok(Tail {
+                        number,
+                        // SAFETY: in the arena.
+                        id: unsafe { (*node).id },
+                        depth: (deep >> 48) as u16,
+                        needs_rbp: flagged & NEEDS != 0,
+                    });
+                }
+                Err(at) => differs = if at > differs { at } else { differs },
+            }
+        }
+        Err(differs)
+    }
+
+    /// Compares the words of every frame above `node`.
+    ///
+    /// # Safety
+    /// As `find`; `node` itself holds.
+    #[inline(always)]
+    unsafe fn verify(&self, mut node: *const Node) -> Result<(), u64> {
+        loop {
+            // SAFETY: in the arena; a NEXT neighbour is younger than a node that is alive.
+            let flagged = unsafe { (*node).cfa };
+            let caller = if flagged & NEXT != 0 {
+                // SAFETY: as above; NEXT is never set on the last place of the arena.
+                unsafe { node.add(1) }
+            } else {
+                // A branch, not a conditional move: the neighbour must not wait for the link to be loaded.
+                unlikely();
+                // SAFETY: in the arena.
+                let link = unsafe { (*node).link };
+                if link == 0 {
+                    return Ok(());
+                }
+                if !self.is_alive(link) {
+                    return Err(flagged & LOW48);
+                }
+                self.node(link)
+            };
+            // SAFETY: in the arena.
+            let (cfa, pc) = unsafe { ((*caller).cfa & LOW48, (*caller).pc & LOW48) };
+            // SAFETY: all frames below are as they were, so the walk would read this very word.
+            if unsafe { ((cfa - 8) as *const u64).read() } != pc {
+                return Err(cfa);
+            }
+            let slot = flagged >> SLOT_SHIFT & SLOT_MASK;
+            // SAFETY: as above.
+            if slot != 0 && unsafe { ((cfa - 8 * slot) as *const u64).read() != (*caller).rbp } {
+                return Err(cfa);
+            }
+            node = caller;
+        }
+    }
+
+    /// Remembers the new frames of a walk, leaf first, that went on at `tail` (or ended). `frame(i)` tells frame `i`.
+    pub fn remember(&mut self, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) {
+        if count == 0 || count > SEGMENT {
+            return;
+        }
+        let first = self.head;
+        for i in 0..count {
+            let number = first.wrapping_add(i as u32);
+            let (place, fact) = frame(i);
+            let is_last = i + 1 == count;
+            let at_edge = number as usize & (NODES - 1) == NODES - 1;
+            let mut flags = (fact.caller_slot as u64 & SLOT_MASK) << SLOT_SHIFT;
+            if fact.needs_rbp {
+                flags |= NEEDS;
+            }
+            if !is_last && !at_edge {
+                flags |= NEXT;
+            }
+            let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
+            let node = Node {
+                cfa: place.cfa & LOW48 | flags,
+                pc: place.pc & LOW48 | (fact.depth as u64) << 48,
+                rbp: place.rbp,
+                id: fact.id,
+                link,
+            };
+            // SAFETY: the mask keeps the index below the array's length.
+            unsafe { *self.nodes.as_mut_ptr().add(number as usize & (NODES - 1)) = node };
+            self.enter(place, number);
+        }
+        self.head = first.wrapping_add(count as u32);
+        // Number 0 means "no link": step over it, once in four thousand million nodes.
+        if self.head < first {
+            self.forget();
+        }
+    }
+
+    /// Makes a node findable.
+    fn enter(&mut self, place: Place, number: u32) {
+        let hash = Self::hash(place.pc, place.cfa);
+        let set = self.set(hash);
+        set[3] = set[2];
+        set[2] = set[1];
+        set[1] = set[0];
+        set[0] = hash >> 32 << 32 | number as u64;
+    }
+}
+
+/// Swapping two entries without the bounds check that could panic.
+trait SwapUnchecked {
+    /// # Safety
+    /// Both below the length.
+    unsafe fn swap_unchecked_like(&mut self, a: usize, b: usize);
+}
+
+impl SwapUnchecked for [u64; WAYS] {
+    #[inline(always)]
+    unsafe fn swap_unchecked_like(&mut self, a: usize, b: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { core::ptr::swap(self.as_mut_ptr().add(a), self.as_mut_ptr().add(b)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memo() -> Box<Memo> {
+        let words = vec![0u64; size_of::<Memo>().div_ceil(8) + 4].into_boxed_slice();
+        // SAFETY: zeroed memory is a valid memo; leaked, so it stays. Aligned up to the node's 32 bytes.
+        let memo = unsafe {
+            let at = Box::leak(words).as_mut_ptr() as usize;
+            Box::from_raw((at + 31 & !31) as *mut Memo)
+        };
+        let mut memo = std::mem::ManuallyDrop::new(memo);
+        memo.forget();
+        // SAFETY: the box is never dropped by the tests (see `leak`).
+        unsafe { std::mem::ManuallyDrop::take(&mut memo) }
+    }
+
+    /// A fake stack: word `i` is the return address slot of frame `i`.
+    fn stack(pcs: &[u64]) -> Vec<u64> {
+        pcs.to_vec()
+    }
+
+    fn place(stack: &[u64], i: usize) -> Place {
+        Place { pc: stack[i], cfa: stack.as_ptr() as u64 + 8 * (i as u64 + 1), rbp: 7 }
+    }
+
+    fn fact(id: u32, depth: u16) -> Fact {
+        Fact { id, depth, needs_rbp: false, caller_slot: 0 }
+    }
+
+    #[test]
+    fn a_walk_is_found_again_until_a_word_changes() {
+        let mut memo = memo();
+        let mut words = stack(&[0x1001, 0x1002, 0x1003]);
+        memo.remember(3, None, |i| (place(&words, i), fact(30 - i as u32, 3 - i as u16)));
+        // SAFETY: the places are in `words`.
+        let tail = unsafe { memo.find(place(&words, 0)) };
+        assert!(tail.is_ok_and(|t| t.id == 30 && t.depth == 3));
+        words[2] = 0x9999;
+        // SAFETY: as above.
+        let miss = unsafe { memo.find(place(&words, 0)) };
+        assert_eq!(miss.err(), Some(place(&words, 2).cfa));
+        std::mem::forget(memo);
+    }
+
+    #[test]
+    fn a_tail_is_shared_and_a_forgotten_memo_finds_nothing() {
+        let mut memo = memo();
+        let words = stack(&[0x1001, 0x1002, 0x1003, 0x1004]);
+        memo.remember(2, None, |i| (place(&words, i + 2), fact(i as u32 + 1, 2 - i as u16)));
+        // SAFETY: the places are in `words`.
+        let tail = unsafe { memo.find(place(&words, 2)) }.map(|t| t.number).ok();
+        assert!(tail.is_some());
+        memo.remember(2, tail, |i| (place(&words, i), fact(i as u32 + 10, 4 - i as u16)));
+        // SAFETY: as above.
+        assert!(unsafe { memo.find(place(&words, 0)) }.is_ok_and(|t| t.id == 10 && t.depth == 4));
+        memo.forget();
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find(place(&words, 0)) }.err(), Some(0));
+        std::mem::forget(memo);
+    }
+
+    #[test]
+    fn an_overwritten_tail_is_noticed() {
+        let mut memo = memo();
+        let words = stack(&[0x1001, 0x1002]);
+        memo.remember(1, None, |_| (place(&words, 1), fact(1, 1)));
+        // SAFETY: the places are in `words`.
+        let tail = unsafe { memo.find(place(&words, 1)) }.map(|t| t.number).ok();
+        let other = stack(&[0x2001]);
+        for _ in 0..NODES {
+            memo.remember(1, None, |_| (place(&other, 0), fact(2, 1)));
+        }
+        memo.remember(1, tail, |_| (place(&words, 0), fact(3, 2)));
+        // SAFETY: as above.
+        assert!(unsafe { memo.find(place(&words, 0)) }.is_err());
+        std::mem::forget(memo);
+    }
+}

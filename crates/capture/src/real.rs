@@ -1,0 +1,108 @@
+//! The functions behind the hooks.
+//!
+//! The shims call through `FUNCTIONS`. Until the real ones are known, each entry is a stub that looks them up first:
+//! the loader itself calls malloc before any constructor has run. They are looked up in the loader's list by our own
+//! code, never with dlsym, which allocates.
+use crate::core::CORE;
+use crate::elf::{Headers, LinkMap, Symbols};
+use crate::hooks::{COUNT, Hook, NAMES};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+type Function = extern "C" fn(usize, usize, usize) -> usize;
+
+macro_rules! stubs {
+    ($(($upper:ident, $name:ident, $kind:ident))*) => {
+        /// In the order of `Hook`; the shims call through it.
+        pub static FUNCTIONS: [AtomicPtr<()>; COUNT] =
+            [$(AtomicPtr::new(early::<{ Hook::$upper as usize }> as *const () as *mut ())),*];
+    };
+}
+crate::for_each_hook!(stubs);
+
+#[inline(always)]
+pub fn function(hook: Hook) -> Function {
+    // SAFETY: every entry is a function with at most three word-sized arguments: a stub, or what `resolve` found.
+    unsafe { core::mem::transmute::<*mut (), Function>(FUNCTIONS[hook as usize].load(Ordering::Relaxed)) }
+}
+
+/// What an entry of `FUNCTIONS` is before the first call of anything.
+pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usize {
+    CORE.start();
+    let Some(entry) = FUNCTIONS.get(HOOK) else { return 0 };
+    let found = entry.load(Ordering::Relaxed);
+    if found == early::<HOOK> as *const () as *mut () {
+        return 0;
+    }
+    // SAFETY: as in `function`.
+    let function = unsafe { core::mem::transmute::<*mut (), Function>(found) };
+    function(a, b, c)
+}
+
+/// Fills `FUNCTIONS` with the next definitions behind `ourselves` in the loader's list. False when there is no malloc.
+///
+/// # Safety
+/// `first` is the loader's list, stable meanwhile.
+pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
+    let mut complete = true;
+    for (i, name) in NAMES.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        let found = unsafe { find_behind(first, ourselves, name) };
+        let Some(entry) = FUNCTIONS.get(i) else { return false };
+        match found {
+            Some(address) => entry.store(address as *mut (), Ordering::Relaxed),
+            None if i == Hook::MALLOC as usize || i == Hook::FREE as usize => complete = false,
+            None => entry.store(substitute(i), Ordering::Relaxed),
+        }
+    }
+    complete
+}
+
+/// For functions that this libc does not have: nobody can call them, but the table has no holes.
+fn substitute(hook: usize) -> *mut () {
+    extern "C" fn free(block: usize, _: usize, _: usize) -> usize {
+        function(Hook::FREE)(block, 0, 0)
+    }
+    extern "C" fn null(_: usize, _: usize, _: usize) -> usize {
+        0
+    }
+    let function: Function = if hook >= Hook::FREE as usize { free } else { null };
+    function as *mut ()
+}
+
+/// # Safety
+/// As `resolve`.
+pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) -> Option<u64> {
+    let mut behind = false;
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        if behind {
+            // SAFETY: a mapped object.
+            if let Some(address) = unsafe { Symbols::of(m) }.and_then(|s| s.find(name)) {
+                return Some(address);
+            }
+        } else {
+            let bounds = Headers::at(m.bias).and_then(|h| h.bounds(m.bias));
+            behind = bounds.is_some_and(|(start, end)| ourselves >= start && ourselves < end);
+        }
+        map = m.next;
+    }
+    None
+}
+
+/// A symbol of the whole process, first definition wins, as the loader would find it.
+///
+/// # Safety
+/// As `resolve`.
+pub unsafe fn find_anywhere(first: *const LinkMap, name: &[u8]) -> Option<u64> {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        // SAFETY: a mapped object.
+        if let Some(address) = unsafe { Symbols::of(m) }.and_then(|s| s.find(name)) {
+            return Some(address);
+        }
+        map = m.next;
+    }
+    None
+}

@@ -1,0 +1,174 @@
+//! One step of a stack walk, compiled into 32 bits, and the per-process cache from code address to step.
+//!
+//! A cache entry is one word, so that threads can read and write it without a lock and never see half of one:
+//!
+//! ```text
+//!  63            32 31        21 20         4  3   2   1 0
+//! | tag = pc >> 16 | rbp slot   | CFA / 8   | G | B | kind |
+//! ```
+use crate::cfi::{How, Row, reg};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// CFA = (B ? rbp : rsp) + n; return address at CFA - 8; rbp kept, or at CFA - 8 * slot.
+    Simple,
+    /// Anything else that CFI can say: needs all registers, is not remembered.
+    Complex,
+    /// The outermost frame.
+    End,
+}
+
+/// `G`: no CFI covers the address; the step follows the frame pointer and must be checked like a guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule(pub u32);
+
+const KIND_SIMPLE: u32 = 1;
+const KIND_COMPLEX: u32 = 2;
+const KIND_END: u32 = 3;
+const BASE_RBP: u32 = 1 << 2;
+const GUESS: u32 = 1 << 3;
+const CFA_SHIFT: u32 = 4;
+const CFA_BITS: u32 = 17;
+const SLOT_SHIFT: u32 = CFA_SHIFT + CFA_BITS;
+const SLOT_BITS: u32 = 11;
+
+impl Rule {
+    pub const COMPLEX: Rule = Rule(KIND_COMPLEX);
+    pub const END: Rule = Rule(KIND_END);
+    /// push rbp; mov rbp, rsp: what code without CFI most likely did.
+    pub const FRAME_POINTER: Rule = Rule(KIND_SIMPLE | BASE_RBP | GUESS | 2 << CFA_SHIFT | 2 << SLOT_SHIFT);
+
+    #[inline(always)]
+    pub const fn kind(self) -> Kind {
+        match self.0 & 3 {
+            KIND_SIMPLE => Kind::Simple,
+            KIND_COMPLEX => Kind::Complex,
+            _ => Kind::End,
+        }
+    }
+    #[inline(always)]
+    pub const fn is_simple(self) -> bool {
+        self.0 & 3 == KIND_SIMPLE
+    }
+    #[inline(always)]
+    pub const fn from_rbp(self) -> bool {
+        self.0 & BASE_RBP != 0
+    }
+    #[inline(always)]
+    pub const fn is_guess(self) -> bool {
+        self.0 & GUESS != 0
+    }
+    #[inline(always)]
+    pub const fn cfa_offset(self) -> u64 {
+        ((self.0 >> CFA_SHIFT & ((1 << CFA_BITS) - 1)) as u64) << 3
+    }
+    /// rbp is at CFA - 8 * slot; 0 = kept.
+    #[inline(always)]
+    pub const fn rbp_slot(self) -> u32 {
+        self.0 >> SLOT_SHIFT
+    }
+
+    /// The step that a row describes.
+    pub fn compile(row: &Row) -> Rule {
+        if matches!(row.how[reg::RA], How::Undefined | How::Unset) && row.cfa_register != Row::EXPRESSION {
+            return Rule::END;
+        }
+        Self::simple(row).unwrap_or(Rule::COMPLEX)
+    }
+
+    fn simple(row: &Row) -> Option<Rule> {
+        let base = match row.cfa_register as usize {
+            reg::RSP => 0,
+            reg::RBP => BASE_RBP,
+            _ => return None,
+        };
+        let plain_return = row.how[reg::RA] == How::At && row.value[reg::RA] == -8;
+        if row.is_signal || !plain_return || row.how[reg::RSP] != How::Unset {
+            return None;
+        }
+        let cfa = row.cfa_value;
+        if cfa < 8 || cfa & 7 != 0 || cfa >> 3 >= 1 << CFA_BITS {
+            return None;
+        }
+        let slot = match row.how[reg::RBP] {
+            How::Unset | How::Same => 0,
+            How::At => {
+                let below = row.value[reg::RBP].wrapping_neg();
+                if below < 16 || below & 7 != 0 || below >> 3 >= 1 << SLOT_BITS {
+                    return None;
+                }
+                (below >> 3) as u32
+            }
+            _ => return None,
+        };
+        Some(Rule(KIND_SIMPLE | base | ((cfa >> 3) as u32) << CFA_SHIFT | slot << SLOT_SHIFT))
+    }
+}
+
+const ENTRIES: usize = 1 << 16;
+
+/// Direct-mapped. The index can be computed back from the tag and the low bits, so tag + index are the whole address.
+#[repr(C)]
+pub struct Rules {
+    entries: [AtomicU64; ENTRIES],
+}
+
+impl Rules {
+    #[inline(always)]
+    fn place(&self, pc: u64) -> &AtomicU64 {
+        let index = (pc ^ (pc >> 16).wrapping_mul(0x9e3b)) as usize & (ENTRIES - 1);
+        // SAFETY: the mask keeps the index below the array's length.
+        unsafe { self.entries.get_unchecked(index) }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, pc: u64) -> Option<Rule> {
+        let entry = self.place(pc).load(Ordering::Relaxed);
+        if entry >> 32 == pc >> 16 && entry as u32 != 0 { Some(Rule(entry as u32)) } else { None }
+    }
+
+    pub fn put(&self, pc: u64, rule: Rule) {
+        if pc >> 48 == 0 {
+            self.place(pc).store((pc >> 16) << 32 | rule.0 as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets everything: a module is gone, its addresses may mean something else tomorrow.
+    pub fn clear(&self) {
+        for entry in &self.entries {
+            if entry.load(Ordering::Relaxed) != 0 {
+                entry.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frame_pointer_step_is_what_it_says() {
+        let rule = Rule::FRAME_POINTER;
+        assert!(rule.is_simple() && rule.from_rbp() && rule.is_guess());
+        assert_eq!((rule.cfa_offset(), rule.rbp_slot()), (16, 2));
+    }
+
+    #[test]
+    fn a_cached_rule_is_found_under_its_own_address_only() {
+        let rules: Box<Rules> = {
+            let words: Box<[AtomicU64]> = (0..ENTRIES).map(|_| AtomicU64::new(0)).collect();
+            // SAFETY: `Rules` is exactly that array.
+            unsafe { Box::from_raw(Box::into_raw(words).cast()) }
+        };
+        for pc in [0x40_1234u64, 0x7fff_f7a1_2345, 0x5555_5555_1234] {
+            rules.put(pc, Rule::END);
+            assert_eq!(rules.get(pc), Some(Rule::END));
+            assert_eq!(rules.get(pc + 0x10000), None);
+            assert_eq!(rules.get(pc + 1), None);
+        }
+        rules.clear();
+        assert_eq!(rules.get(0x40_1234), None);
+    }
+}

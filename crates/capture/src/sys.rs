@@ -1,0 +1,186 @@
+//! System calls without libc: no errno is touched, nothing is locked. Each returns what the kernel returned.
+use core::arch::asm;
+
+pub const ENOENT: isize = -2;
+pub const EFAULT: isize = -14;
+
+const PROT_READ: usize = 1;
+const PROT_WRITE: usize = 2;
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_ANONYMOUS: usize = 0x20;
+const MADV_DONTDUMP: usize = 16;
+const MADV_WIPEONFORK: usize = 18;
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
+const AT_FDCWD: usize = -100isize as usize;
+const O_CLOEXEC: usize = 0o2000000;
+const O_RDWR: usize = 2;
+
+#[inline(always)]
+unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    let result;
+    // SAFETY: the kernel preserves everything but rax, rcx, r11; the caller answers for the arguments.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// An address, or `None`.
+fn mapped(result: isize) -> Option<*mut u8> {
+    if (-4095..0).contains(&result) { None } else { Some(result as *mut u8) }
+}
+
+pub fn map_shared(fd: i32, offset: usize, len: usize) -> Option<*mut u8> {
+    // SAFETY: a new mapping where the kernel likes; nothing existing changes.
+    mapped(unsafe { call(9, 0, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd as usize, offset) })
+}
+
+pub fn map_private(len: usize) -> Option<*mut u8> {
+    // SAFETY: as above.
+    mapped(unsafe { call(9, 0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0) })
+}
+
+/// # Safety
+/// `[at, at + len)` was mapped by us and nobody uses it any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { call(11, at as usize, len, 0, 0, 0, 0) };
+}
+
+/// Makes the page read as zero in a forked child.
+pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
+    // SAFETY: advice about our own mapping.
+    unsafe { call(28, at as usize, len, MADV_WIPEONFORK, 0, 0, 0) == 0 }
+}
+
+/// Keeps our tables out of the program's core dumps.
+pub fn keep_out_of_dumps(at: *mut u8, len: usize) {
+    // SAFETY: advice about our own mapping.
+    unsafe { call(28, at as usize, len, MADV_DONTDUMP, 0, 0, 0) };
+}
+
+pub fn register_membarrier() -> bool {
+    // SAFETY: only registers this process as a receiver of barriers.
+    unsafe { call(324, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) == 0 }
+}
+
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(39, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
+/// SIGSTOP to one of our own threads.
+pub fn stop_thread(pid: u32, tid: u32) {
+    // SAFETY: a signal to ourselves.
+    unsafe { call(234, pid as usize, tid as usize, 19, 0, 0, 0) };
+}
+
+/// Opens a NUL-terminated path for reading and writing.
+pub fn open(path: &[u8]) -> Option<i32> {
+    if path.last() != Some(&0) {
+        return None;
+    }
+    // SAFETY: the path is NUL-terminated, checked above.
+    let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_RDWR | O_CLOEXEC, 0, 0, 0) };
+    if fd < 0 { None } else { Some(fd as i32) }
+}
+
+/// Opens a NUL-terminated path for reading only.
+pub fn open_read(path: &[u8]) -> Option<i32> {
+    if path.last() != Some(&0) {
+        return None;
+    }
+    // SAFETY: the path is NUL-terminated, checked above.
+    let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC, 0, 0, 0) };
+    if fd < 0 { None } else { Some(fd as i32) }
+}
+
+pub fn close(fd: i32) {
+    // SAFETY: a descriptor that we opened or were given for this.
+    unsafe { call(3, fd as usize, 0, 0, 0, 0, 0) };
+}
+
+pub fn read(fd: i32, buffer: &mut [u8]) -> usize {
+    // SAFETY: the buffer is ours.
+    let n = unsafe { call(0, fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0) };
+    if n < 0 { 0 } else { n as usize }
+}
+
+pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
+    // SAFETY: reads our bytes; what it changes is what the descriptor says.
+    unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }
+}
+
+/// Sleeps while `*word == expected`, at most `ms`.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, ms: u64) {
+    let timeout = [ms / 1000, ms % 1000 * 1_000_000];
+    // SAFETY: both pointers live through the call.
+    unsafe { call(202, word as *const _ as usize, FUTEX_WAIT, expected as usize, timeout.as_ptr() as usize, 0, 0) };
+}
+
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the word is only an address to the kernel.
+    unsafe { call(202, word as *const _ as usize, FUTEX_WAKE, 1, 0, 0, 0) };
+}
+
+/// Milliseconds of the monotonic clock.
+pub fn now_ms() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel fills two words of ours.
+    unsafe { call(228, 1, time.as_mut_ptr() as usize, 0, 0, 0, 0) };
+    time[0] * 1000 + time[1] / 1_000_000
+}
+
+/// True when the eight bytes at `address` can be read. The kernel looks for us and says EFAULT where we would die:
+/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes.
+pub fn is_readable(address: usize) -> bool {
+    // SAFETY: no effect, see above.
+    unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
+}
+
+/// True when the current thread runs on its alternate signal stack.
+pub fn on_signal_stack() -> bool {
+    let mut stack = [0u64; 3];
+    // SAFETY: only asks; the kernel fills three words of ours.
+    unsafe { call(131, 0, stack.as_mut_ptr() as usize, 0, 0, 0, 0) };
+    stack[1] as u32 & 1 != 0
+}
+
+/// execve.
+///
+/// # Safety
+/// The three pointers are what execve(2) wants.
+pub unsafe fn execve(path: *const u8, argv: *const *const u8, envp: *const *const u8) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { call(59, path as usize, argv as usize, envp as usize, 0, 0, 0) }
+}
+
+/// A second mapping of the shared pages from `at` on, `len` bytes.
+pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
+    const MREMAP_MAYMOVE: usize = 1;
+    // SAFETY: an old size of 0 leaves the old mapping alone (mremap(2), shared mappings).
+    mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
+}
+
+/// Changes the protection of a page range.
+///
+/// # Safety
+/// Nobody depends on the old protection meanwhile.
+pub unsafe fn protect(at: u64, len: usize, protection: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { call(10, at as usize, len, protection, 0, 0, 0) == 0 }
+}
