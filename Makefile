@@ -1,0 +1,63 @@
+# What can be made:
+#   make          the finished, static binary at target/release/heaptrack
+#   make demo     builds, records the bundled program demo/shop.cpp, shows its report
+#   make test     everything CI checks; minutes
+#   make soak     the same with the full counts, and ten minutes of fuzzing each; an hour or so
+#   make bench    timings against KDE's heaptrack, into docs/overhead.md
+#   make install  PREFIX=/usr/local DESTDIR=
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+
+HOST := x86_64-unknown-linux-gnu
+BINARY := target/release/heaptrack
+STATIC := target/$(HOST)/release/heaptrack
+DEMO := target/demo
+
+.PHONY: all static setup demo test lint unit end-to-end soak fuzz bench install clean
+
+all: static
+
+# `--target` keeps +crt-static away from build scripts and procedural macros, which cannot be static.
+static:
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --target $(HOST) -p heaptrack
+	@mkdir -p target/release
+	@cmp -s $(STATIC) $(BINARY) || { cp $(STATIC) $(BINARY).new && mv $(BINARY).new $(BINARY); }
+
+setup:
+	@tests/setup.sh
+
+demo:
+	@tests/setup.sh demo
+	@$(MAKE) --no-print-directory static
+	@mkdir -p $(DEMO)
+	g++ -g -O1 demo/shop.cpp -o $(DEMO)/shop
+	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
+	cd $(DEMO) && ../release/heaptrack print shop.htz
+
+test: setup lint unit end-to-end
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --exclude heaptrack-tests
+
+# Two at a time: tests wait more than they work, but there are two cores.
+end-to-end: static
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
+
+soak: setup static
+	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
+
+bench: setup static
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
+
+install: static
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
+	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,129 @@
+"""Makes what the benchmarks work on, the same bytes each time, in target/bench. Needs nothing but Python and a compiler."""
+import json
+import pathlib
+import random
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDER = HERE.parent / "target" / "bench"
+
+
+def documents(count):
+    """Records as an API would send them: nested, with text, numbers, and lists."""
+    chance = random.Random(42)
+    words = ["".join(chance.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(chance.randint(3, 11))) for _ in range(2000)]
+    for number in range(count):
+        yield {
+            "id": number,
+            "name": " ".join(chance.choices(words, k=3)),
+            "score": round(chance.random() * 1000, 3),
+            "tags": chance.choices(words, k=chance.randint(0, 8)),
+            "address": {"street": chance.choice(words), "number": chance.randint(1, 300), "flags": [True, None, False]},
+        }
+
+
+SQL = """
+pragma journal_mode = off; pragma synchronous = off;
+create table item(id integer primary key, name text, price real, kind integer);
+create table kind(id integer primary key, title text);
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000)
+  insert into item select i, 'item number ' || i || ' of many', (i * 7919 % 100003) / 10.0, i % 1000 from n;
+with recursive n(i) as (select 0 union all select i + 1 from n where i < 999) insert into kind select i, 'kind ' || i from n;
+create index by_name on item(name);
+create index by_kind on item(kind, price);
+select count(*), sum(price), max(title) from item join kind on kind.id = item.kind where price > 100 group by kind % 10;
+select name, title from item join kind on kind.id = item.kind order by name desc limit 5;
+"""
+
+PYTHON = """
+import json, sys
+with open(sys.argv[1]) as file:
+    text = file.read()
+length = 0
+for _ in range(int(sys.argv[2])):
+    length += len(json.dumps(json.loads(text)))
+print(length)
+"""
+
+NODE = """
+const fs = require('fs'), zlib = require('zlib');
+const text = fs.readFileSync(process.argv[2], 'utf8');
+let length = 0;
+for (let round = 0; round < 6; round++) {
+  const all = JSON.parse(text);
+  all.sort((a, b) => a.score - b.score);
+  const out = Buffer.from(JSON.stringify(all));
+  length += zlib.gunzipSync(zlib.gzipSync(out, {level: 3})).length;
+  for (let at = 0; at < out.length; at += 4096) length += zlib.deflateRawSync(out.subarray(at, at + 4096)).length;
+}
+console.log(length);
+"""
+
+TEMPLATES = """
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <regex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+template <int N> struct Tag { static constexpr int value = N; };
+template <int... N> struct Pack {};
+template <class P, int N> struct Append;
+template <int... M, int N> struct Append<Pack<M...>, N> { using type = Pack<M..., N>; };
+template <int N> struct Count { using type = typename Append<typename Count<N - 1>::type, N>::type; };
+template <> struct Count<0> { using type = Pack<>; };
+template <int... N> int total(Pack<N...>) { return (Tag<N>::value + ... + 0); }
+
+template <int N> struct Shape {
+    std::map<std::string, std::vector<std::tuple<int, double, std::string>>> data;
+    std::unordered_map<int, std::function<int(const std::variant<int, std::string, Tag<N>> &)>> actions;
+    int run(const std::string &key) {
+        auto &list = data[key];
+        std::sort(list.begin(), list.end());
+        list.emplace_back(N, N * 0.5, key);
+        actions[N] = [this](const auto &value) { return static_cast<int>(value.index() + data.size()) + N; };
+        return actions[N](std::variant<int, std::string, Tag<N>>(key)) + total(typename Count<N>::type{});
+    }
+};
+template <int N> int all(const std::string &key) {
+    if constexpr (N == 0) return 0;
+    else return Shape<N>().run(key) + all<N - 1>(key);
+}
+int main(int argc, char **argv) { return all<12>(argv[argc - 1]) + std::regex_match(argv[0], std::regex("a*b")); }
+"""
+
+
+def write(name, text):
+    path = FOLDER / name
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
+
+
+def compile_churn():
+    source, binary = HERE / "churn.cpp", FOLDER / "churn"
+    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["g++", "-O2", "-g", "-pthread", source, "-o", binary], check=True)
+    return binary
+
+
+def make():
+    """All inputs, by name."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    return {
+        "churn": compile_churn(),
+        "json": write("documents.json", json.dumps(list(documents(16000)))),
+        "python": write("roundtrip.py", PYTHON),
+        "sql": write("work.sql", SQL),
+        "node": write("work.js", NODE),
+        "templates": write("templates.cpp", TEMPLATES),
+    }
+
+
+if __name__ == "__main__":
+    for name, path in make().items():
+        print(name, path, path.stat().st_size)

@@ -1,0 +1,285 @@
+"""Measures what recording costs: each command alone, under our heaptrack and under KDE's, interleaved, best of five.
+
+    bench/run.py [--quick] [--only NAME] [--rounds N] [--write docs/overhead.md]
+
+Wall time ends when the command returns. CPU is that of all processes below us, orphans included (this script makes itself
+their reaper). Memory is measured in a round of its own, by looking at VmHWM while it runs, so that the looking costs
+the timed rounds nothing. KDE's heaptrack is Debian's (1.4.0); where its interpreter would take the whole machine (cc1plus)
+it is held to 8 GB and two minutes.
+"""
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import platform
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import inputs
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" / "heaptrack"))
+KDE = shutil.which("heaptrack", path="/usr/bin:/usr/local/bin")
+TOOLS = ("base", "ours", "kde")
+PR_SET_CHILD_SUBREAPER = 36
+KDE_TIMEOUT_S = 120
+KDE_MEMORY_KB = 8 << 20
+
+
+class Workload:
+    def __init__(self, name, command, stdin=None, env=None, kde_rounds=None):
+        self.name, self.command, self.stdin, self.env = name, [str(word) for word in command], stdin, env or {}
+        self.kde_rounds = kde_rounds
+
+
+def workloads():
+    made = inputs.make()
+    cc1plus = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True).stdout.strip()
+    jq = 'map({name, n: (.tags | length), t: (.tags | join(","))}) | group_by(.n) | map({n: .[0].n, l: (map(.t | length) | add)})'
+    rows = [
+        Workload("python", ["/usr/bin/python3", made["python"], made["json"], "10"], env={"PYTHONMALLOC": "malloc"}),
+        Workload("sqlite3", ["/usr/bin/sqlite3", ":memory:"], stdin=made["sql"]),
+        Workload("jq", ["/usr/bin/jq", jq, made["json"]]),
+        Workload("node", [shutil.which("node"), made["node"], made["json"]]),
+        Workload("cc1plus", [cc1plus, "-quiet", "-O1", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", made["templates"], "-o", "/dev/null"], kde_rounds=1),
+        Workload("ls", ["/bin/ls", "/usr/bin"]),
+    ]
+    for threads, depth in [(1, 1), (1, 16), (1, 60), (2, 16), (4, 16)]:
+        rows.append(Workload(f"churn {threads}t depth {depth}", [made["churn"], threads, depth, 20]))
+    return rows
+
+
+class Runner:
+    def __init__(self):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.folder = inputs.FOLDER / "traces"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def command(self, work, tool):
+        """The command line and the file it will write."""
+        if tool == "base":
+            return work.command, None
+        if tool == "ours":
+            out = self.folder / "ours.htz"
+            return [str(OURS), "-q", "-o", str(out), *work.command], out
+        limit = f"ulimit -v {KDE_MEMORY_KB}; " if work.kde_rounds else ""
+        line = f'{limit}exec "$@"'
+        return ["bash", "-c", line, "bash", KDE, "-o", str(self.folder / "kde"), *work.command], self.folder / "kde.zst"
+
+    def start(self, work, tool):
+        command, out = self.command(work, tool)
+        if out and out.exists():
+            out.unlink()
+        stdin = open(work.stdin) if work.stdin else subprocess.DEVNULL
+        child = subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, **work.env}, start_new_session=True, cwd=self.folder,
+        )
+        return child, out
+
+    def once(self, work, tool):
+        """One timed run: wall, CPU, file size, or why not."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
+        child, out = self.start(work, tool)
+        failed = None
+        try:
+            code = child.wait(timeout=KDE_TIMEOUT_S if tool == "kde" else 900)
+            failed = f"exit code {code}" if code else None
+        except subprocess.TimeoutExpired:
+            failed = f"not done in {KDE_TIMEOUT_S} s"
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        wall = time.perf_counter() - began
+        reap()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        size = out.stat().st_size if out and out.exists() else 0
+        return {"wall": wall, "cpu": cpu, "size": size, "failed": failed}
+
+    def memory(self, work, tool):
+        """One run under observation: the highest resident size of the program, and of everything else together."""
+        child, _ = self.start(work, tool)
+        program = os.path.realpath(work.command[0])
+        peaks, done = {}, threading.Event()
+
+        def watch():
+            while not done.wait(0.004):
+                for pid in descendants(os.getpid()):
+                    size, path = resident(pid)
+                    if size:
+                        peaks[pid] = (max(size, peaks.get(pid, (0,))[0]), path)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            child.wait(timeout=KDE_TIMEOUT_S * 2)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        done.set()
+        watcher.join()
+        reap()
+        target = max((size for size, path in peaks.values() if path == program), default=0)
+        tools = sum(size for size, path in peaks.values() if path != program)
+        return {"target_kb": target, "profiler_kb": tools}
+
+
+def reap():
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def descendants(root):
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children") as file:
+                    below = [int(word) for word in file.read().split()]
+                found += below
+                queue += below
+        except OSError:
+            continue
+    return found
+
+
+def resident(pid):
+    try:
+        path = os.readlink(f"/proc/{pid}/exe")
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]), path
+    except OSError:
+        pass
+    return 0, ""
+
+
+def events(trace):
+    """Events in one of our traces."""
+    output = subprocess.run([OURS, "print", "--json", trace], capture_output=True)
+    if output.returncode:
+        return 0, 0
+    totals = json.loads(output.stdout)["totals"]
+    return totals["allocations"] + totals["deallocations"], totals["lost_events"]
+
+
+def measure(runner, work, rounds):
+    best = {}
+    for number in range(rounds):
+        for tool in TOOLS:
+            if tool == "kde" and work.kde_rounds and number >= work.kde_rounds:
+                continue
+            got = runner.once(work, tool)
+            if tool not in best or got["wall"] < best[tool]["wall"]:
+                best[tool] = {**got, "cpu": min(got["cpu"], best.get(tool, got)["cpu"])}
+        if number == 0:
+            best["events"], best["lost"] = events(runner.folder / "ours.htz")
+    for tool in TOOLS:
+        best[tool].update(runner.memory(work, tool))
+    return best
+
+
+def ratio(row, tool):
+    if row[tool]["failed"]:
+        return "failed"
+    return f"{row[tool]['wall'] / row['base']['wall']:.2f}x"
+
+
+def megabytes(kb):
+    return f"{kb / 1024:.0f}" if kb else "-"
+
+
+def table(results):
+    lines = [
+        "| workload | events | base | ours | KDE | extra CPU ours | extra CPU KDE | file ours | file KDE | target MB base / ours / KDE | profiler MB ours / KDE | events/s ours |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in results.items():
+        base, ours, kde = (row[tool] for tool in TOOLS)
+        extra = lambda tool: f"{tool['cpu'] - base['cpu']:.2f} s" if not tool["failed"] else f"({tool['cpu'] - base['cpu']:.1f} s)"
+        lines.append(
+            f"| {name} | {row['events'] / 1e6:.2f} M | {base['wall'] * 1000:.0f} ms | {ratio(row, 'ours')} | {ratio(row, 'kde')} "
+            f"| {extra(ours)} | {extra(kde)} | {ours['size'] / 1024:.0f} KB | {kde['size'] / 1024:.0f} KB "
+            f"| {megabytes(base['target_kb'])} / {megabytes(ours['target_kb'])} / {megabytes(kde['target_kb'])} "
+            f"| {megabytes(ours['profiler_kb'])} / {megabytes(kde['profiler_kb'])} | {row['events'] / ours['wall'] / 1e6:.1f} M |"
+        )
+    return "\n".join(lines)
+
+
+def notes(results):
+    lines = []
+    for name, row in results.items():
+        for tool in ("ours", "kde"):
+            if row[tool]["failed"]:
+                lines.append(f"- {name}, {'ours' if tool == 'ours' else 'KDE'}: {row[tool]['failed']}.")
+        if row["lost"]:
+            lines.append(f"- {name}: {row['lost']} events lost.")
+    ls = results.get("ls")
+    if ls:
+        extra = {tool: (ls[tool]["wall"] - ls["base"]["wall"]) * 1000 for tool in ("ours", "kde")}
+        lines.append(f"- `ls`: {extra['ours']:.0f} ms more with ours, {extra['kde']:.0f} ms more with KDE's.")
+    return "\n".join(lines)
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return f"{model}, {os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"
+
+
+def page(results, rounds):
+    return f"""# What recording costs
+
+Made by `make bench` (`bench/run.py`), which measures each command alone, under our `heaptrack` and under KDE's heaptrack 1.4.0,
+in turns, best of {rounds}. Ratios are wall time against the run without a profiler; smaller is better.
+
+Machine: {machine()}.
+
+{table(results)}
+
+{notes(results)}
+
+How to read it: *events* are allocations and frees that our trace holds. *Extra CPU* is the CPU of all processes together beyond
+the base run's. *Target MB* is the highest resident size of the program itself, *profiler MB* that of all other processes
+together. Memory is watched in a round of its own. The inputs are made by `bench/inputs.py`, the same each time; the
+churn program (`bench/churn.cpp`) does nothing but malloc and free, so its ratio is the worst there is.
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one round")
+    parser.add_argument("--only", help="workloads whose name contains this")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", type=pathlib.Path, help="write the page there")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
+    runner, results = Runner(), {}
+    for work in workloads():
+        if options.only and options.only not in work.name:
+            continue
+        row = results[work.name] = measure(runner, work, rounds)
+        print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
+    (inputs.FOLDER / "results.json").write_text(json.dumps(results, indent=1))
+    text = page(results, rounds)
+    if options.write:
+        options.write.parent.mkdir(exist_ok=True)
+        options.write.write_text(text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
