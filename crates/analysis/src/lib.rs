@@ -18,11 +18,13 @@
 
 mod definitions;
 mod live;
+mod lookup;
 mod map;
 mod replay;
 mod report;
 mod site;
 
+pub use lookup::{Allocation, Lookup};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
 pub use site::Costs;

@@ -40,7 +40,7 @@ pub struct SiteCosts {
     pub costs: Costs,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     pub session: Session,
     /// `None`: the trace was not finished.
