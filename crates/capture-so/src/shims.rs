@@ -6,7 +6,7 @@
 use capture::context::Context;
 use capture::events;
 use capture::hooks::Hook;
-use capture::real::FUNCTIONS;
+use capture::real::{FUNCTIONS, function};
 use core::arch::naked_asm;
 
 extern "C" fn after_size0(context: &mut Context) {
@@ -31,12 +31,22 @@ extern "C" fn after_out(context: &mut Context) {
 }
 
 extern "C" fn during_resize1(context: &mut Context) {
-    events::reallocate(Hook::REALLOC, context, Some(context.arguments[1]));
+    events::reallocate(Hook::REALLOC, context, context.arguments[1]);
 }
 
 extern "C" fn during_resize_product(context: &mut Context) {
-    let size = context.arguments[1].checked_mul(context.arguments[2]);
-    events::reallocate(Hook::REALLOCARRAY, context, size);
+    // libc's reallocarray calls realloc, our hook again, so we call the real realloc ourselves. What cannot be
+    // multiplied goes to the real function, which knows how to fail.
+    match context.arguments[1].checked_mul(context.arguments[2]) {
+        Some(size) => {
+            context.arguments[1] = size;
+            events::reallocate(Hook::REALLOC, context, size);
+        }
+        None => {
+            let [a, b, c] = context.arguments;
+            context.result = function(Hook::REALLOCARRAY)(a as usize, b as usize, c as usize) as u64;
+        }
+    }
 }
 
 extern "C" fn before_free(address: u64, cfa: u64) {

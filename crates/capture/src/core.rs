@@ -412,6 +412,13 @@ impl Core {
         unsafe { real::find_behind((*debug).maps, Core::start as *const () as u64, name) }
     }
 
+    /// A symbol of the whole process, as the program itself sees it: its own copy of libc's variables comes first.
+    pub fn symbol(&self, name: &[u8]) -> Option<u64> {
+        let debug = self.debug()?;
+        // SAFETY: as above.
+        unsafe { real::find_anywhere((*debug).maps, name) }
+    }
+
     fn debug(&self) -> Option<*const Debug> {
         match self.parts_if_any() {
             Some(parts) => Some(parts.debug),

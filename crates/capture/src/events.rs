@@ -358,7 +358,7 @@ pub fn freeing(address: u64, cfa: u64) {
 
 /// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
 #[inline(always)]
-pub fn reallocate(hook: Hook, context: &mut Context, size: Option<u64>) {
+pub fn reallocate(hook: Hook, context: &mut Context, size: u64) {
     let [a, b, c] = context.arguments;
     let real = real::function(hook);
     if CORE.gate() & ACTIVE == 0 {
@@ -367,9 +367,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: Option<u64>) {
     }
     if a == 0 {
         context.result = real(a as usize, b as usize, c as usize) as u64;
-        if let Some(size) = size {
-            allocated(context, context.result, size);
-        }
+        allocated(context, context.result, size);
         return;
     }
     let core = &CORE;
@@ -384,9 +382,9 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: Option<u64>) {
     context.result = real(a as usize, b as usize, c as usize) as u64;
     // Realloc to zero bytes frees and returns null; any other null means that nothing happened.
     let recorded = match (context.result, size) {
-        (0, Some(0)) => record_shrunk(core, &mut entered, freed_at, a),
+        (0, 0) => record_shrunk(core, &mut entered, freed_at, a),
         (0, _) => false,
-        (new, size) => record_moved(core, &mut entered, context, freed_at, new, size.unwrap_or(0)),
+        (new, size) => record_moved(core, &mut entered, context, freed_at, new, size),
     };
     if !recorded {
         clear_intent(&mut entered);

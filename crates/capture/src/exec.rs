@@ -57,7 +57,7 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
 /// # Safety
 /// The process has one.
 unsafe fn current() -> Strings {
-    match CORE.next_function(b"environ") {
+    match CORE.symbol(b"environ") {
         // SAFETY: libc's variable.
         Some(variable) => unsafe { *(variable as *const Strings) },
         None => core::ptr::null(),
