@@ -17,7 +17,7 @@ impl Chance {
     }
 
     /// xorshift64*: good enough to pick moments.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
@@ -26,7 +26,7 @@ impl Chance {
 
     /// A number in `low..high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low)
+        low + self.draw() % (high - low)
     }
 
     /// `count` different numbers in `low..high` (fewer if there are not as many), ascending.

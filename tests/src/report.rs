@@ -13,8 +13,15 @@ pub struct Report {
 pub struct Frame {
     /// `None` for code outside of any file.
     pub module: Option<PathBuf>,
-    /// The address in the file, or in memory if there is no module.
+    /// The address in the file, or in memory if there is no module; 0 for a marker.
     pub offset: u64,
+}
+
+impl Frame {
+    /// It stands for frames that are not there.
+    pub fn is_marker(&self) -> bool {
+        self.module.is_none() && self.offset == 0
+    }
 }
 
 /// One entry of a list: a stack and its costs.
@@ -144,7 +151,7 @@ fn site(entry: &Value) -> Site {
 fn frames(list: &Value) -> Vec<Frame> {
     let frame = |value: &Value| Frame {
         module: value["module"].as_str().map(|path| real(Path::new(path))),
-        offset: value["offset"].as_u64().unwrap_or_else(|| panic!("no offset in {value}")),
+        offset: value["offset"].as_u64().unwrap_or(0),
     };
     list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().map(frame).collect()
 }
