@@ -203,7 +203,8 @@ fn what_the_file_knows() {
 fn every_list_has_every_stack_that_has_its_cost() {
     let report = Program::target("plain").recorded().whole_report();
     let all = report.sites();
-    let costs: [(&str, fn(&Site) -> u64); 4] = [
+    type Cost = fn(&Site) -> u64;
+    let costs: [(&str, Cost); 4] = [
         ("peak", |site| site.peak_bytes),
         ("leaked", |site| site.leaked_bytes),
         ("allocations", |site| site.allocations),
