@@ -1,0 +1,89 @@
+//! The capture library as it arrives in a target: what it needs, what it exports, which registers it touches.
+use heaptrack_tests::process::{signal, wait_for};
+use heaptrack_tests::{Folder, Program};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library out of the memory map of a recorded program: the very bytes that run there.
+fn library(folder: &Folder) -> PathBuf {
+    let program = Program::target("stops").arg("60000");
+    let running = program.start();
+    let target = running.target(&program);
+    let copy = folder.join("library.so");
+    wait_for("the library to be mapped", || {
+        let maps = std::fs::read_to_string(format!("/proc/{target}/maps")).ok()?;
+        let line = maps
+            .lines()
+            .find(|line| line.contains("heaptrack") && line.contains(" 00000000 ") && !line.contains("HTCHANL"))?;
+        let range = line.split_whitespace().next()?;
+        let bytes = std::fs::read(format!("/proc/{target}/map_files/{range}")).ok()?;
+        bytes.starts_with(b"\x7fELF").then(|| std::fs::write(&copy, bytes).unwrap())
+    });
+    signal("TERM", &[target]);
+    running.finish();
+    copy
+}
+
+fn output(tool: &str, arguments: &[&str], file: &Path) -> String {
+    let output =
+        Command::new(tool).args(arguments).arg(file).output().unwrap_or_else(|error| panic!("{tool}: {error}"));
+    assert!(output.status.success(), "{tool} {arguments:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn it_needs_nothing_and_exports_only_hooks() {
+    let folder = Folder::new();
+    let library = library(&folder);
+    let dynamic = output("readelf", &["-dW"], &library);
+    assert!(!dynamic.contains("(NEEDED)"), "{dynamic}");
+    assert!(!dynamic.contains("(TEXTREL)"), "{dynamic}");
+    let segments = output("readelf", &["-lW"], &library);
+    assert!(!segments.contains(" TLS "), "{segments}");
+    let relocations = output("readelf", &["-rW"], &library);
+    let others: Vec<&str> =
+        relocations.lines().filter(|l| l.contains("R_X86_64_") && !l.contains("R_X86_64_RELATIVE")).collect();
+    assert!(others.is_empty(), "{others:?}");
+    let mut exported: Vec<String> = output("nm", &["-D", "--defined-only"], &library)
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2).map(str::to_owned))
+        .collect();
+    exported.sort();
+    let expected = [
+        "aligned_alloc",
+        "calloc",
+        "cfree",
+        "execl",
+        "execle",
+        "execlp",
+        "execv",
+        "execve",
+        "execvp",
+        "execvpe",
+        "fexecve",
+        "free",
+        "free_aligned_sized",
+        "free_sized",
+        "malloc",
+        "memalign",
+        "posix_memalign",
+        "pvalloc",
+        "realloc",
+        "reallocarray",
+        "valloc",
+    ];
+    assert_eq!(exported, expected);
+    let undefined = output("nm", &["-D", "--undefined-only"], &library);
+    assert_eq!(undefined.trim(), "", "symbols that others would have to bring");
+}
+
+#[test]
+fn it_touches_no_vector_register() {
+    let folder = Folder::new();
+    let code = output("objdump", &["-d", "--no-show-raw-insn"], &library(&folder));
+    let touching: Vec<&str> = code
+        .lines()
+        .filter(|line| ["%xmm", "%ymm", "%zmm", "%mm", "%st"].iter().any(|register| line.contains(register)))
+        .collect();
+    assert!(touching.is_empty(), "{} instructions, the first: {:?}", touching.len(), touching.first());
+}
