@@ -37,6 +37,9 @@ fi
 # The tests share the machine with other users of apt, so wait for its lock.
 apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
 status=0
-{ $apt update && $apt install -y --no-install-recommends $missing; } >/dev/null || status=$?
-[ "$made_policy" = yes ] && rm -f "$policy"
+log=$(mktemp)
+{ $apt update && $apt install -y --no-install-recommends $missing; } >"$log" 2>&1 || status=$?
+[ "$made_policy" = no ] || rm -f "$policy"
+[ "$status" = 0 ] || cat "$log" >&2
+rm -f "$log"
 exit "$status"
