@@ -1,1 +1,53 @@
-fn main() {}
+//! The `heaptrack` command: the only place that composes the other crates.
+//!
+//! Given: a command line. Gives back: an exit code that scripts can rely on (DESIGN section 7). What must hold: nothing
+//! of ours goes to the program's stdout; whoever reads an error knows what to do next.
+#![forbid(unsafe_code)]
+
+mod args;
+mod launch;
+mod library;
+mod output;
+mod print;
+mod program;
+mod record;
+mod signals;
+mod status;
+
+use args::Invocation;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Wrong usage, or a file that cannot be read.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    // Before anything else: what the program inherits must be as we found it.
+    let inherited = collector::Inherited::take();
+    match args::parse(std::env::args_os()) {
+        Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Print(options) => answer(print::run(&options.file, options.json, options.event)),
+        Invocation::Completions(shell) => {
+            clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        Invocation::Man => answer(man()),
+    }
+}
+
+fn man() -> anyhow::Result<ExitCode> {
+    clap_mangen::Man::new(args::command()).render(&mut std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        say(format_args!("heaptrack: {error:#}"));
+        ExitCode::from(USAGE)
+    })
+}
+
+/// A line for people, on stderr. That nobody can read it is no reason to stop.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,155 @@
+//! The trace's name and its file.
+//!
+//! Given: `-o` and the program's name. Gives back: an open file that gets its final name when the pid is known. What
+//! must hold: no file is left when the program did not start; a file is never half renamed.
+use anyhow::Context;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub struct Output {
+    pattern: PathBuf,
+    unfinished: PathBuf,
+    /// Folders that we made, outermost first.
+    made: Vec<PathBuf>,
+    is_named: bool,
+}
+
+/// The name with `%p` still in it, and whether KDE's format was asked for by its suffix.
+fn pattern(option: Option<&Path>, program: &OsStr) -> (PathBuf, bool) {
+    let Some(name) = option else {
+        let program = Path::new(program).file_name().unwrap_or(program).as_bytes();
+        // A percent sign in a program's name is not ours to expand.
+        let mut name = b"heaptrack.".to_vec();
+        name.extend(program.iter().flat_map(|byte| if *byte == b'%' { vec![b'%', b'%'] } else { vec![*byte] }));
+        name.extend(b".%p.htz");
+        return (PathBuf::from(OsString::from_vec(name)), false);
+    };
+    let bytes = name.as_os_str().as_bytes();
+    let is_kde = bytes.ends_with(b".zst") || bytes.ends_with(b".gz");
+    let mut named = name.as_os_str().to_owned();
+    if !bytes.ends_with(b".htz") {
+        named.push(".htz");
+    }
+    (PathBuf::from(named), is_kde)
+}
+
+/// `%h`, `%p`, `%%`; anything else stays.
+fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
+    let (mut out, mut bytes) = (Vec::new(), pattern.as_os_str().as_bytes().iter().copied());
+    while let Some(byte) = bytes.next() {
+        match (byte, byte == b'%') {
+            (byte, false) => out.push(byte),
+            (_, true) => match bytes.next() {
+                Some(b'h') => out.extend(host),
+                Some(b'p') => out.extend(pid.to_string().bytes()),
+                Some(b'%') => out.push(b'%'),
+                other => out.extend([b'%'].into_iter().chain(other)),
+            },
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+impl Output {
+    /// Makes the folder and the file, under a name that shows that it is not finished. True: KDE's format was meant.
+    pub fn create(option: Option<&Path>, program: &OsStr) -> anyhow::Result<(Output, File, bool)> {
+        let (pattern, is_kde) = pattern(option, program);
+        let own = expand(&pattern, host().as_bytes(), std::process::id());
+        let folder = folder_of(&own);
+        let mut output = Output { pattern, unfinished: PathBuf::new(), made: Vec::new(), is_named: false };
+        output.make_folder(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        if own.is_dir() {
+            anyhow::bail!("{} is a folder: give -o a file name", own.display());
+        }
+        let mut name = OsString::from(".heaptrack.");
+        name.push(format!("{}.htz", std::process::id()));
+        output.unfinished = folder.join(name);
+        let file = File::create(&output.unfinished)
+            .with_context(|| format!("cannot write to {}: give another place with -o", folder.display()))?;
+        Ok((output, file, is_kde))
+    }
+
+    fn make_folder(&mut self, folder: &Path) -> std::io::Result<()> {
+        if folder.exists() {
+            return Ok(());
+        }
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            self.make_folder(parent)?;
+        }
+        fs::create_dir(folder)?;
+        self.made.push(folder.to_path_buf());
+        Ok(())
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        folder_of(&self.unfinished)
+    }
+
+    /// The program runs, as `pid`: the file gets its name.
+    pub fn name(&mut self, pid: u32) -> std::io::Result<PathBuf> {
+        let path = expand(&self.pattern, host().as_bytes(), pid);
+        fs::create_dir_all(folder_of(&path))?;
+        fs::rename(&self.unfinished, &path)?;
+        self.is_named = true;
+        Ok(path)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.is_named {
+            return;
+        }
+        let _ = fs::remove_file(&self.unfinished);
+        for folder in self.made.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+}
+
+fn host() -> OsString {
+    OsString::from_vec(rustix::system::uname().nodename().to_bytes().to_vec())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn name(option: Option<&str>) -> String {
+        let (pattern, _) = pattern(option.map(Path::new), OsStr::new("/usr/bin/my %p"));
+        expand(&pattern, b"box", 42).to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn names_follow_the_rules() {
+        assert_eq!(name(None), "heaptrack.my %p.42.htz");
+        assert_eq!(name(Some("a/b")), "a/b.htz");
+        assert_eq!(name(Some("x.htz")), "x.htz");
+        assert_eq!(name(Some("%h-%p.%%.%q%")), "box-42.%.%q%.htz");
+        assert_eq!(name(Some("kde.zst")), "kde.zst.htz");
+        assert!(pattern(Some(Path::new("kde.gz")), OsStr::new("x")).1);
+    }
+
+    #[test]
+    fn nothing_stays_when_the_program_did_not_start() {
+        let base = std::env::temp_dir().join(format!("heaptrack-output-test.{}", std::process::id()));
+        let option = base.join("deep/trace");
+        let (output, _, _) = Output::create(Some(&option), OsStr::new("x")).unwrap();
+        assert!(base.join("deep").exists());
+        drop(output);
+        assert!(!base.exists());
+        let (mut output, _, _) = Output::create(Some(&option), OsStr::new("x")).unwrap();
+        assert_eq!(output.name(7).unwrap(), base.join("deep/trace.htz"));
+        drop(output);
+        assert!(base.join("deep/trace.htz").exists());
+        fs::remove_dir_all(base).unwrap();
+    }
+}

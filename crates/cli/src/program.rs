@@ -1,0 +1,263 @@
+//! Finds the program, and says before it starts whether it can be recorded.
+//!
+//! Given: the word on the command line. Gives back: the file to execute, or one sentence with an exit code. What must
+//! hold: nothing is started or written here; whatever bytes the file holds, there is an answer.
+use object::Endianness;
+use object::ReadRef;
+use object::elf;
+use object::read::ReadCache;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Why a program cannot be run or recorded: one sentence, and the exit code that goes with it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u8,
+    pub sentence: String,
+}
+
+pub const NOT_FOUND: u8 = 127;
+pub const NOT_POSSIBLE: u8 = 126;
+
+fn refuse<T>(path: &Path, sentence: &str) -> Result<T, Refusal> {
+    Err(Refusal { code: NOT_POSSIBLE, sentence: format!("{} {sentence}", path.display()) })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    /// Something to say that does not stop us.
+    pub warning: Option<String>,
+}
+
+/// Interpreters of interpreters; the kernel allows four.
+const MOST_SCRIPTS: usize = 4;
+/// Allocators that are linked in under names of their own: calls of those are not seen.
+const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
+
+pub fn find(word: &OsStr) -> Result<Program, Refusal> {
+    let path = look_up(word, std::env::var_os("PATH").as_deref())?;
+    let warning = check(&path, MOST_SCRIPTS)?;
+    Ok(Program { path, warning })
+}
+
+/// As a shell does it: a word with a slash is a path, any other is looked for in PATH.
+fn look_up(word: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Refusal> {
+    let missing = |sentence: String| Err(Refusal { code: NOT_FOUND, sentence });
+    if word.is_empty() {
+        return missing("the name of the program is empty".to_owned());
+    }
+    if word.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(word);
+        return match path.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                missing(format!("{}: no such file", path.display()))
+            }
+            Err(error) => refuse(&path, &format!("cannot be looked at: {error}")),
+            Ok(_) => Ok(path),
+        };
+    }
+    let folders = search.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"));
+    let mut unusable = None;
+    for folder in std::env::split_paths(folders) {
+        let path = if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) };
+        if path.is_file() {
+            if is_executable(&path) {
+                return Ok(path);
+            }
+            unusable.get_or_insert(path);
+        }
+    }
+    unusable.map_or_else(|| missing(format!("{}: not found in PATH", word.display())), Ok)
+}
+
+fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// `Ok` with a warning, if there is one.
+fn check(path: &Path, scripts_left: usize) -> Result<Option<String>, Refusal> {
+    let Ok(metadata) = path.metadata() else { return refuse(path, "cannot be looked at") };
+    if metadata.is_dir() {
+        return refuse(path, "is a folder, not a program");
+    }
+    if !metadata.is_file() || !is_executable(path) {
+        return refuse(path, "is not executable (chmod +x makes it so)");
+    }
+    let mut start = Vec::new();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        // Executable but not readable: the kernel can run it, and nothing more is known.
+        Err(_) => return Ok(None),
+    };
+    if (&file).take(512).read_to_end(&mut start).is_err() {
+        return refuse(path, "cannot be read");
+    }
+    if let Some(line) = start.strip_prefix(b"#!") {
+        return check_script(path, line, scripts_left);
+    }
+    if !start.starts_with(&elf::ELFMAG) {
+        return refuse(path, "is neither an ELF program nor a script that starts with #!");
+    }
+    if gains_rights(path, &metadata) {
+        return refuse(
+            path,
+            "is setuid, setgid or has file capabilities, so the loader ignores us: run heaptrack as root or on a copy without them",
+        );
+    }
+    check_elf(path, file)
+}
+
+fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<Option<String>, Refusal> {
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let Some(interpreter) = words.next().filter(|_| scripts_left > 0) else {
+        return refuse(path, "names no interpreter in its first line");
+    };
+    let interpreter = PathBuf::from(OsString::from_vec(interpreter.to_vec()));
+    if !interpreter.exists() {
+        return refuse(path, &format!("is a script for {}, which is not there", interpreter.display()));
+    }
+    check(&interpreter, scripts_left - 1)
+}
+
+/// The kernel then tells the loader to ignore LD_PRELOAD.
+fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != user.as_raw();
+    let sets_group = metadata.mode() & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
+    let mut capabilities = [0u8; 64];
+    let has_capabilities =
+        rustix::fs::getxattr(path, "security.capability", &mut capabilities).is_ok_and(|length| length > 0);
+    sets_user || sets_group || (has_capabilities && !user.is_root())
+}
+
+fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
+    let data = ReadCache::new(file);
+    let machine = data.read_at::<object::U16<object::LittleEndian>>(18).map(|m| m.get(object::LittleEndian));
+    let class = data.read_bytes_at(4, 2).unwrap_or_default();
+    if machine.is_ok_and(|machine| machine != elf::EM_X86_64) || class != [elf::ELFCLASS64, elf::ELFDATA2LSB] {
+        return refuse(path, "is built for another architecture; this heaptrack records 64-bit x86 programs");
+    }
+    let Ok(elf_file) = ElfFile64::<Endianness, _>::parse(&data) else {
+        return refuse(path, "is a damaged ELF file");
+    };
+    let endian = elf_file.endian();
+    let Ok(segments) = elf_file.elf_header().program_headers(endian, &data) else {
+        return refuse(path, "is a damaged ELF file");
+    };
+    let has_interpreter = segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
+    // The loader itself has no interpreter, and takes LD_PRELOAD for the program it is given.
+    let is_loader = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-"));
+    if !has_interpreter && !is_loader {
+        return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
+    }
+    if defines(&elf_file, &data, &[b"malloc"]).is_some() && !is_loader {
+        return refuse(
+            path,
+            "defines its own malloc, so its allocations cannot be seen: build it without that allocator",
+        );
+    }
+    Ok(defines(&elf_file, &data, &BUNDLED).map(|name| {
+        let name = String::from_utf8_lossy(name);
+        format!("{} brings its own allocator ({name}): only its calls of malloc are recorded", path.display())
+    }))
+}
+
+type Elf<'data> = ElfFile64<'data, Endianness, &'data ReadCache<File>>;
+
+/// The first of `names` that is a function defined in the file, whether it is exported or not.
+fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -> Option<&'n [u8]> {
+    let endian = elf_file.endian();
+    let sections = elf_file.elf_section_table();
+    for section in sections.iter() {
+        if !matches!(section.sh_type(endian), elf::SHT_SYMTAB | elf::SHT_DYNSYM) {
+            continue;
+        }
+        let strings = sections.section(object::SectionIndex(section.sh_link(endian) as usize)).ok();
+        let strings = strings.and_then(|strings| strings.data(endian, data).ok()).unwrap_or_default();
+        let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data).unwrap_or_default();
+        for symbol in symbols {
+            let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
+            if !is_function || symbol.st_shndx(endian) == elf::SHN_UNDEF || symbol.st_bind() == elf::STB_LOCAL {
+                continue;
+            }
+            let name = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+            let is_named =
+                |wanted: &&&[u8]| name.starts_with(wanted) && name.get(wanted.len()).is_none_or(|byte| *byte == 0);
+            if let Some(found) = names.iter().find(is_named) {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn code(path: &Path) -> u8 {
+        check(path, MOST_SCRIPTS).unwrap_err().code
+    }
+
+    fn file(name: &str, bytes: &[u8]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("heaptrack-program-test.{}.{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn programs_are_looked_up_as_a_shell_does() {
+        assert_eq!(look_up(OsStr::new("sh"), Some(OsStr::new("/nowhere:/bin"))).unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_up(OsStr::new("no-such"), Some(OsStr::new("/bin"))).unwrap_err().code, NOT_FOUND);
+        assert_eq!(look_up(OsStr::new("/no/such"), None).unwrap_err().code, NOT_FOUND);
+        assert_eq!(look_up(OsStr::new(""), None).unwrap_err().code, NOT_FOUND);
+    }
+
+    #[test]
+    fn an_ordinary_program_passes() {
+        assert_eq!(check(Path::new("/bin/sh"), 4), Ok(None));
+    }
+
+    #[test]
+    fn hostile_files_have_an_answer() {
+        let shell = std::fs::read("/bin/sh").unwrap();
+        for length in [4, 5, 17, 19, 20, 63, 64, 65, 200, 1000] {
+            let path = file("cut", &shell[..length]);
+            assert_eq!(code(&path), NOT_POSSIBLE, "{length}");
+            std::fs::remove_file(path).unwrap();
+        }
+        for (at, byte) in [(4, 1u8), (18, 183), (5, 2)] {
+            let mut bytes = shell.clone();
+            bytes[at] = byte;
+            let path = file("foreign", &bytes);
+            assert!(check(&path, 4).unwrap_err().sentence.contains("another architecture"));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn scripts_are_followed() {
+        let good = file("good", b"#! /bin/sh -e\necho\n");
+        assert_eq!(check(&good, 4), Ok(None));
+        let bad = file("bad", b"#!/no/such/interpreter\n");
+        assert!(check(&bad, 4).unwrap_err().sentence.contains("/no/such/interpreter"));
+        let round = file("round", b"");
+        std::fs::write(&round, format!("#!{}\n", round.display())).unwrap();
+        assert_eq!(code(&round), NOT_POSSIBLE);
+        let text = file("text", b"echo\n");
+        assert_eq!(code(&text), NOT_POSSIBLE);
+        for path in [good, bad, round, text] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `heaptrack PROGRAM`: from the command line to the exit code.
+//!
+//! Given: options and what the program is to inherit. Gives back: the program's own exit code, or 126/127 when it could
+//! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
+//! afterwards, the program runs to its end and its code is ours.
+use crate::args::{OnFull, Record};
+use crate::launch;
+use crate::library;
+use crate::output::Output;
+use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
+use crate::say;
+use crate::signals::Signals;
+use crate::status::{self, StatusLine};
+use channel::Geometry;
+use collector::{Inherited, Outcome, Plan, Recording, Setup, SetupError, spawn};
+use format::Exit;
+use rustix::process::{WaitOptions, WaitStatus};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
+    try_run(options, inherited).unwrap_or_else(|refusal| {
+        say(format_args!("heaptrack: {}", refusal.sentence));
+        ExitCode::from(refusal.code)
+    })
+}
+
+fn cannot(sentence: impl std::fmt::Display) -> Refusal {
+    Refusal { code: NOT_POSSIBLE, sentence: sentence.to_string() }
+}
+
+fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
+    let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
+    let program = program::find(word)?;
+    let signals = Signals::take().map_err(cannot)?;
+    let (mut output, file, is_kde) =
+        Output::create(options.output.as_deref(), word).map_err(|error| cannot(format_args!("{error:#}")))?;
+    let library =
+        library::place(&output.folder()).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
+    let recording = match Recording::start(plan(options, inherited, &program, &output, file)) {
+        Ok(recording) => recording,
+        // The limit that stops us also holds for the program, which may live well within it.
+        Err(SetupError::Memory(error)) if inherited.limits_file_size() => {
+            say(format_args!("heaptrack: not recorded, the limit on file sizes (ulimit -f) leaves no room: {error}"));
+            drop(output);
+            let mut command = launch::plain(&program.path, &options.command);
+            return unrecorded(&mut command, inherited, &signals);
+        }
+        Err(error) => return Err(cannot(error)),
+    };
+    if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
+        say(format_args!("heaptrack: {warning}"));
+    }
+    if is_kde && !options.quiet {
+        say(format_args!("heaptrack: recording as .htz; `heaptrack export` will turn it into KDE's format"));
+    }
+    let (child, pid) = start(options, inherited, &program, &library.path, &recording)?;
+    signals.pass_on_to(child);
+    let path = output.name(pid.unwrap_or(child)).map_err(|error| say_unnamed(&error)).ok();
+    let line = StatusLine::start(recording.stats(), options.quiet);
+    let exit = wait_for(child);
+    signals.keep();
+    line.end();
+    let outcome = recording.finish(exit);
+    tell(options, outcome, path.as_deref());
+    Ok(code(exit))
+}
+
+fn say_unnamed(error: &io::Error) {
+    say(format_args!("heaptrack: the trace cannot get its name and is lost: {error}"));
+}
+
+fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Output, file: File) -> Plan {
+    let geometry = if inherited.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let exe = program.path.canonicalize().unwrap_or_else(|_| program.path.clone());
+    Plan {
+        setup: Setup {
+            geometry,
+            clock: collector::kernel_clock(),
+            on_full: match options.on_full {
+                OnFull::Wait => channel::OnFull::Wait,
+                OnFull::Drop => channel::OnFull::Drop,
+            },
+            max_stall_ms: options.max_stall,
+        },
+        file,
+        folder: output.folder(),
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        exe: exe.to_string_lossy().into_owned(),
+        tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+    }
+}
+
+/// The pid of our child, and that of the target where it is known to be another.
+fn start(
+    options: &Record,
+    inherited: &Inherited,
+    program: &Program,
+    library: &Path,
+    recording: &Recording,
+) -> Result<(u32, Option<u32>), Refusal> {
+    let words = &options.command;
+    let child = if options.debug {
+        // The first process that comes with the variables is the target: gdb starts it when told to.
+        spawn(&mut launch::under_gdb(&program.path, words, library, &recording.variable_by_path()), None, inherited)
+            .map_err(|error| cannot(format_args!("cannot start gdb: {error}")))
+    } else {
+        let mut command = launch::recorded(&program.path, words, library, &recording.variable());
+        spawn(&mut command, Some(recording.mapping()), inherited).map_err(|error| refusal(&program.path, &error))
+    };
+    child.map(|child| (child.id(), None))
+}
+
+fn refusal(path: &Path, error: &io::Error) -> Refusal {
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_POSSIBLE };
+    Refusal { code, sentence: format!("{} cannot be started: {error}", path.display()) }
+}
+
+fn unrecorded(command: &mut Command, inherited: &Inherited, signals: &Signals) -> Result<ExitCode, Refusal> {
+    let child = spawn(command, None, inherited).map_err(cannot)?;
+    signals.pass_on_to(child.id());
+    Ok(code(wait_for(child.id())))
+}
+
+/// Waits for our child. Other children are orphans that came to us as the first process of a container: they are
+/// buried on the way.
+fn wait_for(child: u32) -> Exit {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child => return exit(status),
+            Err(rustix::io::Errno::INTR) | Ok(_) => (),
+            Err(_) => return Exit::Unknown,
+        }
+    }
+}
+
+fn exit(status: WaitStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (_, Some(signal)) => Exit::Signal(signal),
+        _ => Exit::Unknown,
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(match exit {
+        Exit::Code(code) => code as u8,
+        Exit::Signal(signal) => 128u8.wrapping_add(signal as u8),
+        Exit::Unknown | Exit::Detached => 1,
+    })
+}
+
+/// What was recorded, or why nothing was.
+fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
+    let (Some(outcome), Some(path)) = (outcome, path) else {
+        say(format_args!("heaptrack: recording failed, there is no trace"));
+        return;
+    };
+    if !outcome.started {
+        let _ = std::fs::remove_file(path);
+        say(format_args!("heaptrack: nothing was recorded, {}", why_not(outcome.refusal)));
+        return;
+    }
+    status::report_losses(&outcome, path);
+    if !options.quiet {
+        status::report(&outcome, path);
+    }
+}
+
+/// The library's refusal codes.
+fn why_not(refusal: u32) -> &'static str {
+    match refusal {
+        1 => "the library in the program is of another version",
+        2 => "the shared memory could not be mapped in the program (is its address space limited?)",
+        3 => "no malloc was found in the program",
+        4 => "the program may not make a system call that recording needs",
+        _ => "the program never loaded our library",
+    }
+}

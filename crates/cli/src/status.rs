@@ -1,0 +1,154 @@
+//! What people see: one line while the program runs, a few at the end.
+//!
+//! Given: live numbers, an outcome. Gives back: text on stderr. What must hold: no line unless stderr is a terminal;
+//! the line is erased before anything else is printed.
+use crate::say;
+use collector::{Outcome, Stats};
+use std::fmt::{self, Display, Formatter};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const EVERY: Duration = Duration::from_millis(300);
+
+/// The line, drawn by a thread of its own: a slow terminal holds nobody up.
+#[derive(Debug)]
+pub struct StatusLine {
+    stop: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl StatusLine {
+    pub fn start(stats: Arc<Stats>, quiet: bool) -> Self {
+        if quiet || !std::io::stderr().is_terminal() {
+            return StatusLine { stop: None };
+        }
+        let (sender, inbox) = channel();
+        let draw = move || {
+            let mut drawn = false;
+            while inbox.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                let _ = write!(std::io::stderr(), "\r\x1b[2m{}\x1b[0m\x1b[K", Line(&stats));
+                drawn = true;
+            }
+            if drawn {
+                let _ = write!(std::io::stderr(), "\r\x1b[K");
+            }
+        };
+        let thread = std::thread::Builder::new().name("heaptrack-line".into()).spawn(draw);
+        StatusLine { stop: thread.ok().map(|thread| (sender, thread)) }
+    }
+
+    pub fn end(self) {
+        if let Some((sender, thread)) = self.stop {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Line<'a>(&'a Stats);
+
+impl Display for Line<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Stats { events, live_bytes, peak_bytes, file_bytes, lost_events } = self.0;
+        write!(f, "heaptrack: {} events", Count(Stats::get(events)))?;
+        write!(f, ", heap {} (peak {})", Bytes(Stats::get(live_bytes)), Bytes(Stats::get(peak_bytes)))?;
+        write!(f, ", file {}", Bytes(Stats::get(file_bytes)))?;
+        match Stats::get(lost_events) {
+            0 => Ok(()),
+            lost => write!(f, ", {} LOST", Count(lost)),
+        }
+    }
+}
+
+/// 12.3M
+pub struct Count(pub u64);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0, 1000.0, &["", "k", "M", "G", "T"])
+    }
+}
+
+/// 12.3 MB, in powers of 1000 as KDE's heaptrack shows them.
+pub struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0, 1000.0, &[" B", " kB", " MB", " GB", " TB"])
+    }
+}
+
+fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::Result {
+    let (mut number, mut unit) = (value as f64, 0);
+    // 999.95 would be shown as 1000.0.
+    while number >= step - 0.05 && unit + 1 < units.len() {
+        number /= step;
+        unit += 1;
+    }
+    let name = units.get(unit).copied().unwrap_or_default();
+    if unit == 0 { write!(f, "{value}{name}") } else { write!(f, "{number:.1}{name}") }
+}
+
+/// The few lines at the end.
+pub fn report(outcome: &Outcome, path: &Path) {
+    let totals = &outcome.totals;
+    say(format_args!("heaptrack: {} ({})", path.display(), Bytes(outcome.file_bytes)));
+    say(format_args!(
+        "  {} allocations ({} temporary), {} in all; peak {} in {} blocks",
+        Count(totals.allocations),
+        Count(totals.temporary),
+        Bytes(totals.allocated_bytes),
+        Bytes(totals.peak_bytes),
+        Count(totals.peak_allocations),
+    ));
+    say(format_args!(
+        "  {} in {} blocks not freed at the end",
+        Bytes(totals.leaked_bytes),
+        Count(totals.leaked_allocations)
+    ));
+    say(format_args!("  read it: heaptrack print {}", quoted(path)));
+}
+
+/// What is missing from the trace; said even with `-q`, for a silent loss is a wrong result.
+pub fn report_losses(outcome: &Outcome, path: &Path) {
+    if let Some(error) = &outcome.write_error {
+        let path = path.display();
+        say(format_args!("heaptrack: {path} ends early, writing failed: {error} (free some disk space?)"));
+    }
+    if outcome.losses.lost_events > 0 {
+        let causes: Vec<String> =
+            outcome.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        say(format_args!("heaptrack: {} events were not recorded: {}", outcome.losses.lost_events, causes.join(", ")));
+    }
+}
+
+/// As a shell would take it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+%:,@=".contains(c);
+    if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(Count(999).to_string(), "999");
+        assert_eq!(Count(1000).to_string(), "1.0k");
+        assert_eq!(Count(12_345_678).to_string(), "12.3M");
+        assert_eq!(Count(999_960).to_string(), "1.0M");
+        assert_eq!(Bytes(17).to_string(), "17 B");
+        assert_eq!(Bytes(u64::MAX).to_string(), "18446744.1 TB");
+    }
+
+    #[test]
+    fn names_can_be_pasted() {
+        assert_eq!(quoted(Path::new("heaptrack.ls.1.htz")), "heaptrack.ls.1.htz");
+        assert_eq!(quoted(Path::new("my 'file'.htz")), "'my '\\''file'\\''.htz'");
+    }
+}
