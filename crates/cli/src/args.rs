@@ -41,7 +41,7 @@ pub struct Record {
     #[arg(short, long)]
     pub quiet: bool,
     /// Do not look up function names while recording.
-    #[arg(short = 'r', long = "no-symbols", alias = "raw", visible_alias = "raw")]
+    #[arg(short = 'r', long = "no-symbols", visible_alias = "raw")]
     pub no_symbols: bool,
     /// Only record (we never open a window at the end; for old scripts).
     #[arg(long)]
@@ -56,10 +56,10 @@ pub struct Record {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub max_stall: u32,
     /// Print the version.
-    #[arg(short = 'v', short_alias = 'V', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
+    #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
     /// The program and its arguments.
-    #[arg(required = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1..)]
+    #[arg(required = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
