@@ -8,7 +8,7 @@ mod text;
 use analysis::{Lookup, Replay, Report};
 use format::{Damage, Reader};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,7 +26,10 @@ pub struct Trace {
 
 impl Trace {
     pub fn open(path: &Path) -> Result<Self, format::Error> {
-        let mut reader = open(path)?;
+        Self::read(open(path)?)
+    }
+
+    pub fn read<R: Read>(mut reader: Reader<R>) -> Result<Self, format::Error> {
         let mut replay = Replay::new();
         while let Some(block) = reader.next_block()? {
             replay.add(block);
@@ -98,4 +101,118 @@ fn refuse(path: &Path, reason: &str) -> ExitCode {
     let reason = reason.split(" (os error").next().unwrap_or(reason);
     writeln!(io::stderr(), "heaptrack: cannot read {}: {reason}", path.display()).ok();
     ExitCode::from(BAD_FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use format::{EventEncoder, FileWriter, Frame, InfoEncoder, Module, RawBlock, Session, StackEncoder, Summary};
+    use serde_json::{Value, json};
+
+    /// Two stacks of a program, one of them through JIT code and a cut.
+    fn blocks() -> Vec<RawBlock> {
+        let mut stacks = StackEncoder::new();
+        let main = stacks.push(0, Frame::new(1, 0x1139, false));
+        let cut = stacks.push(main, Frame::CUT);
+        let jit = stacks.push(cut, Frame::new(0, 0x7f00_0000_1000, false));
+        let mut infos = InfoEncoder::new();
+        let (small, large) = (infos.push(10, main), infos.push(1000, jit));
+        let mut events = EventEncoder::new();
+        events.alloc(large);
+        events.alloc(small);
+        let third = events.alloc(small);
+        events.free(third);
+        let session = Session { command: vec!["./a \"b\"".into(), "c".into()], pid: 77, ..Session::default() };
+        let module = Module { instance: 1, path: "/bin/a".into(), ..Module::default() };
+        vec![
+            session.to_block(),
+            Module::to_block(&[module]),
+            stacks.take(),
+            infos.take(),
+            events.take(),
+            Summary { complete: true, ..Summary::default() }.to_block(),
+        ]
+    }
+
+    fn file(blocks: &[RawBlock]) -> Vec<u8> {
+        let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+        for block in blocks {
+            writer.write(block).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    fn json_of(bytes: &[u8]) -> Value {
+        let mut out = Vec::new();
+        json::report(&mut out, &Trace::read(Reader::new(bytes).unwrap()).unwrap()).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    fn frame(function: Option<&str>, module: Option<&str>, offset: Option<u64>) -> Value {
+        json!({ "function": function, "file": null, "line": null, "module": module, "offset": offset, "inlined": false })
+    }
+
+    #[test]
+    fn json_is_the_contract() {
+        let found = json_of(&file(&blocks()));
+        assert_eq!(found["schema"], 1);
+        assert_eq!(found["command"], json!(["./a \"b\"", "c"]));
+        assert_eq!((&found["pid"], &found["attached"], &found["complete"]), (&json!(77), &json!(false), &json!(true)));
+        assert_eq!(
+            found["totals"],
+            json!({
+                "allocations": 3, "deallocations": 1, "allocated_bytes": 1020, "temporary": 1, "leaked_bytes": 1010,
+                "leaked_allocations": 2, "peak_bytes": 1020, "peak_allocations": 3, "peak_time_ns": 0,
+                "peak_rss_bytes": 0, "overhead_bytes": 0, "runtime_ns": 0, "unknown_frees": 0, "implied_frees": 0,
+                "lost_events": 0,
+            })
+        );
+        let program = json!({
+            "allocations": 2, "allocated_bytes": 20, "temporary": 1, "leaked_bytes": 10, "leaked_allocations": 1,
+            "peak_bytes": 20, "peak_allocations": 2, "frames": [frame(None, Some("/bin/a"), Some(0x1139))],
+        });
+        let deep = json!({
+            "allocations": 1, "allocated_bytes": 1000, "temporary": 0, "leaked_bytes": 1000, "leaked_allocations": 1,
+            "peak_bytes": 1000, "peak_allocations": 1, "frames": [
+                frame(None, None, Some(0x7f00_0000_1000)),
+                frame(Some("[frames left out]"), None, None),
+                frame(None, Some("/bin/a"), Some(0x1139)),
+            ],
+        });
+        assert_eq!(found["peak"], json!([deep, program]));
+        assert_eq!(found["leaked"], json!([deep, program]));
+        assert_eq!(found["allocations"], json!([program, deep]));
+        assert_eq!(found["temporary"], json!([program]));
+    }
+
+    #[test]
+    fn a_cut_file_is_told_up_to_there() {
+        let bytes = file(&blocks()[..5]);
+        let found = json_of(&bytes[..bytes.len() - 60]);
+        assert_eq!((&found["complete"], &found["damage"]), (&json!(false), &json!([])));
+        assert_eq!(found["totals"]["allocations"], 3);
+    }
+
+    #[test]
+    fn lost_definitions_are_told() {
+        let mut blocks = blocks();
+        blocks.remove(3);
+        let found = json_of(&file(&blocks));
+        assert_eq!(found["complete"], false);
+        assert_eq!(found["damage"][0]["reason"], "4 events refer to parts that are lost");
+        assert_eq!(found["totals"]["allocations"], 0);
+    }
+
+    #[test]
+    fn text_has_totals_and_stacks() {
+        let mut out = Vec::new();
+        text::report(&mut out, &Trace::read(Reader::new(&file(&blocks())[..]).unwrap()).unwrap()).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("recorded ./a \"b\" c (pid 77)\n"), "{text}");
+        assert!(text.contains("\n  allocations                3  of 1020 B\n"), "{text}");
+        assert!(text.contains("\n  leaked                1010 B  in 2 blocks\n"), "{text}");
+        assert!(text.contains("\n              0x7f0000001000\n              [frames left out]\n"), "{text}");
+        assert!(text.contains("\n              /bin/a+0x1139\n"), "{text}");
+    }
 }
