@@ -52,13 +52,8 @@ pub struct Row {
 
 impl Row {
     pub const EXPRESSION: u8 = 0xff;
-    pub const EMPTY: Row = Row {
-        cfa_register: 0,
-        cfa_value: 0,
-        how: [How::Unset; reg::COUNT],
-        value: [0; reg::COUNT],
-        is_signal: false,
-    };
+    pub const EMPTY: Row =
+        Row { cfa_register: 0, cfa_value: 0, how: [How::Unset; reg::COUNT], value: [0; reg::COUNT], is_signal: false };
 
     fn set(&mut self, register: u64, how: How, value: i64) {
         if let (Some(h), Some(v)) = (self.how.get_mut(register as usize), self.value.get_mut(register as usize)) {

@@ -284,16 +284,7 @@ impl Core {
         header.fence.store(fence as u32, Ordering::Release);
         let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
         let private = region.private().cast::<Private>();
-        let parts = Parts {
-            region,
-            private,
-            debug,
-            program,
-            pid,
-            plain_stamps: membarrier && !ticks,
-            ticks,
-            carried,
-        };
+        let parts = Parts { region, private, debug, program, pid, plain_stamps: membarrier && !ticks, ticks, carried };
         if image > 1 {
             // SAFETY: the tables of the program before this exec; nobody of it is left to use them.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
@@ -326,8 +317,7 @@ impl Core {
         let parts = self.parts();
         let stamp = rdtsc_or_zero(parts.ticks);
         // SAFETY: the caller's promise.
-        let change =
-            unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp) };
+        let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp) };
         if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
             self.rules().clear();
         }
@@ -425,7 +415,8 @@ impl Core {
             None => {
                 let end = stack_end();
                 // SAFETY: the loader's own variable.
-                let auxiliary = if end.is_null() { Auxiliary::from_proc() } else { unsafe { Auxiliary::from_stack(end) } };
+                let auxiliary =
+                    if end.is_null() { Auxiliary::from_proc() } else { unsafe { Auxiliary::from_stack(end) } };
                 find_debug(auxiliary?.headers)
             }
         }

@@ -11,7 +11,9 @@ use crate::memo::Place;
 use crate::real;
 use crate::sys;
 use crate::walk::Walk;
-use channel::{ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, Phase, Ring, StackId, Stamp, encode_alloc, encode_free, encode_mark};
+use channel::{
+    ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, Phase, Ring, StackId, Stamp, encode_alloc, encode_free, encode_mark,
+};
 use core::sync::atomic::{Ordering, compiler_fence};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
@@ -406,14 +408,7 @@ fn record_shrunk(core: &Core, entered: &mut Entered, freed_at: Stamp, old: u64) 
 }
 
 #[inline(always)]
-fn record_moved(
-    core: &Core,
-    entered: &mut Entered,
-    context: &Context,
-    freed_at: Stamp,
-    new: u64,
-    size: u64,
-) -> bool {
+fn record_moved(core: &Core, entered: &mut Entered, context: &Context, freed_at: Stamp, new: u64, size: u64) -> bool {
     let stack = stack(core, entered, context);
     let ring = ring(core, entered);
     if !has_room(core, entered, &ring, FREE_WORDS + ALLOC_WORDS) {

@@ -131,7 +131,10 @@ impl Threads {
             let found = entry.thread_pointer.load(Ordering::Acquire);
             let mine = found == pointer
                 || (found == 0 || is_stale(found, entry))
-                    && entry.thread_pointer.compare_exchange(found, pointer, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                    && entry
+                        .thread_pointer
+                        .compare_exchange(found, pointer, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok();
             if mine {
                 entry.local.store(local as u64, Ordering::Release);
                 return true;

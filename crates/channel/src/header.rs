@@ -144,4 +144,5 @@ pub struct Header {
     _pad: u32,
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Header>() <= crate::geometry::PAGE);
