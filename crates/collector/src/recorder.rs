@@ -22,7 +22,8 @@ const MARK_TICKS: u64 = 256;
 /// Checkpoints are at least this many events apart, and so far that writing them costs little beside the events.
 const CHECKPOINT_EVENTS: u64 = 4 << 20;
 const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
-/// Raw bytes of events in a block.
+/// Raw bytes of events in a block: small at first, so that something is in the file even of a small disk.
+const FIRST_BLOCK_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 512 << 10;
 const NO_SOURCE: u32 = u32::MAX;
 const NO_SEQUENCE: u64 = u64::MAX;
@@ -51,6 +52,7 @@ pub struct Recorder {
     /// Events in blocks that were taken.
     taken: u64,
     next_checkpoint: u64,
+    block_bytes: usize,
 }
 
 impl Recorder {
@@ -76,6 +78,7 @@ impl Recorder {
             totals: Totals::default(),
             taken: 0,
             next_checkpoint: CHECKPOINT_EVENTS,
+            block_bytes: FIRST_BLOCK_BYTES,
         }
     }
 
@@ -125,6 +128,7 @@ impl Recorder {
             put(self.info_encoder.take());
         }
         if !self.events.is_empty() {
+            self.block_bytes = if self.is_full() { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
             self.taken += self.events.events();
             put(self.events.take());
         }
@@ -296,7 +300,7 @@ impl Consumer for Recorder {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.events.len() >= BLOCK_BYTES
+        self.events.len() >= self.block_bytes
     }
 
     #[cold]
