@@ -8,13 +8,17 @@
 //! the frame where an older walk took over: tails are shared, never copied.
 //!
 //! ```text
-//! word 0 | flags (16) | CFA (48)          |   CFA: of the callee, i.e. rsp in this frame after the call
-//! word 1 | depth (16) | return address    |   found at CFA - 8; depth: frames from here to the root
-//! word 2 | rbp in this frame, if NEEDS    |
-//! word 3 | link (32)  | stack id (32)     |   link: number of the caller's node, 0 = none
+//! check  | to caller (16) | return address (48)          |  what a comparison reads, four nodes a cache line
+//!        | link (32)      | 0 | NEXT | NEEDS | SLOT (11) |
+//! place  | depth (16)     | CFA (48)                     |  what only the first node of a comparison needs
+//! rbp    | rbp in this frame, if NEEDS                   |
+//! id     | stack id (32)  |
 //!
-//! flags: SLOT (11 bits): the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no
-//!        NEEDS: a later step uses this frame's rbp        NEXT: the caller's node is the one beside
+//! CFA: of the callee, i.e. rsp in this frame after the call; the return address is at CFA - 8.
+//! to caller: words from this CFA to the caller's.   depth: frames from here to the root.
+//! link: number of the caller's node, 0 = none.      NEXT: it is the one beside.
+//! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
+//! NEEDS: a later step uses this frame's rbp.
 //! ```
 //!
 //! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
@@ -27,19 +31,17 @@ pub const SEGMENT: usize = 2048;
 const SETS: usize = 1 << 12;
 const WAYS: usize = 4;
 const LOW48: u64 = (1 << 48) - 1;
-const SLOT_SHIFT: u32 = 48;
-const SLOT_MASK: u64 = 0x7ff;
-const NEEDS: u64 = 1 << 59;
-const NEXT: u64 = 1 << 60;
+const SLOT: u64 = 0x7ff;
+const NEEDS: u64 = 1 << 11;
+const NEXT: u64 = 1 << 12;
+/// A frame of half a megabyte: such walks are not remembered.
+const FAR: u64 = 1 << 16;
 
-#[repr(C, align(32))]
+#[repr(C, align(16))]
 #[derive(Clone, Copy)]
-pub struct Node {
-    cfa: u64,
+struct Check {
     pc: u64,
-    rbp: u64,
-    id: u32,
-    link: u32,
+    how: u64,
 }
 
 /// A frame to look for or to remember.
@@ -73,7 +75,10 @@ pub struct Tail {
 pub struct Memo {
     /// `tag << 32 | number`; way 0 is the youngest.
     sets: [[u64; WAYS]; SETS],
-    nodes: [Node; NODES],
+    checks: [Check; NODES],
+    places: [u64; NODES],
+    rbps: [u64; NODES],
+    ids: [u32; NODES],
     /// Number of the next node; never 0.
     head: u32,
     /// Nodes older than this are forgotten.
@@ -98,9 +103,27 @@ impl Memo {
     }
 
     #[inline(always)]
-    fn node(&self, number: u32) -> *const Node {
+    fn check(&self, number: u32) -> *const Check {
         // SAFETY: the mask keeps the index below the array's length.
-        unsafe { self.nodes.as_ptr().add(number as usize & (NODES - 1)) }
+        unsafe { self.checks.as_ptr().add(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn place(&self, number: u32) -> u64 {
+        // SAFETY: as above.
+        unsafe { *self.places.get_unchecked(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn rbp(&self, number: u32) -> u64 {
+        // SAFETY: as above.
+        unsafe { *self.rbps.get_unchecked(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn id(&self, number: u32) -> StackId {
+        // SAFETY: as above.
+        unsafe { *self.ids.get_unchecked(number as usize & (NODES - 1)) }
     }
 
     #[inline(always)]
@@ -135,30 +158,25 @@ impl Memo {
             if !self.is_alive(number) {
                 continue;
             }
-            let node = self.node(number);
+            let check = self.check(number);
             // SAFETY: in the arena.
-            let (flagged, deep) = unsafe { ((*node).cfa, (*node).pc) };
-            if flagged & LOW48 != place.cfa || deep & LOW48 != place.pc {
+            let Check { pc, how } = unsafe { *check };
+            let known = self.place(number);
+            if known & LOW48 != place.cfa || pc & LOW48 != place.pc {
                 continue;
             }
-            // SAFETY: in the arena.
-            if flagged & NEEDS != 0 && unsafe { (*node).rbp } != place.rbp {
+            if how & NEEDS != 0 && self.rbp(number) != place.rbp {
                 continue;
             }
             // SAFETY: the caller's promise; the frame itself was just compared.
-            match unsafe { self.verify(node) } {
+            match unsafe { self.verify(check, place.cfa) } {
                 Ok(()) => {
                     if way != 0 {
                         // SAFETY: both below the array's length.
-                        unsafe { (*set).swap_unchecked_like(0, way) };
+                        unsafe { core::ptr::swap(set.cast::<u64>(), set.cast::<u64>().add(way)) };
                     }
-                    return Ok(Tail {
-                        number,
-                        // SAFETY: in the arena.
-                        id: unsafe { (*node).id },
-                        depth: (deep >> 48) as u16,
-                        needs_rbp: flagged & NEEDS != 0,
-                    });
+                    let (id, depth) = (self.id(number), (known >> 48) as u16);
+                    return Ok(Tail { number, id, depth, needs_rbp: how & NEEDS != 0 });
                 }
                 Err(at) => differs = if at > differs { at } else { differs },
             }
@@ -166,41 +184,45 @@ impl Memo {
         Err(differs)
     }
 
-    /// Compares the words of every frame above `node`.
+    /// Compares the words of every frame above the one at `check`, whose CFA is `cfa`.
     ///
     /// # Safety
-    /// As `find`; `node` itself holds.
+    /// As `find`; the frame itself holds.
     #[inline(always)]
-    unsafe fn verify(&self, mut node: *const Node) -> Result<(), u64> {
+    unsafe fn verify(&self, mut check: *const Check, mut cfa: u64) -> Result<(), u64> {
+        // SAFETY: in the arena.
+        let mut node = unsafe { *check };
         loop {
-            // SAFETY: in the arena; a NEXT neighbour is younger than a node that is alive.
-            let flagged = unsafe { (*node).cfa };
-            let caller = if flagged & NEXT != 0 {
-                // SAFETY: as above; NEXT is never set on the last place of the arena.
-                unsafe { node.add(1) }
+            check = if node.how & NEXT != 0 {
+                // SAFETY: a neighbour is younger than a node that is alive; never set on the arena's last place.
+                unsafe { check.add(1) }
             } else {
                 // A branch, not a conditional move: the neighbour must not wait for the link to be loaded.
                 unlikely();
-                // SAFETY: in the arena.
-                let link = unsafe { (*node).link };
+                let link = (node.how >> 32) as u32;
                 if link == 0 {
                     return Ok(());
                 }
                 if !self.is_alive(link) {
-                    return Err(flagged & LOW48);
+                    return Err(cfa);
                 }
-                self.node(link)
+                self.check(link)
             };
             // SAFETY: in the arena.
-            let (cfa, pc) = unsafe { ((*caller).cfa & LOW48, (*caller).pc & LOW48) };
+            let caller = unsafe { *check };
+            cfa += node.pc >> 48 << 3;
             // SAFETY: all frames below are as they were, so the walk would read this very word.
-            if unsafe { ((cfa - 8) as *const u64).read() } != pc {
+            if unsafe { ((cfa - 8) as *const u64).read() } != caller.pc & LOW48 {
                 return Err(cfa);
             }
-            let slot = flagged >> SLOT_SHIFT & SLOT_MASK;
-            // SAFETY: as above.
-            if slot != 0 && unsafe { ((cfa - 8 * slot) as *const u64).read() != (*caller).rbp } {
-                return Err(cfa);
+            let slot = node.how & SLOT;
+            if slot != 0 {
+                // SAFETY: both in the arena.
+                let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
+                // SAFETY: as the word above.
+                if unsafe { ((cfa - 8 * slot) as *const u64).read() } != self.rbp(number) {
+                    return Err(cfa);
+                }
             }
             node = caller;
         }
@@ -212,34 +234,43 @@ impl Memo {
             return;
         }
         let first = self.head;
-        for i in 0..count {
+        // From the root down, because a node knows how far its caller is.
+        let mut caller_cfa = tail.map(|number| self.place(number) & LOW48);
+        for i in (0..count).rev() {
             let number = first.wrapping_add(i as u32);
             let (place, fact) = frame(i);
+            let distance = caller_cfa.map_or(0, |cfa| cfa.wrapping_sub(place.cfa) >> 3);
+            if distance >= FAR {
+                return;
+            }
+            caller_cfa = Some(place.cfa);
             let is_last = i + 1 == count;
+            let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
             let at_edge = number as usize & (NODES - 1) == NODES - 1;
-            let mut flags = (fact.caller_slot as u64 & SLOT_MASK) << SLOT_SHIFT;
+            let mut how = (link as u64) << 32 | fact.caller_slot as u64 & SLOT;
             if fact.needs_rbp {
-                flags |= NEEDS;
+                how |= NEEDS;
             }
             if !is_last && !at_edge {
-                flags |= NEXT;
+                how |= NEXT;
             }
-            let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
-            let node = Node {
-                cfa: place.cfa & LOW48 | flags,
-                pc: place.pc & LOW48 | (fact.depth as u64) << 48,
-                rbp: place.rbp,
-                id: fact.id,
-                link,
-            };
-            // SAFETY: the mask keeps the index below the array's length.
-            unsafe { *self.nodes.as_mut_ptr().add(number as usize & (NODES - 1)) = node };
-            self.enter(place, number);
+            let at = number as usize & (NODES - 1);
+            // SAFETY: the mask keeps the index below the arrays' length.
+            unsafe {
+                *self.checks.get_unchecked_mut(at) = Check { pc: place.pc & LOW48 | distance << 48, how };
+                *self.places.get_unchecked_mut(at) = place.cfa & LOW48 | (fact.depth as u64) << 48;
+                *self.rbps.get_unchecked_mut(at) = place.rbp;
+                *self.ids.get_unchecked_mut(at) = fact.id;
+            }
         }
         self.head = first.wrapping_add(count as u32);
         // Number 0 means "no link": step over it, once in four thousand million nodes.
         if self.head < first {
             self.forget();
+            return;
+        }
+        for i in (0..count).rev() {
+            self.enter(frame(i).0, first.wrapping_add(i as u32));
         }
     }
 
@@ -254,28 +285,13 @@ impl Memo {
     }
 }
 
-/// Swapping two entries without the bounds check that could panic.
-trait SwapUnchecked {
-    /// # Safety
-    /// Both below the length.
-    unsafe fn swap_unchecked_like(&mut self, a: usize, b: usize);
-}
-
-impl SwapUnchecked for [u64; WAYS] {
-    #[inline(always)]
-    unsafe fn swap_unchecked_like(&mut self, a: usize, b: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { core::ptr::swap(self.as_mut_ptr().add(a), self.as_mut_ptr().add(b)) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn memo() -> Box<Memo> {
         let words = vec![0u64; size_of::<Memo>().div_ceil(8) + 4].into_boxed_slice();
-        // SAFETY: zeroed memory is a valid memo; leaked, so it stays. Aligned up to the node's 32 bytes.
+        // SAFETY: zeroed memory is a valid memo; leaked, so it stays.
         let memo = unsafe {
             let at = Box::leak(words).as_mut_ptr() as usize;
             Box::from_raw((at + 31 & !31) as *mut Memo)
