@@ -11,10 +11,15 @@
 
 extern char **environ;
 
+/* A site per image: the same place in the same file is one site, whichever image it ran in. */
+NOINLINE static void *first(void) { void *p = malloc(1001); FRAME(); return p; }
+NOINLINE static void *second(void) { void *p = malloc(1002); FRAME(); return p; }
+NOINLINE static void *third(void) { void *p = malloc(1003); FRAME(); return p; }
+
 int main(int argc, char **argv) {
     int image = argc > 1 ? atoi(argv[1]) : 1;
     for (int i = 0; i < 10 * image; i++) {
-        void *made = malloc(1000 + image);
+        void *made = image == 1 ? first() : image == 2 ? second() : third();
         KEEP(made);
         if (i < 5) free(made);
     }

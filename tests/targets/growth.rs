@@ -1,5 +1,8 @@
 //! Rust collections that reallocate: Vec and String growth, a BTreeMap, formatting. Argument: rounds (default 20).
 //! Deterministic; the numbers are DHAT's. Also the Rust program of the gdb stack test (recursion, closures, iterators).
+//!
+//! `no_main`: Rust's own start reads /proc/self/maps with getline, whose buffer grows with the longest path in there.
+#![no_main]
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
@@ -17,8 +20,13 @@ fn nest(depth: usize, words: &[String]) -> String {
     joined
 }
 
-fn main() {
-    let rounds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20);
+/// # Safety
+/// As the C runtime calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn main(count: i32, arguments: *const *const std::ffi::c_char) -> i32 {
+    // SAFETY: the C runtime passes `count` strings.
+    let text = (count > 1).then(|| unsafe { std::ffi::CStr::from_ptr(*arguments.add(1)) });
+    let rounds = text.and_then(|text| text.to_str().ok()?.parse().ok()).unwrap_or(20);
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let mut total = 0;
     for round in 0..rounds {
@@ -32,4 +40,5 @@ fn main() {
     black_box(&top);
     drop(top);
     println!("growth {} {}", index.len(), total);
+    0
 }

@@ -8,6 +8,7 @@ static void *work(void *unused) {
     (void)unused;
     void *a = malloc(100), *b = malloc(100), *c = malloc(100);
     KEEP(a);
+    KEEP(b);
     free(a);
     free(b);
     return c;
