@@ -138,7 +138,7 @@ fn a_full_disk() {
     let out = workspace().join("target/test-namespaces").join(format!("disk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&out);
     std::fs::create_dir_all(&out).unwrap();
-    let script = "mount -t tmpfs -o size=192k none /mnt; code=0; \"$HT\" -o /mnt/t.htz \"$THREADS\" 4 4000000 || code=$?; \
+    let script = "mount -t tmpfs -o size=2m none /mnt; code=0; \"$HT\" -o /mnt/t.htz \"$THREADS\" 4 4000000 || code=$?; \
          cp /mnt/t.htz \"$OUT\"/; exit $code";
     let output = Command::new("unshare")
         .args(["-m", "--propagation", "private", "sh", "-ec", script])

@@ -5,11 +5,15 @@ use std::process::Command;
 
 /// `slack` is for programs with several threads: see `gdb::Stop::difference`.
 fn equal_to_gdb(name: &str, program: Program, slack: u64) {
-    let total = program.recorded().report().total("allocations");
+    let first = program.recorded();
+    assert_eq!(first.code, 0, "{name}: {}", first.stderr);
+    let total = first.report().total("allocations");
     assert!(total > 200, "{name}: only {total} allocations");
     let events = Chance::new(name).several(scale::count(100) as usize, 2, total * 9 / 10);
     let (outcome, stops) = gdb::stops(&program, &events);
-    assert_eq!(stops.len(), events.len() + 1);
+    assert_eq!((outcome.code, stops.len()), (0, events.len() + 1), "{name}: {}", outcome.stderr);
+    let frames: usize = stops.iter().map(|stop| stop.frames.len()).sum();
+    println!("{name}: {} stops in {total} allocations, {frames} frames", stops.len());
     let differences: Vec<String> = stops.iter().filter_map(|stop| stop.difference(&outcome.trace, slack)).collect();
     assert!(
         differences.is_empty(),
@@ -30,7 +34,13 @@ fn cc1plus() {
     let output = Command::new("g++").arg("-print-prog-name=cc1plus").output().expect("g++");
     let cc1plus = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
     let source = heaptrack_tests::targets::sources().join("containers.cpp");
-    equal_to_gdb("cc1plus", Program::new(cc1plus).args(["-quiet", "-O1", "-o", "/dev/null"]).arg(source), 0);
+    equal_to_gdb(
+        "cc1plus",
+        Program::new(cc1plus)
+            .args(["-quiet", "-O1", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "-o", "/dev/null"])
+            .arg(source),
+        0,
+    );
 }
 
 #[test]
