@@ -1,4 +1,5 @@
 //! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE]`.
+//! LIVE = 0: the same four calls again and again.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -17,7 +18,20 @@ fn cpu_ns(name: &str) -> u64 {
     text.and_then(|text| text.split(' ').next().and_then(|ns| ns.parse().ok())).unwrap_or(0)
 }
 
+/// Two allocations, two frees: what a processor can predict.
+fn nest(thread: &mut target::Thread, base: u64, events: u64) {
+    for _ in 0..events / 4 {
+        thread.alloc(base, 32, 1);
+        thread.alloc(base + 64, 64, 2);
+        thread.free(base + 64);
+        thread.free(base);
+    }
+}
+
 fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
+    if live == 0 {
+        return nest(thread, base, events);
+    }
     let mut state = base | 1;
     let mut used = vec![false; live as usize];
     for _ in 0..events {

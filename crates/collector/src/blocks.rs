@@ -22,6 +22,8 @@ type Entry = [u64; 2];
 
 const SHARD_BITS: u32 = 6;
 const SMALLEST: usize = 48;
+/// Entries of a shard up to which all shards fit into half a megabyte.
+const CACHED: usize = 512;
 
 #[inline(always)]
 const fn entry(address: u64, block: Block) -> Entry {
@@ -72,7 +74,13 @@ impl Blocks {
         ((hash >> (64 - SHARD_BITS)) as usize, hash << SHARD_BITS)
     }
 
-    /// Call some events ahead: the table is larger than the caches.
+    /// The table does not fit into the second level cache.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.shards.first().is_some_and(|shard| shard.entries.len() > CACHED)
+    }
+
+    /// Call some events ahead when the table is large.
     #[inline(always)]
     pub fn prefetch(&self, address: u64) {
         let (shard, hash) = self.place(address);

@@ -31,6 +31,8 @@ pub enum Verdict {
 }
 
 pub trait Consumer {
+    /// True: `expect` is worth its time.
+    fn wants_expect(&self) -> bool;
     /// Some events ahead of `take`.
     fn expect(&self, address: u64);
     fn take(&mut self, item: &Item) -> Verdict;
@@ -82,6 +84,8 @@ pub struct Merge {
 
 /// Long enough to hide a cache miss, short enough to stay in the first level cache.
 const BATCH: usize = 64;
+/// Events between two looks whether the consumer is full.
+const STRETCH: usize = 4096;
 
 /// Order of events: by stamp, at equal stamps the free before the allocation.
 #[inline(always)]
@@ -186,11 +190,47 @@ impl Merge {
             if consumer.is_full() {
                 return Stopped::Full;
             }
+            if self.heap.len() == 1 && !consumer.wants_expect() {
+                if !self.run_alone(watermark, consumer) {
+                    return Stopped::Done;
+                }
+                continue;
+            }
             self.gather(watermark, consumer);
             if self.batch.is_empty() {
                 return Stopped::Done;
             }
         }
+    }
+
+    /// The common case, one source with events: straight from its words to the consumer. False: nothing is left below
+    /// `watermark`.
+    fn run_alone(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> bool {
+        let limit = watermark.min(Stamp::MAX >> 1) << 1;
+        let Some(&Reverse((first, index))) = self.heap.peek() else { return false };
+        let Some(source) = self.sources.get_mut(index as usize).filter(|_| first < limit) else { return false };
+        self.heap.pop();
+        let window = source.queue.window(&mut self.store);
+        let words = window.len();
+        let mut decoder = Decoder::new(window);
+        let mut left = words;
+        for _ in 0..STRETCH {
+            // An error is found again, and handled, by `requeue`.
+            let Ok(Some(event)) = decoder.decode() else { break };
+            if key(&event) >= limit {
+                break;
+            }
+            left = decoder.remaining();
+            let item = Item { event, source: index };
+            if consumer.take(&item) != Verdict::Taken {
+                // `run` asks again and resolves it.
+                self.batch.push(item);
+                break;
+            }
+        }
+        source.queue.advance(words - left, &mut self.store);
+        self.requeue(index);
+        true
     }
 
     /// Fills the batch with the next events below `watermark`.
@@ -355,9 +395,13 @@ mod tests {
     struct Log {
         live: HashSet<u64>,
         text: String,
+        far: bool,
     }
 
     impl Consumer for Log {
+        fn wants_expect(&self) -> bool {
+            self.far
+        }
         fn expect(&self, _: u64) {}
         fn take(&mut self, item: &Item) -> Verdict {
             match item.event {

@@ -263,6 +263,17 @@ impl Recorder {
         self.totals.deallocations += 1;
     }
 
+    #[cold]
+    fn take_mark(&mut self, item: &Item) {
+        if let Event::ThreadStart { tid, .. } = item.event {
+            self.start_thread(item.source / 2, tid);
+        }
+        self.context(item.source, item.event.stamp());
+        if let Event::Image { image, .. } = item.event {
+            self.new_image(image);
+        }
+    }
+
     fn new_image(&mut self, image: u32) {
         self.image = image;
         self.events.image(image);
@@ -275,6 +286,11 @@ impl Recorder {
 }
 
 impl Consumer for Recorder {
+    #[inline]
+    fn wants_expect(&self) -> bool {
+        self.blocks.is_large()
+    }
+
     #[inline(always)]
     fn expect(&self, address: u64) {
         self.blocks.prefetch(address);
@@ -282,20 +298,14 @@ impl Consumer for Recorder {
 
     #[inline(always)]
     fn take(&mut self, item: &Item) -> Verdict {
-        match item.event {
-            Event::Alloc { address, size, stack, .. } => self.alloc(item, address, size, stack),
-            Event::Free { address, by_realloc, .. } => self.free(item, address, by_realloc),
-            Event::ThreadStart { stamp, tid } => {
-                self.start_thread(item.source / 2, tid);
-                self.context(item.source, stamp);
-                Verdict::Taken
-            }
-            Event::Image { stamp, image } => {
-                self.context(item.source, stamp);
-                self.new_image(image);
-                Verdict::Taken
-            }
+        if let Event::Alloc { address, size, stack, .. } = item.event {
+            return self.alloc(item, address, size, stack);
         }
+        if let Event::Free { address, by_realloc, .. } = item.event {
+            return self.free(item, address, by_realloc);
+        }
+        self.take_mark(item);
+        Verdict::Taken
     }
 
     #[inline]
