@@ -10,7 +10,7 @@ use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::Place;
 use crate::real;
 use crate::sys;
-use crate::walk::Walk;
+use crate::walk::{MAX_FRAMES, Walk};
 use channel::{
     ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, Phase, Ring, StackId, Stamp, encode_alloc, encode_free, encode_mark,
 };
@@ -310,7 +310,7 @@ fn stack(core: &Core, entered: &mut Entered, context: &Context) -> StackId {
     }
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    match unsafe { local.memo.find(place) } {
+    match unsafe { local.memo.find(place, MAX_FRAMES) } {
         Ok(tail) => tail.id,
         Err(differs) => walk(core, local, false, context, differs),
     }
@@ -322,9 +322,9 @@ fn walk(core: &Core, local: &mut Local, nested: bool, context: &Context, differs
     let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = local;
     let may_ask = core.may_call();
     let mut walk = if nested {
-        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask }
+        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask, module: None }
     } else {
-        Walk { core, scratch, probe, memo: Some(memo), may_ask }
+        Walk { core, scratch, probe, memo: Some(memo), may_ask, module: None }
     };
     walk.run(context, differs)
 }

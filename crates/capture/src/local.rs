@@ -180,6 +180,7 @@ impl Local {
         self.nested = Level { guard: 0, head: header.nested_head.load(Ordering::Relaxed), limit: 0, last_stamp: now };
         self.probe = Default::default();
         self.memo.forget();
+        self.scratch.iter_mut().for_each(Scratch::forget);
     }
 }
 

@@ -139,12 +139,12 @@ impl Memo {
     }
 
     /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
-    /// remembered one turned out different (0: there was none).
+    /// remembered one turned out different (0: there was none). `deepest`: the most frames it may have.
     ///
     /// # Safety
     /// The words of the stack at and above `place.cfa - 8` belong to a thread that is here, in a call: the caller's.
     #[inline(always)]
-    pub unsafe fn find(&mut self, place: Place) -> Result<Tail, u64> {
+    pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
         let mut differs = 0;
@@ -162,7 +162,7 @@ impl Memo {
             // SAFETY: in the arena.
             let Check { pc, how } = unsafe { *check };
             let known = self.place(number);
-            if known & LOW48 != place.cfa || pc & LOW48 != place.pc {
+            if known & LOW48 != place.cfa || pc & LOW48 != place.pc || known >> 48 > deepest as u64 {
                 continue;
             }
             if how & NEEDS != 0 && self.rbp(number) != place.rbp {
@@ -321,11 +321,11 @@ mod tests {
         let mut words = stack(&[0x1001, 0x1002, 0x1003]);
         memo.remember(3, None, |i| (place(&words, i), fact(30 - i as u32, 3 - i as u16)));
         // SAFETY: the places are in `words`.
-        let tail = unsafe { memo.find(place(&words, 0)) };
+        let tail = unsafe { memo.find(place(&words, 0), 99) };
         assert!(tail.is_ok_and(|t| t.id == 30 && t.depth == 3));
         words[2] = 0x9999;
         // SAFETY: as above.
-        let miss = unsafe { memo.find(place(&words, 0)) };
+        let miss = unsafe { memo.find(place(&words, 0), 99) };
         assert_eq!(miss.err(), Some(place(&words, 2).cfa));
         std::mem::forget(memo);
     }
@@ -336,14 +336,14 @@ mod tests {
         let words = stack(&[0x1001, 0x1002, 0x1003, 0x1004]);
         memo.remember(2, None, |i| (place(&words, i + 2), fact(i as u32 + 1, 2 - i as u16)));
         // SAFETY: the places are in `words`.
-        let tail = unsafe { memo.find(place(&words, 2)) }.map(|t| t.number).ok();
+        let tail = unsafe { memo.find(place(&words, 2), 99) }.map(|t| t.number).ok();
         assert!(tail.is_some());
         memo.remember(2, tail, |i| (place(&words, i), fact(i as u32 + 10, 4 - i as u16)));
         // SAFETY: as above.
-        assert!(unsafe { memo.find(place(&words, 0)) }.is_ok_and(|t| t.id == 10 && t.depth == 4));
+        assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok_and(|t| t.id == 10 && t.depth == 4));
         memo.forget();
         // SAFETY: as above.
-        assert_eq!(unsafe { memo.find(place(&words, 0)) }.err(), Some(0));
+        assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
         std::mem::forget(memo);
     }
 
@@ -353,14 +353,14 @@ mod tests {
         let words = stack(&[0x1001, 0x1002]);
         memo.remember(1, None, |_| (place(&words, 1), fact(1, 1)));
         // SAFETY: the places are in `words`.
-        let tail = unsafe { memo.find(place(&words, 1)) }.map(|t| t.number).ok();
+        let tail = unsafe { memo.find(place(&words, 1), 99) }.map(|t| t.number).ok();
         let other = stack(&[0x2001]);
         for _ in 0..NODES {
             memo.remember(1, None, |_| (place(&other, 0), fact(2, 1)));
         }
         memo.remember(1, tail, |_| (place(&words, 0), fact(3, 2)));
         // SAFETY: as above.
-        assert!(unsafe { memo.find(place(&words, 0)) }.is_err());
+        assert!(unsafe { memo.find(place(&words, 0), 99) }.is_err());
         std::mem::forget(memo);
     }
 }

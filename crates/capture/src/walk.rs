@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::expression;
 use crate::memo::{Fact, Memo, Place};
+use crate::modules::Found;
 use crate::probe::Probe;
 use crate::rule::{Kind, Rule};
 use channel::{FrameKey, Loss, StackId};
@@ -57,8 +58,39 @@ impl Frame {
 #[repr(C)]
 pub struct Scratch {
     frames: [Frame; MAX_FRAMES + 1],
-    root: [Frame; ROOT_FRAMES],
+    root: Root,
     cfi: cfi::Scratch,
+}
+
+/// The outermost frames of the last cut stack: walking there again takes long, comparing them does not.
+#[repr(C)]
+struct Root {
+    frames: [Frame; ROOT_FRAMES],
+    /// How many frames went by; the last ones are in `frames`, round and round. 0 = nothing is known.
+    seen: usize,
+    /// The stack of these frames and the marker.
+    id: StackId,
+    generation: u32,
+}
+
+impl Root {
+    /// True when all frames stand where they stood, above `cfa`.
+    fn still_holds(&self, cfa: u64, generation: u32) -> bool {
+        self.seen > ROOT_FRAMES
+            && self.generation == generation
+            && self.frames.iter().all(|frame| {
+                // SAFETY: above a frame of this very stack, in words that an earlier walk has read; the stack of a
+                // running thread does not shrink at its root.
+                frame.cfa > cfa && unsafe { ((frame.cfa - 8) as *const u64).read() } == frame.pc()
+            })
+    }
+}
+
+impl Scratch {
+    /// A new thread has other stacks.
+    pub fn forget(&mut self) {
+        self.root.seen = 0;
+    }
 }
 
 /// Why a walk stopped adding frames.
@@ -84,6 +116,8 @@ pub struct Walk<'a> {
     /// Absent in a hook that interrupted another one of the same thread.
     pub memo: Option<&'a mut Memo>,
     pub may_ask: bool,
+    /// The module found last: callers are mostly in the same one.
+    pub module: Option<Found>,
 }
 
 impl Walk<'_> {
@@ -102,13 +136,13 @@ impl Walk<'_> {
             _ => 0,
         };
         for i in (0..count).rev() {
-            let Some(frame) = self.scratch.frames.get_mut(i) else { return 0 };
-            match intern(self.core, parent, frame) {
-                Some(id) => {
-                    frame.id = id;
-                    parent = id;
-                }
+            let Some(&frame) = self.scratch.frames.get(i) else { return 0 };
+            match self.intern(parent, &frame) {
+                Some(id) => parent = id,
                 None => return 0,
+            }
+            if let Some(place) = self.scratch.frames.get_mut(i) {
+                place.id = parent;
             }
         }
         if stop != Stop::Lost && stop != Stop::Full {
@@ -172,8 +206,7 @@ impl Walk<'_> {
         }
         let Some(memo) = self.memo.as_deref_mut() else { return Err(0) };
         // SAFETY: the walk has just found this frame on the stack of its own thread.
-        let tail = unsafe { memo.find(frame.place()) }?;
-        if tail.depth as usize + count > MAX_FRAMES { Err(0) } else { Ok(tail) }
+        unsafe { memo.find(frame.place(), MAX_FRAMES - count) }
     }
 
     #[inline(always)]
@@ -187,7 +220,7 @@ impl Walk<'_> {
     #[cold]
     #[inline(never)]
     fn compile(&mut self, frame: &Frame) -> Rule {
-        let rule = match self.core.find_module(frame.inside()).and_then(|found| found.tables()) {
+        let rule = match self.module(frame.inside()).and_then(|found| found.tables()) {
             None => Rule::FRAME_POINTER,
             Some(tables) => match tables.row(frame.inside(), &mut self.scratch.cfi) {
                 Ok(()) => Rule::compile(&self.scratch.cfi.row),
@@ -241,7 +274,7 @@ impl Walk<'_> {
     }
 
     fn slow_step(&mut self, frame: &Frame, registers: &mut [u64; reg::COUNT]) -> Option<Frame> {
-        let tables = self.core.find_module(frame.inside()).and_then(|found| found.tables());
+        let tables = self.module(frame.inside()).and_then(|found| found.tables());
         let covered = match tables {
             Some(tables) => tables.row(frame.inside(), &mut self.scratch.cfi).is_ok(),
             None => false,
@@ -316,10 +349,14 @@ impl Walk<'_> {
     #[cold]
     fn root(&mut self, count: usize) -> Option<StackId> {
         let mut frame = *self.scratch.frames.get(count)?;
+        let generation = self.core.modules().generation();
+        if self.probe.is_readable(frame.cfa, self.may_ask) && self.scratch.root.still_holds(frame.cfa, generation) {
+            return Some(self.scratch.root.id);
+        }
         let mut seen = 0usize;
         for _ in 0..MAX_STEPS {
             frame.rule = self.rule(&frame);
-            *self.scratch.root.get_mut(seen % ROOT_FRAMES)? = frame;
+            *self.scratch.root.frames.get_mut(seen % ROOT_FRAMES)? = frame;
             seen += 1;
             if !frame.rule.is_simple() {
                 break;
@@ -331,13 +368,43 @@ impl Walk<'_> {
         }
         let mut parent = 0;
         for i in 0..seen.min(ROOT_FRAMES) {
-            let frame = *self.scratch.root.get((seen - 1 - i) % ROOT_FRAMES)?;
-            parent = intern(self.core, parent, &frame)?;
+            let frame = *self.scratch.root.frames.get((seen - 1 - i) % ROOT_FRAMES)?;
+            parent = self.intern(parent, &frame)?;
         }
-        if seen <= ROOT_FRAMES {
-            return Some(parent);
+        if seen > ROOT_FRAMES {
+            parent = self.intern_key(parent, FrameKey::CUT)?;
         }
-        intern_key(self.core, parent, FrameKey::CUT)
+        let root = &mut self.scratch.root;
+        (root.seen, root.id, root.generation) = (seen, parent, generation);
+        Some(parent)
+    }
+
+    fn module(&mut self, address: u64) -> Option<Found> {
+        match self.module {
+            Some(found) if address >= found.start && address < found.end => Some(found),
+            _ => {
+                self.module = self.core.find_module(address);
+                self.module
+            }
+        }
+    }
+
+    fn intern(&mut self, parent: StackId, frame: &Frame) -> Option<StackId> {
+        let key = match self.module(frame.inside()) {
+            Some(found) => FrameKey::new(found.instance, frame.pc().wrapping_sub(found.bias), frame.is_exact()),
+            None => FrameKey::new(0, frame.pc(), frame.is_exact()),
+        };
+        self.intern_key(parent, key)
+    }
+
+    fn intern_key(&mut self, parent: StackId, key: FrameKey) -> Option<StackId> {
+        match self.core.tree().intern(parent, key) {
+            Ok(id) => Some(id),
+            Err(_) => {
+                self.core.lose(Loss::TreeFull);
+                None
+            }
+        }
     }
 
     /// Puts the new frames `[start, count)` into the memo.
@@ -402,22 +469,4 @@ fn read_anywhere(address: u64, may_ask: bool) -> Option<u64> {
     }
     // SAFETY: the kernel has just read it for us.
     Some(unsafe { (address as *const u64).read() })
-}
-
-fn intern(core: &Core, parent: StackId, frame: &Frame) -> Option<StackId> {
-    let key = match core.find_module(frame.inside()) {
-        Some(found) => FrameKey::new(found.instance, frame.pc().wrapping_sub(found.bias), frame.is_exact()),
-        None => FrameKey::new(0, frame.pc(), frame.is_exact()),
-    };
-    intern_key(core, parent, key)
-}
-
-fn intern_key(core: &Core, parent: StackId, key: FrameKey) -> Option<StackId> {
-    match core.tree().intern(parent, key) {
-        Ok(id) => Some(id),
-        Err(_) => {
-            core.lose(Loss::TreeFull);
-            None
-        }
-    }
 }
