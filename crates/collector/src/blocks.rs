@@ -1,7 +1,7 @@
 //! The live blocks: address -> (sequence number, info).
 //!
 //! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
-//! entry, at most three quarters full, growth by half and one shard at a time, so that a live block costs at most
+//! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
 //! 33 bytes and growing never needs a second table.
 //!
 //! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
@@ -84,10 +84,13 @@ impl Blocks {
     #[inline(always)]
     pub fn prefetch(&self, address: u64) {
         let (shard, hash) = self.place(address);
-        if let Some(shard) = self.shards.get(shard)
-            && let Some(entry) = shard.entries.get(shard.home(hash))
-        {
-            prefetch(entry);
+        let Some(shard) = self.shards.get(shard) else { return };
+        let home = shard.home(hash);
+        // A run of used entries often reaches into the next cache line.
+        for index in [home, home + 3] {
+            if let Some(entry) = shard.entries.get(index) {
+                prefetch(entry);
+            }
         }
     }
 
@@ -144,7 +147,7 @@ impl Shard {
         }
         self.entries[at] = entry(address, block);
         self.used += 1;
-        if self.used * 4 > self.entries.len() * 3 {
+        if self.used * 3 > self.entries.len() * 2 {
             self.grow();
         }
         Ok(())
@@ -194,7 +197,7 @@ impl Shard {
 
     #[cold]
     fn grow(&mut self) {
-        let length = self.entries.len() + self.entries.len() / 2;
+        let length = self.entries.len() + self.entries.len() / 3;
         let mut larger = Shard::with_length(length);
         for old in self.entries.iter().filter(|entry| address_of(entry) != 0) {
             let mut at = larger.home(hash(address_of(old)) << SHARD_BITS);

@@ -71,7 +71,8 @@ impl Inherited {
     pub fn take() -> Self {
         let mut ignored = 0u128;
         for signal in 1..=SIGNALS {
-            let was = if signal == libc::SIGPIPE { PIPE_WAS_IGNORED.load(Ordering::Relaxed) } else { is_ignored(signal) };
+            let was =
+                if signal == libc::SIGPIPE { PIPE_WAS_IGNORED.load(Ordering::Relaxed) } else { is_ignored(signal) };
             ignored |= (was as u128) << signal;
         }
         let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
