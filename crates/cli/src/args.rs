@@ -156,7 +156,6 @@ fn takes_next(command: &clap::Command, option: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

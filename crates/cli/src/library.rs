@@ -107,7 +107,6 @@ fn in_memory() -> io::Result<Library> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

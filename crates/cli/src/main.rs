@@ -3,6 +3,7 @@
 //! Given: a command line. Gives back: an exit code that scripts can rely on (DESIGN section 7). What must hold: nothing
 //! of ours goes to the program's stdout; whoever reads an error knows what to do next.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
 mod launch;

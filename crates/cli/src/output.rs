@@ -119,7 +119,6 @@ fn host() -> OsString {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

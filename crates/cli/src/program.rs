@@ -199,7 +199,6 @@ fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;

@@ -139,10 +139,8 @@ impl Drain {
         for index in 0..self.slots.len() as u32 {
             let Some(header) = self.mapping.region().slot(index) else { continue };
             match header.owner() {
-                (SlotState::Live, tid) => {
-                    if header.image.load(Acquire) < image || !thread_exists(pid, tid) {
-                        header.bury(tid);
-                    }
+                (SlotState::Live, tid) if header.image.load(Acquire) < image || !thread_exists(pid, tid) => {
+                    header.bury(tid);
                 }
                 (SlotState::Dead, tid) if self.is_done(index, header, merge) => self.free(index, header, tid),
                 _ => (),

@@ -10,6 +10,8 @@
 //! ```text
 //! rings -drain-> queues -merge-> events in order -recorder-> raw blocks -writer-> file
 //! ```
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod blocks;
 mod clock;
 mod drain;
