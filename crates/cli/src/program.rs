@@ -31,6 +31,8 @@ fn refuse<T>(path: &Path, sentence: &str) -> Result<T, Refusal> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
+    /// The file that is really executed: for a script its interpreter.
+    pub image: PathBuf,
     /// Something to say that does not stop us.
     pub warning: Option<String>,
 }
@@ -42,8 +44,8 @@ const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_m
 
 pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     let path = look_up(word, std::env::var_os("PATH").as_deref())?;
-    let warning = check(&path, MOST_SCRIPTS)?;
-    Ok(Program { path, warning })
+    let (image, warning) = check(&path, MOST_SCRIPTS)?;
+    Ok(Program { path, image, warning })
 }
 
 /// As a shell does it: a word with a slash is a path, any other is looked for in PATH.
@@ -80,8 +82,8 @@ fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// `Ok` with a warning, if there is one.
-fn check(path: &Path, scripts_left: usize) -> Result<Option<String>, Refusal> {
+/// The file that is really executed, and a warning, if there is one.
+fn check(path: &Path, scripts_left: usize) -> Result<(PathBuf, Option<String>), Refusal> {
     let Ok(metadata) = path.metadata() else { return refuse(path, "cannot be looked at") };
     if metadata.is_dir() {
         return refuse(path, "is a folder, not a program");
@@ -93,7 +95,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<Option<String>, Refusal> {
     let file = match File::open(path) {
         Ok(file) => file,
         // Executable but not readable: the kernel can run it, and nothing more is known.
-        Err(_) => return Ok(None),
+        Err(_) => return Ok((path.to_path_buf(), None)),
     };
     if (&file).take(512).read_to_end(&mut start).is_err() {
         return refuse(path, "cannot be read");
@@ -110,10 +112,10 @@ fn check(path: &Path, scripts_left: usize) -> Result<Option<String>, Refusal> {
             "is setuid, setgid or has file capabilities, so the loader ignores us: run heaptrack as root or on a copy without them",
         );
     }
-    check_elf(path, file)
+    Ok((path.to_path_buf(), check_elf(path, file)?))
 }
 
-fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<Option<String>, Refusal> {
+fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<(PathBuf, Option<String>), Refusal> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     let Some(interpreter) = words.next().filter(|_| scripts_left > 0) else {
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_program_passes() {
-        assert_eq!(check(Path::new("/bin/sh"), 4), Ok(None));
+        assert_eq!(check(Path::new("/bin/sh"), 4), Ok((PathBuf::from("/bin/sh"), None)));
     }
 
     #[test]
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn scripts_are_followed() {
         let good = file("good", b"#! /bin/sh -e\necho\n");
-        assert_eq!(check(&good, 4), Ok(None));
+        assert_eq!(check(&good, 4), Ok((PathBuf::from("/bin/sh"), None)));
         let bad = file("bad", b"#!/no/such/interpreter\n");
         assert!(check(&bad, 4).unwrap_err().sentence.contains("/no/such/interpreter"));
         let round = file("round", b"");

@@ -74,7 +74,7 @@ fn say_unnamed(error: &io::Error) {
 
 fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Output, file: File) -> Plan {
     let geometry = if inherited.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
-    let exe = program.path.canonicalize().unwrap_or_else(|_| program.path.clone());
+    let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
     Plan {
         setup: Setup {
             geometry,

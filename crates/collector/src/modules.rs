@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub struct Modules {
     seen: Vec<Module>,
-    /// The path we launched, for where /proc does not tell.
+    /// The file we launched: the main program of the first image.
     launched: String,
 }
 
@@ -51,18 +51,29 @@ impl Modules {
             raw.build_id.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         build_id.truncate((raw.build_id_len.load(Ordering::Relaxed) as usize).min(BUILD_ID_MAX));
         let path = text(region, raw.name_at.load(Ordering::Relaxed), raw.name_len.load(Ordering::Relaxed));
-        let path = path.filter(|path| !path.is_empty());
+        let image = raw.image.load(Ordering::Relaxed);
+        let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
         Some(Module {
             instance: u16::try_from(index + 1).ok()?,
-            image: raw.image.load(Ordering::Relaxed),
+            image,
             start: raw.start.load(Ordering::Relaxed),
             end: raw.end.load(Ordering::Relaxed),
             bias: raw.bias.load(Ordering::Relaxed),
-            path: path.or_else(|| process.exe()).unwrap_or_else(|| self.launched.clone()),
+            path,
             build_id,
             loaded_ns: timeline.ns(raw.loaded.load(Ordering::Relaxed)),
             unloaded_ns: None,
         })
+    }
+}
+
+impl Modules {
+    /// /proc tells the program that runs now; the first image may be gone already, but that one is known.
+    fn main_program(&self, image: u32, process: &Process) -> String {
+        match process.exe() {
+            Some(now) if image > 1 || self.launched.is_empty() => now,
+            _ => self.launched.clone(),
+        }
     }
 }
 

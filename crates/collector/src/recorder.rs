@@ -265,12 +265,17 @@ impl Recorder {
 
     #[cold]
     fn take_mark(&mut self, item: &Item) {
-        if let Event::ThreadStart { tid, .. } = item.event {
-            self.start_thread(item.source / 2, tid);
-        }
-        self.context(item.source, item.event.stamp());
-        if let Event::Image { image, .. } = item.event {
-            self.new_image(image);
+        match item.event {
+            Event::ThreadStart { stamp, tid } => {
+                self.start_thread(item.source / 2, tid);
+                self.context(item.source, stamp);
+            }
+            // Comes before the slot has said whose it is.
+            Event::Image { stamp, image } => {
+                self.mark(stamp);
+                self.new_image(image);
+            }
+            _ => (),
         }
     }
 

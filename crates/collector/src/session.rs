@@ -34,6 +34,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const LONG_SLEEP: Duration = Duration::from_millis(10);
+const START_SLEEP: Duration = Duration::from_micros(100);
+const STARTING_NS: u64 = 50_000_000;
 /// How long an allocation waits for the free before it, and a free for its allocation.
 const FREE_PATIENCE_NS: u64 = 1_000_000;
 const ALLOC_PATIENCE_NS: u64 = 10_000;
@@ -194,7 +196,9 @@ impl Collector {
                 continue;
             }
             sleep = if fullest > 0 { SHORT_SLEEP } else { (sleep * 2).min(LONG_SLEEP) };
-            self.sleep(rung, sleep);
+            // A program can be over in a millisecond, and one look at its memory must be had.
+            let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
+            self.sleep(rung, if is_starting { START_SLEEP } else { sleep });
         }
     }
 
@@ -208,10 +212,17 @@ impl Collector {
         let watermark = self.drain.watermark(now);
         let drained = self.drain.empty_rings(&mut self.merge);
         self.merge_to(watermark);
-        self.sampler.look(&self.mapping, &self.recorder);
+        if self.is_recording() {
+            self.sampler.look(&self.mapping, &self.recorder);
+        }
         self.periodic(pid);
         self.publish();
         drained.fullest
+    }
+
+    /// The program in the target is the one we launched: before, it is a copy of ourselves.
+    fn is_recording(&self) -> bool {
+        self.header.phase.load(Ordering::Acquire) == Phase::Recording as u32
     }
 
     fn merge_to(&mut self, watermark: Stamp) {
