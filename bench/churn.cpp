@@ -1,17 +1,20 @@
-// malloc and free as fast as they go, and nothing else: the worst case for a recorder.
+// malloc and free as fast as they go, and little else: the worst case for a recorder.
 // Arguments: threads, depth of the stack, millions of events (an allocation or a free) in all.
 //
-// Each thread holds 1000 blocks and replaces one at random, 100 times at the bottom of one of eight call paths of the given
-// depth, then takes another path. So stacks repeat, but not always; sizes are 16 to 1023 bytes.
+// Each thread holds 4000 blocks and replaces one at random, 100 times at the bottom of one of eight call paths of the given
+// depth, then takes another path. So stacks repeat, but not always; sizes are 16 to 1415 bytes. As programs do, it writes
+// into what it gets (up to two cache lines). That makes an event 25 to 30 ns without a recorder, and 9 to 11 times that
+// under KDE's heaptrack on one thread.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <pthread.h>
 
 struct Worker {
     uint64_t state;
     long left;
-    void *held[1000];
+    void *held[4000];
     pthread_t thread;
 };
 
@@ -26,9 +29,11 @@ static inline uint64_t next(uint64_t &state) {
 __attribute__((noinline)) static void bottom(Worker *worker) {
     for (int i = 0; i < 100; i++) {
         uint64_t random = next(worker->state);
-        void *&place = worker->held[random % 1000];
+        void *&place = worker->held[random % 4000];
         free(place);
-        place = malloc(16 + (random >> 32) % 1008);
+        size_t size = 16 + (random >> 32) % 1400;
+        place = malloc(size);
+        memset(place, 1, size < 128 ? size : 128);
     }
     worker->left -= 200;
 }
