@@ -58,9 +58,15 @@ soak: setup static
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
 
+SHARE = $(DESTDIR)$(PREFIX)/share
 install: static
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
+	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(BINARY) man > $(SHARE)/man/man1/heaptrack.1
+	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack
+	$(BINARY) completions zsh > $(SHARE)/zsh/site-functions/_heaptrack
+	$(BINARY) completions fish > $(SHARE)/fish/vendor_completions.d/heaptrack.fish
 
 clean:
 	$(CARGO) clean
