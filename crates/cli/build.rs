@@ -65,7 +65,7 @@ fn link(archive: &Path, library: &Path, out: &Path) {
             "-Wl,--hash-style=both",
             "-Wl,--build-id=sha1",
             "-Wl,-soname,libheaptrack_capture.so",
-            "-Wl,-s",
+            "-Wl,--strip-debug",
         ])
         .arg(format!("-Wl,--version-script={}", exports.display()))
         .status()

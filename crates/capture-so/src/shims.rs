@@ -3,48 +3,50 @@
 //! Naked, with CFI of their own: they take the registers as the caller left them, and a debugger or an unwinder can
 //! walk through them. Allocations build a [`Context`] on the stack, call the real function, then record. Frees record,
 //! then jump: no frame of ours is left when the real free runs.
-use capture::context::Context;
+use capture::context::{Context, Next};
 use capture::events;
 use capture::hooks::Hook;
 use capture::real::{FUNCTIONS, function};
 use core::arch::naked_asm;
 
-extern "C" fn after_size0(context: &mut Context) {
-    events::allocated(context, context.result, context.arguments[0]);
+extern "C" fn after_size0(context: &mut Context) -> Next {
+    events::allocated(context, context.result, context.arguments[0])
 }
 
-extern "C" fn after_size1(context: &mut Context) {
-    events::allocated(context, context.result, context.arguments[1]);
+extern "C" fn after_size1(context: &mut Context) -> Next {
+    events::allocated(context, context.result, context.arguments[1])
 }
 
-extern "C" fn after_product(context: &mut Context) {
+extern "C" fn after_product(context: &mut Context) -> Next {
     // No overflow: the call would have failed.
-    events::allocated(context, context.result, context.arguments[0].wrapping_mul(context.arguments[1]));
+    events::allocated(context, context.result, context.arguments[0].wrapping_mul(context.arguments[1]))
 }
 
-extern "C" fn after_out(context: &mut Context) {
-    if context.result as u32 == 0 {
-        // SAFETY: posix_memalign succeeded, so it stored a block there.
-        let address = unsafe { *(context.arguments[0] as *const u64) };
-        events::allocated(context, address, context.arguments[2]);
+extern "C" fn after_out(context: &mut Context) -> Next {
+    if context.result as u32 != 0 {
+        return Next::DONE;
     }
+    // SAFETY: posix_memalign succeeded, so it stored a block there.
+    let address = unsafe { *(context.arguments[0] as *const u64) };
+    events::allocated(context, address, context.arguments[2])
 }
 
-extern "C" fn during_resize1(context: &mut Context) {
-    events::reallocate(Hook::REALLOC, context, context.arguments[1]);
+extern "C" fn during_resize1(context: &mut Context) -> Next {
+    events::reallocate(Hook::REALLOC, context, context.arguments[1])
 }
 
-extern "C" fn during_resize_product(context: &mut Context) {
+extern "C" fn during_resize_product(context: &mut Context) -> Next {
     // libc's reallocarray calls realloc, our hook again, so we call the real realloc ourselves. What cannot be
     // multiplied goes to the real function, which knows how to fail.
-    match context.arguments[1].checked_mul(context.arguments[2]) {
+    let [block, count, each] = context.arguments;
+    match count.checked_mul(each) {
         Some(size) => {
             context.arguments[1] = size;
-            events::reallocate(Hook::REALLOC, context, size);
+            events::reallocate(Hook::REALLOC, context, size)
         }
         None => {
-            let [a, b, c] = context.arguments;
-            context.result = function(Hook::REALLOCARRAY)(a as usize, b as usize, c as usize) as u64;
+            context.result = function(Hook::REALLOCARRAY)(block as usize, count as usize, each as usize) as u64;
+            Next::DONE
         }
     }
 }
@@ -53,7 +55,7 @@ extern "C" fn before_free(address: u64, cfa: u64) {
     events::freeing(address, cfa);
 }
 
-/// Saves registers and arguments as a `Context`, runs `$body`, returns its result.
+/// Saves registers and arguments as a `Context`, runs `$body`, then what it says is next, returns the result.
 macro_rules! with_context {
     ($name:ident, [$($body:literal),*], $($operands:tt)*) => {
         #[unsafe(naked)]
@@ -75,6 +77,13 @@ macro_rules! with_context {
                 "mov [rsp + 16], rsi",
                 "mov [rsp + 24], rdx",
                 $($body,)*
+                "2:",
+                "test rax, rax",
+                "jz 3f",
+                "mov rdi, rsp",
+                "call rax",
+                "jmp 2b",
+                "3:",
                 "mov rax, [rsp]",
                 "add rsp, 88",
                 ".cfi_def_cfa_offset 8",
@@ -142,13 +151,27 @@ macro_rules! freeing {
 }
 
 macro_rules! shim {
-    ($upper:ident, $name:ident, Size0) => { allocating!($upper, $name, after_size0); };
-    ($upper:ident, $name:ident, Size1) => { allocating!($upper, $name, after_size1); };
-    ($upper:ident, $name:ident, Product) => { allocating!($upper, $name, after_product); };
-    ($upper:ident, $name:ident, Out) => { allocating!($upper, $name, after_out); };
-    ($upper:ident, $name:ident, Resize1) => { resizing!($name, during_resize1); };
-    ($upper:ident, $name:ident, ResizeProduct) => { resizing!($name, during_resize_product); };
-    ($upper:ident, $name:ident, Free) => { freeing!($upper, $name); };
+    ($upper:ident, $name:ident, Size0) => {
+        allocating!($upper, $name, after_size0);
+    };
+    ($upper:ident, $name:ident, Size1) => {
+        allocating!($upper, $name, after_size1);
+    };
+    ($upper:ident, $name:ident, Product) => {
+        allocating!($upper, $name, after_product);
+    };
+    ($upper:ident, $name:ident, Out) => {
+        allocating!($upper, $name, after_out);
+    };
+    ($upper:ident, $name:ident, Resize1) => {
+        resizing!($name, during_resize1);
+    };
+    ($upper:ident, $name:ident, ResizeProduct) => {
+        resizing!($name, during_resize_product);
+    };
+    ($upper:ident, $name:ident, Free) => {
+        freeing!($upper, $name);
+    };
 }
 
 macro_rules! shims {

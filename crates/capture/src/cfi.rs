@@ -71,6 +71,7 @@ pub struct Scratch {
     initial: Row,
     saved: [Row; SAVED_STATES],
     depth: usize,
+    description: Description,
 }
 
 /// Why there is no row.
@@ -191,6 +192,7 @@ impl Tables {
     }
 
     /// The frame description whose start is the last one not above `pc`.
+    #[inline(never)]
     fn description(&self, pc: u64) -> Result<u64, NoRow> {
         self.description_in_table(pc).ok_or(NoRow::Malformed)?.ok_or(NoRow::NotCovered)
     }
@@ -225,21 +227,23 @@ impl Tables {
     }
 
     /// Fills `scratch.row` with the rules that hold at `pc`.
+    #[inline(never)]
     pub fn row(&self, pc: u64, scratch: &mut Scratch) -> Result<(), NoRow> {
         let at = self.description(pc)?;
-        let fde = Description::read(self, at).ok_or(NoRow::Malformed)?;
-        if pc < fde.pc_begin || pc >= fde.pc_end {
+        scratch.description.read(self, at).ok_or(NoRow::Malformed)?;
+        let Description { pc_begin, pc_end, instructions, .. } = scratch.description;
+        if pc < pc_begin || pc >= pc_end {
             return Err(NoRow::NotCovered);
         }
         scratch.row = Row::EMPTY;
-        scratch.row.is_signal = fde.cie.is_signal;
+        scratch.row.is_signal = scratch.description.cie.is_signal;
         scratch.depth = 0;
-        let mut run = Run { cie: &fde.cie, tables: self, pc: fde.pc_begin, target: pc };
-        run.instructions(fde.cie.instructions, scratch, true).ok_or(NoRow::Malformed)?;
+        let first = scratch.description.cie.instructions;
+        let mut run = Run { tables: self, pc: pc_begin, target: pc };
+        run.instructions(first, scratch, true).ok_or(NoRow::Malformed)?;
         scratch.initial = scratch.row;
-        run.pc = fde.pc_begin;
-        run.instructions(fde.instructions, scratch, false).ok_or(NoRow::Malformed)?;
-        Ok(())
+        run.pc = pc_begin;
+        run.instructions(instructions, scratch, false).ok_or(NoRow::Malformed)
     }
 }
 
@@ -255,6 +259,7 @@ struct Common {
 }
 
 /// One function's description.
+#[derive(Clone, Copy)]
 struct Description {
     cie: Common,
     pc_begin: u64,
@@ -277,26 +282,30 @@ fn entry(tables: &Tables, at: u64) -> Option<Bytes> {
 }
 
 impl Description {
-    fn read(tables: &Tables, at: u64) -> Option<Description> {
+    #[inline(never)]
+    fn read(&mut self, tables: &Tables, at: u64) -> Option<()> {
         let mut bytes = entry(tables, at)?;
         let id_at = bytes.at;
         let back = bytes.u32()? as u64;
         if back == 0 {
             return None;
         }
-        let cie = Common::read(tables, id_at.checked_sub(back)?)?;
-        let pc_begin = bytes.pointer(cie.pointer_encoding, tables.eh_frame_hdr)?;
-        let length = bytes.plain(cie.pointer_encoding)?;
-        if cie.has_augmentation_data {
+        self.cie.read(tables, id_at.checked_sub(back)?)?;
+        self.pc_begin = bytes.pointer(self.cie.pointer_encoding, tables.eh_frame_hdr)?;
+        let length = bytes.plain(self.cie.pointer_encoding)?;
+        self.pc_end = self.pc_begin.wrapping_add(length);
+        if self.cie.has_augmentation_data {
             let n = bytes.uleb()?;
             bytes.skip(n)?;
         }
-        Some(Description { cie, pc_begin, pc_end: pc_begin.wrapping_add(length), instructions: bytes })
+        self.instructions = bytes;
+        Some(())
     }
 }
 
 impl Common {
-    fn read(tables: &Tables, at: u64) -> Option<Common> {
+    #[inline(never)]
+    fn read(&mut self, tables: &Tables, at: u64) -> Option<()> {
         let mut bytes = entry(tables, at)?;
         if bytes.u32()? != 0 {
             return None;
@@ -307,33 +316,25 @@ impl Common {
         if version == 4 {
             bytes.skip(2)?;
         }
-        let code_align = bytes.uleb()?;
-        let data_align = bytes.sleb()?;
+        self.code_align = bytes.uleb()?;
+        self.data_align = bytes.sleb()?;
         let return_register = if version == 1 { bytes.u8()? as u64 } else { bytes.uleb()? };
         if return_register != reg::RA as u64 {
             return None;
         }
-        let mut common = Common {
-            code_align,
-            data_align,
-            has_augmentation_data: false,
-            pointer_encoding: 0,
-            is_signal: false,
-            instructions: bytes,
-        };
-        common.augmentation(augmentation, bytes)?;
-        Some(common)
+        (self.has_augmentation_data, self.pointer_encoding, self.is_signal) = (false, 0, false);
+        self.augmentation(augmentation, bytes)
     }
 
     /// The letters of the augmentation string, each with its data.
     fn augmentation(&mut self, mut letters: Bytes, mut data: Bytes) -> Option<()> {
-        let mut rest = None;
+        let mut end_of_data = 0;
         loop {
             match letters.u8()? {
                 0 => break,
                 b'z' => {
                     let n = data.uleb()?;
-                    rest = Some(Bytes { at: data.at.checked_add(n).filter(|at| *at <= data.end)?, end: data.end });
+                    end_of_data = data.at.checked_add(n).filter(|at| *at <= data.end)?;
                     self.has_augmentation_data = true;
                 }
                 b'R' => self.pointer_encoding = data.u8()?,
@@ -347,31 +348,26 @@ impl Common {
                 b'S' => self.is_signal = true,
                 b'B' => {}
                 // Unknown letters are harmless when their data has a length.
-                _ if rest.is_some() => break,
+                _ if end_of_data != 0 => break,
                 _ => return None,
             }
         }
-        self.instructions = rest.unwrap_or(data);
+        self.instructions = Bytes { at: if end_of_data == 0 { data.at } else { end_of_data }, end: data.end };
         Some(())
     }
 }
 
 /// Runs call frame instructions up to a code address.
 struct Run<'a> {
-    cie: &'a Common,
     tables: &'a Tables,
     pc: u64,
     target: u64,
 }
 
 impl Run<'_> {
-    fn factored(&self, n: i64) -> i64 {
-        n.wrapping_mul(self.cie.data_align)
-    }
-
     /// Moves on; true when the row that holds at the target is complete.
-    fn advance(&mut self, delta: u64) -> bool {
-        self.pc = self.pc.wrapping_add(delta.wrapping_mul(self.cie.code_align));
+    fn advance(&mut self, scratch: &Scratch, delta: u64) -> bool {
+        self.pc = self.pc.wrapping_add(delta.wrapping_mul(scratch.description.cie.code_align));
         self.pc > self.target
     }
 
@@ -389,13 +385,13 @@ impl Run<'_> {
             let low = (op & 0x3f) as u64;
             match op >> 6 {
                 1 => {
-                    if self.advance(low) {
+                    if self.advance(scratch, low) {
                         return Some(());
                     }
                 }
                 2 => {
                     let n = bytes.uleb()? as i64;
-                    scratch.row.set(low, How::At, self.factored(n));
+                    scratch.row.set(low, How::At, n.wrapping_mul(scratch.description.cie.data_align));
                 }
                 3 => self.restore(low, scratch, initial),
                 _ => {
@@ -420,6 +416,8 @@ impl Run<'_> {
 
     /// True when the target was passed.
     fn extended(&mut self, op: u8, bytes: &mut Bytes, scratch: &mut Scratch, initial: bool) -> Option<bool> {
+        let data_align = scratch.description.cie.data_align;
+        let factored = |n: i64| n.wrapping_mul(data_align);
         let row = &mut scratch.row;
         match op {
             // nop, and GNU's size of arguments
@@ -429,27 +427,36 @@ impl Run<'_> {
             }
             // set_loc, advance_loc1, 2, 4
             0x01 => {
-                self.pc = bytes.pointer(self.cie.pointer_encoding, self.tables.eh_frame_hdr)?;
+                self.pc = bytes.pointer(scratch.description.cie.pointer_encoding, self.tables.eh_frame_hdr)?;
                 return Some(self.pc > self.target);
             }
-            0x02 => return bytes.u8().map(|n| self.advance(n as u64)),
-            0x03 => return bytes.u16().map(|n| self.advance(n as u64)),
-            0x04 => return bytes.u32().map(|n| self.advance(n as u64)),
+            0x02 => {
+                let n = bytes.u8()?;
+                return Some(self.advance(scratch, n as u64));
+            }
+            0x03 => {
+                let n = bytes.u16()?;
+                return Some(self.advance(scratch, n as u64));
+            }
+            0x04 => {
+                let n = bytes.u32()?;
+                return Some(self.advance(scratch, n as u64));
+            }
             // offset_extended, its signed form, its old negative form
             0x05 => {
                 let register = bytes.uleb()?;
                 let n = bytes.uleb()? as i64;
-                row.set(register, How::At, self.factored(n));
+                row.set(register, How::At, factored(n));
             }
             0x11 => {
                 let register = bytes.uleb()?;
                 let n = bytes.sleb()?;
-                row.set(register, How::At, self.factored(n));
+                row.set(register, How::At, factored(n));
             }
             0x2f => {
                 let register = bytes.uleb()?;
                 let n = bytes.uleb()? as i64;
-                row.set(register, How::At, self.factored(n).wrapping_neg());
+                row.set(register, How::At, factored(n).wrapping_neg());
             }
             0x06 => {
                 let register = bytes.uleb()?;
@@ -478,11 +485,11 @@ impl Run<'_> {
             }
             0x12 => {
                 row.cfa_register = register8(bytes.uleb()?)?;
-                row.cfa_value = self.factored(bytes.sleb()?);
+                row.cfa_value = factored(bytes.sleb()?);
             }
             0x0d => row.cfa_register = register8(bytes.uleb()?)?,
             0x0e => row.cfa_value = bytes.uleb()? as i64,
-            0x13 => row.cfa_value = self.factored(bytes.sleb()?),
+            0x13 => row.cfa_value = factored(bytes.sleb()?),
             0x0f => {
                 row.cfa_register = Row::EXPRESSION;
                 row.cfa_value = Self::block(bytes)?;
@@ -499,12 +506,12 @@ impl Run<'_> {
             0x14 => {
                 let register = bytes.uleb()?;
                 let n = bytes.uleb()? as i64;
-                row.set(register, How::Is, self.factored(n));
+                row.set(register, How::Is, factored(n));
             }
             0x15 => {
                 let register = bytes.uleb()?;
                 let n = bytes.sleb()?;
-                row.set(register, How::Is, self.factored(n));
+                row.set(register, How::Is, factored(n));
             }
             _ => return None,
         }

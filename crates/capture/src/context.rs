@@ -4,13 +4,14 @@ use crate::cfi::reg;
 /// Laid out by the entry shims (`capture-so/src/shims.rs`), lowest address first.
 ///
 /// ```text
-/// rsp ->  result | argument 0..2 | pad | r15 r14 r13 r12 rbx rbp | return address | <- CFA
+/// rsp ->  result | argument 0..2 | differs | r15 r14 r13 r12 rbx rbp | return address | <- CFA
 /// ```
 #[repr(C)]
 pub struct Context {
     pub result: u64,
     pub arguments: [u64; 3],
-    _pad: u64,
+    /// What the memo said about the leaf, kept for a walk.
+    pub differs: u64,
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,
@@ -31,17 +32,30 @@ impl Context {
     }
 
     /// The registers of the caller, as far as they are known.
-    pub fn registers(&self) -> [u64; reg::COUNT] {
-        let mut all = [0; reg::COUNT];
-        all[reg::RBX] = self.rbx;
-        all[reg::RBP] = self.rbp;
-        all[reg::RSP] = self.cfa();
-        all[reg::R12] = self.r12;
-        all[13] = self.r13;
-        all[14] = self.r14;
-        all[reg::R15] = self.r15;
-        all[reg::RA] = self.ret;
-        all
+    pub fn copy_registers(&self, into: &mut [u64; reg::COUNT]) {
+        *into = [0; reg::COUNT];
+        into[reg::RBX] = self.rbx;
+        into[reg::RBP] = self.rbp;
+        into[reg::RSP] = self.cfa();
+        into[reg::R12] = self.r12;
+        into[13] = self.r13;
+        into[14] = self.r14;
+        into[reg::R15] = self.r15;
+        into[reg::RA] = self.ret;
+    }
+}
+
+/// What a hook still has to do, once its frame is gone: the shims call it next. The stack is the program's, and the
+/// quick part of a hook and its slow part must not stand on it together.
+#[repr(transparent)]
+pub struct Next(Option<extern "C" fn(&mut Context) -> Next>);
+
+impl Next {
+    pub const DONE: Next = Next(None);
+
+    #[inline(always)]
+    pub fn then(function: extern "C" fn(&mut Context) -> Next) -> Next {
+        Next(Some(function))
     }
 }
 

@@ -3,7 +3,7 @@
 //! An allocation is stamped after the real call, a free before it, so that of two threads that hand an address over
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
-use crate::context::Context;
+use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core};
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
@@ -37,6 +37,20 @@ impl Entered {
         let local = self.local();
         if nested { &mut local.nested } else { &mut local.main }
     }
+}
+
+/// The guard goes up, if this thread is known and no hook of it is at work.
+#[inline(always)]
+fn enter_quickly(core: &Core, cfa: u64) -> Option<Entered> {
+    let local = core.threads().find(thread_pointer())?;
+    // SAFETY: the calling thread's own.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        return None;
+    }
+    *guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(Entered { local, nested: false })
 }
 
 /// The guard goes up. `None`: this event cannot be recorded (and is counted).
@@ -177,8 +191,7 @@ fn ring(core: &Core, entered: &mut Entered) -> Ring<'static> {
     let nested = entered.nested;
     let local = entered.local();
     // SAFETY: the area was mapped when the slot was claimed and stays.
-    let [main, inner] = unsafe { core.region().rings(local.header(), local.area) };
-    if nested { inner } else { main }
+    unsafe { core.region().ring(local.header(), local.area, nested) }
 }
 
 /// Publishes the intent, takes the stamp, writes the words that `make` gives for it, commits.
@@ -296,54 +309,69 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
     }
 }
 
-/// The stack's id: from the memo if a remembered walk still holds, else walked.
+/// The stack's id from the memo, if a remembered walk still holds. Else what the walk wants to know.
 #[inline(always)]
-fn stack(core: &Core, entered: &mut Entered, context: &Context) -> StackId {
-    let nested = entered.nested;
-    let local = entered.local();
-    if nested {
-        return walk(core, local, true, context, 0);
-    }
+fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<StackId, u64> {
     if local.generation != core.modules().generation() {
         local.memo.forget();
         local.generation = core.modules().generation();
     }
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    match unsafe { local.memo.find(place, MAX_FRAMES) } {
-        Ok(tail) => tail.id,
-        Err(differs) => walk(core, local, false, context, differs),
-    }
+    unsafe { local.memo.find(place, MAX_FRAMES) }.map(|tail| tail.id)
 }
 
-#[cold]
 #[inline(never)]
-fn walk(core: &Core, local: &mut Local, nested: bool, context: &Context, differs: u64) -> StackId {
-    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = local;
+fn walk(core: &Core, entered: &mut Entered, context: &Context) -> StackId {
+    let nested = entered.nested;
+    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = entered.local();
     let may_ask = core.may_call();
     let mut walk = if nested {
-        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask, module: None }
+        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask }
     } else {
-        Walk { core, scratch, probe, memo: Some(memo), may_ask, module: None }
+        Walk { core, scratch, probe, memo: Some(memo), may_ask }
     };
-    walk.run(context, differs)
+    walk.run(context, context.differs)
 }
 
 /// After an allocation that returned `address`.
 #[inline(always)]
-pub fn allocated(context: &Context, address: u64, size: u64) {
+pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     let gate = CORE.gate();
     if gate & ACTIVE == 0 || address == 0 {
-        return;
+        return Next::DONE;
     }
     let core = &CORE;
-    let Some(mut entered) = enter(core, context.cfa()) else { return };
-    let stack = stack(core, &mut entered, context);
+    context.arguments = [address, size, 0];
+    context.differs = 0;
+    let Some(mut entered) = enter_quickly(core, context.cfa()) else { return Next::then(allocated_slowly) };
+    let known = remembered(core, entered.local(), context);
+    if let Ok(stack) = known
+        && gate & COUNTING == 0
+    {
+        write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
+        leave(&mut entered);
+        return Next::DONE;
+    }
+    leave(&mut entered);
+    context.differs = known.err().unwrap_or(0);
+    Next::then(allocated_slowly)
+}
+
+/// A thread's first event, a hook inside a hook, a stack that is not remembered, a test that counts.
+/// Arguments: the address and the size.
+#[cold]
+extern "C" fn allocated_slowly(context: &mut Context) -> Next {
+    let core = &CORE;
+    let [address, size, _] = context.arguments;
+    let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
+    let stack = walk(core, &mut entered, context);
     write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
-    if gate & COUNTING != 0 {
+    if core.gate() & COUNTING != 0 {
         core.counted();
     }
+    Next::DONE
 }
 
 /// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
@@ -360,63 +388,104 @@ pub fn freeing(address: u64, cfa: u64) {
 
 /// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
 #[inline(always)]
-pub fn reallocate(hook: Hook, context: &mut Context, size: u64) {
+pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let [a, b, c] = context.arguments;
     let real = real::function(hook);
-    if CORE.gate() & ACTIVE == 0 {
-        context.result = real(a as usize, b as usize, c as usize) as u64;
-        return;
+    let call = || real(a as usize, b as usize, c as usize) as u64;
+    let core = &CORE;
+    if core.gate() & ACTIVE == 0 {
+        context.result = call();
+        return Next::DONE;
     }
     if a == 0 {
-        context.result = real(a as usize, b as usize, c as usize) as u64;
-        allocated(context, context.result, size);
-        return;
+        context.result = call();
+        context.arguments = [context.result, size, 0];
+        return Next::then(new_block);
     }
-    let core = &CORE;
     let Some(mut entered) = enter(core, context.cfa()) else {
-        context.result = real(a as usize, b as usize, c as usize) as u64;
-        return;
+        context.result = call();
+        return Next::DONE;
     };
     // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
     // up: whoever gets the old address must not be seen before this free.
     publish_intent(&mut entered);
     let freed_at = core.stamp();
-    context.result = real(a as usize, b as usize, c as usize) as u64;
-    // Realloc to zero bytes frees and returns null; any other null means that nothing happened.
-    let recorded = match (context.result, size) {
-        (0, 0) => record_shrunk(core, &mut entered, freed_at, a),
-        (0, _) => false,
-        (new, size) => record_moved(core, &mut entered, context, freed_at, new, size),
-    };
-    if !recorded {
-        clear_intent(&mut entered);
+    context.result = call();
+    context.arguments = [a, size, freed_at];
+    Next::then(reallocated)
+}
+
+/// realloc(NULL, size). Arguments: the address and the size.
+extern "C" fn new_block(context: &mut Context) -> Next {
+    let [address, size, _] = context.arguments;
+    allocated(context, address, size)
+}
+
+/// The hook of this very frame, entered before.
+#[inline(always)]
+fn resume(core: &Core, cfa: u64) -> Option<Entered> {
+    let local = core.threads().find(thread_pointer())?;
+    // SAFETY: the calling thread's own.
+    let nested = unsafe { (*local).main.guard } != cfa;
+    Some(Entered { local, nested })
+}
+
+/// After the real realloc of a live block; the guard and the intent are up. Arguments: the old address, the new size,
+/// the stamp of the free.
+extern "C" fn reallocated(context: &mut Context) -> Next {
+    let core = &CORE;
+    if context.result == 0 {
+        return Next::then(shrunk);
     }
-    leave(&mut entered);
-    if recorded && context.result != 0 && core.gate() & COUNTING != 0 {
-        core.counted();
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    let known = if entered.nested { Err(0) } else { remembered(core, entered.local(), context) };
+    match known {
+        Ok(stack) => moved(core, &mut entered, context, stack),
+        Err(differs) => {
+            context.differs = differs;
+            Next::then(moved_slowly)
+        }
     }
 }
 
-/// realloc(block, 0) was a free.
-fn record_shrunk(core: &Core, entered: &mut Entered, freed_at: Stamp, old: u64) -> bool {
-    let ring = ring(core, entered);
-    let room = has_room(core, entered, &ring, FREE_WORDS);
-    if room {
-        commit(entered, &ring, freed_at, encode_free(Kind::Free, freed_at, old));
+/// Realloc to zero bytes frees and returns null; any other null means that nothing happened.
+#[cold]
+extern "C" fn shrunk(context: &mut Context) -> Next {
+    let core = &CORE;
+    let [old, size, freed_at] = context.arguments;
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    let ring = ring(core, &mut entered);
+    if size == 0 && has_room(core, &mut entered, &ring, FREE_WORDS) {
+        commit(&mut entered, &ring, freed_at, encode_free(Kind::Free, freed_at, old));
     }
-    room
+    clear_intent(&mut entered);
+    leave(&mut entered);
+    Next::DONE
+}
+
+#[cold]
+extern "C" fn moved_slowly(context: &mut Context) -> Next {
+    let core = &CORE;
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    let stack = walk(core, &mut entered, context);
+    moved(core, &mut entered, context, stack)
 }
 
 #[inline(always)]
-fn record_moved(core: &Core, entered: &mut Entered, context: &Context, freed_at: Stamp, new: u64, size: u64) -> bool {
-    let stack = stack(core, entered, context);
+fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
+    let [old, size, freed_at] = context.arguments;
     let ring = ring(core, entered);
-    if !has_room(core, entered, &ring, FREE_WORDS + ALLOC_WORDS) {
-        return false;
+    if has_room(core, entered, &ring, FREE_WORDS + ALLOC_WORDS) {
+        let stamp = core.stamp();
+        let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, old);
+        let [a0, a1, a2] = encode_alloc(stamp, context.result, size, stack);
+        commit(entered, &ring, stamp, [f0, f1, a0, a1, a2]);
+    } else {
+        clear_intent(entered);
     }
-    let stamp = core.stamp();
-    let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, context.arguments[0]);
-    let [a0, a1, a2] = encode_alloc(stamp, new, size, stack);
-    commit(entered, &ring, stamp, [f0, f1, a0, a1, a2]);
-    true
+    leave(entered);
+    if core.gate() & COUNTING != 0 {
+        core.counted();
+    }
+    Next::DONE
 }

@@ -7,7 +7,9 @@ use crate::cfi::{Bytes, reg};
 const STACK: usize = 16;
 const STEPS: usize = 256;
 
-struct Stack {
+/// Working memory; too large for a small stack, so it is the caller's.
+#[repr(C)]
+pub struct Stack {
     values: [u64; STACK],
     len: usize,
 }
@@ -32,7 +34,8 @@ pub fn evaluate(
     expression: u64,
     registers: &[u64; reg::COUNT],
     first: Option<u64>,
-    read: &mut dyn FnMut(u64) -> Option<u64>,
+    stack: &mut Stack,
+    read: &dyn Fn(u64) -> Option<u64>,
 ) -> Option<u64> {
     let mut head = Bytes { at: expression, end: expression.checked_add(10)? };
     let length = head.uleb()?;
@@ -42,7 +45,7 @@ pub fn evaluate(
     let start = head.at;
     let end = start.checked_add(length)?;
     let mut bytes = Bytes { at: start, end };
-    let mut stack = Stack { values: [0; STACK], len: 0 };
+    stack.len = 0;
     if let Some(value) = first {
         stack.push(value)?;
     }
@@ -66,9 +69,9 @@ pub fn evaluate(
                 let address = stack.pop()?;
                 stack.push(read(address)?)?;
             }
-            0x03..=0x11 | 0x30..=0x4f | 0x70..=0x8f | 0x92 => push_value(op, &mut bytes, &mut stack, registers)?,
-            0x12..=0x16 => shuffle(op, &mut bytes, &mut stack)?,
-            _ => arithmetic(op, &mut bytes, &mut stack)?,
+            0x03..=0x11 | 0x30..=0x4f | 0x70..=0x8f | 0x92 => push_value(op, &mut bytes, stack, registers)?,
+            0x12..=0x16 => shuffle(op, &mut bytes, stack)?,
+            _ => arithmetic(op, &mut bytes, stack)?,
         }
     }
     None

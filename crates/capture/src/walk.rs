@@ -34,16 +34,23 @@ struct Frame {
 
 const EXACT: u64 = 1 << 63;
 
+/// An address inside the instruction that is active at `pc`: a call is before its return address.
+fn inside(pc: u64) -> u64 {
+    if pc & EXACT != 0 { pc & !EXACT } else { pc.wrapping_sub(1) }
+}
+
 impl Frame {
+    fn leaf(context: &Context) -> Frame {
+        Frame { pc: context.ret, cfa: context.cfa(), rbp: context.rbp, rule: Rule::END, id: 0 }
+    }
     fn pc(&self) -> u64 {
         self.pc & !EXACT
     }
     fn is_exact(&self) -> bool {
         self.pc & EXACT != 0
     }
-    /// An address inside the instruction that is active in this frame: a call is before its return address.
     fn inside(&self) -> u64 {
-        if self.is_exact() { self.pc() } else { self.pc().wrapping_sub(1) }
+        inside(self.pc)
     }
     /// The rule cache's key: one above `inside`, so that a return address is its own key.
     fn key(&self) -> u64 {
@@ -60,6 +67,17 @@ pub struct Scratch {
     frames: [Frame; MAX_FRAMES + 1],
     root: Root,
     cfi: cfi::Scratch,
+    slow: Slow,
+    /// The module found last, in this walk: callers are mostly in the same one.
+    module: Option<Found>,
+}
+
+/// The registers of a slow walk: this frame's, and its callee's that they are computed from.
+#[repr(C)]
+struct Slow {
+    registers: [u64; reg::COUNT],
+    before: [u64; reg::COUNT],
+    expression: expression::Stack,
 }
 
 /// The outermost frames of the last cut stack: walking there again takes long, comparing them does not.
@@ -116,16 +134,14 @@ pub struct Walk<'a> {
     /// Absent in a hook that interrupted another one of the same thread.
     pub memo: Option<&'a mut Memo>,
     pub may_ask: bool,
-    /// The module found last: callers are mostly in the same one.
-    pub module: Option<Found>,
 }
 
 impl Walk<'_> {
     /// The id of the stack of `context`. `differs`: what the memo said about the leaf.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub fn run(&mut self, context: &Context, differs: u64) -> StackId {
         self.probe.start(context.cfa());
+        self.scratch.module = None;
         let (count, start, stop) = self.collect(context, differs);
         let mut parent = match stop {
             Stop::Known(tail) => tail.id,
@@ -151,87 +167,105 @@ impl Walk<'_> {
         parent
     }
 
-    /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped.
+    /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch in
+    /// place and is not inlined: the stack is the program's.
+    #[inline(never)]
     fn collect(&mut self, context: &Context, differs: u64) -> (usize, usize, Stop) {
-        let mut frame = Frame { pc: context.ret, cfa: context.cfa(), rbp: context.rbp, rule: Rule::END, id: 0 };
         let mut skip_to = differs;
-        let (mut count, mut start) = (0, 0);
+        let (mut at, mut start) = (0, 0);
+        self.put(0, Frame::leaf(context));
         loop {
-            if count != 0 && frame.cfa > skip_to {
-                match self.known(&frame, count) {
-                    Ok(tail) => return (count, start, Stop::Known(tail)),
-                    Err(at) => skip_to = skip_to.max(at),
+            if at == MAX_FRAMES {
+                return (at, start, Stop::Full);
+            }
+            if at != 0 && self.frame(at).cfa > skip_to {
+                match self.known(at) {
+                    Ok(tail) => return (at, start, Stop::Known(tail)),
+                    Err(higher) => skip_to = skip_to.max(higher),
                 }
             }
-            frame.rule = self.rule(&frame);
-            let Some(place) = self.scratch.frames.get_mut(count) else { return (MAX_FRAMES, start, Stop::Full) };
-            *place = frame;
-            if count == MAX_FRAMES {
-                return (MAX_FRAMES, start, Stop::Full);
-            }
-            count += 1;
-            let next = match frame.rule.kind() {
-                Kind::End => return (count, start, Stop::End),
-                Kind::Simple => self.step(&frame),
+            let rule = self.rule(at);
+            let went = match rule.kind() {
+                Kind::End => return (at + 1, start, Stop::End),
+                Kind::Simple => self.step_at(at),
                 Kind::Complex => {
-                    let next = self.slow(context, count);
-                    start = count + next.is_some_and(|n| n.is_exact()) as usize;
-                    next
+                    let went = self.slow(context, at + 1);
+                    start = at + 1 + self.frame(at + 1).is_exact() as usize;
+                    went
                 }
             };
-            match next {
-                Some(next) if next.pc() != 0 => frame = next,
-                Some(next) => return self.at_zero(count, start, next),
+            if !went {
                 // A frame pointer that points nowhere ends the stack, as a pure function of its value.
-                None if frame.rule.is_guess() && sinks(&frame) => return (count, start, Stop::End),
-                None => return (count, start, Stop::Lost),
+                let end = rule.is_guess() && sinks(self.frame(at));
+                return (at + 1, start, if end { Stop::End } else { Stop::Lost });
+            }
+            at += 1;
+            if self.frame(at).pc() == 0 {
+                // The word that says so is remembered too, as a node that is no frame.
+                return (at, start, Stop::Zero);
             }
         }
-    }
-
-    /// The stack ends at a zero: the word that says so must be remembered too.
-    fn at_zero(&mut self, count: usize, start: usize, zero: Frame) -> (usize, usize, Stop) {
-        match self.scratch.frames.get_mut(count) {
-            Some(place) => {
-                *place = Frame { rule: Rule::END, ..zero };
-                (count, start, Stop::Zero)
-            }
-            None => (count, start, Stop::Lost),
-        }
-    }
-
-    fn known(&mut self, frame: &Frame, count: usize) -> Result<crate::memo::Tail, u64> {
-        if frame.is_exact() {
-            return Err(0);
-        }
-        let Some(memo) = self.memo.as_deref_mut() else { return Err(0) };
-        // SAFETY: the walk has just found this frame on the stack of its own thread.
-        unsafe { memo.find(frame.place(), MAX_FRAMES - count) }
     }
 
     #[inline(always)]
-    fn rule(&mut self, frame: &Frame) -> Rule {
-        match self.core.rules().get(frame.key()) {
-            Some(rule) => rule,
-            None => self.compile(frame),
+    fn frame(&self, at: usize) -> &Frame {
+        // SAFETY: the minimum is the array's last index.
+        unsafe { self.scratch.frames.get_unchecked(at.min(MAX_FRAMES)) }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, at: usize, frame: Frame) {
+        // SAFETY: the minimum is the array's last index.
+        unsafe { *self.scratch.frames.get_unchecked_mut(at.min(MAX_FRAMES)) = frame }
+    }
+
+    #[inline(never)]
+    fn known(&mut self, at: usize) -> Result<crate::memo::Tail, u64> {
+        let frame = self.frame(at);
+        if frame.is_exact() {
+            return Err(0);
         }
+        let place = frame.place();
+        let Some(memo) = self.memo.as_deref_mut() else { return Err(0) };
+        // SAFETY: the walk has just found this frame on the stack of its own thread.
+        unsafe { memo.find(place, MAX_FRAMES - at) }
+    }
+
+    /// The rule of a frame of the scratch, also stored there.
+    #[inline(always)]
+    fn rule(&mut self, at: usize) -> Rule {
+        let frame = self.frame(at);
+        let rule = match self.core.rules().get(frame.key()) {
+            Some(rule) => rule,
+            None => self.compile(frame.pc),
+        };
+        // SAFETY: the minimum is the array's last index.
+        unsafe { self.scratch.frames.get_unchecked_mut(at.min(MAX_FRAMES)).rule = rule };
+        rule
     }
 
     #[cold]
     #[inline(never)]
-    fn compile(&mut self, frame: &Frame) -> Rule {
-        let rule = match self.module(frame.inside()).and_then(|found| found.tables()) {
-            None => Rule::FRAME_POINTER,
-            Some(tables) => match tables.row(frame.inside(), &mut self.scratch.cfi) {
-                Ok(()) => Rule::compile(&self.scratch.cfi.row),
-                Err(_) => Rule::FRAME_POINTER,
-            },
-        };
+    fn compile(&mut self, pc: u64) -> Rule {
+        let rule = if self.find_row(inside(pc)) { Rule::compile(&self.scratch.cfi.row) } else { Rule::FRAME_POINTER };
         if rule.is_guess() {
             self.core.note_guess();
         }
-        self.core.rules().put(frame.key(), rule);
+        self.core.rules().put(inside(pc).wrapping_add(1), rule);
         rule
+    }
+
+    /// One simple step up, from a frame of the scratch to the next. False when it cannot be made.
+    #[inline(always)]
+    fn step_at(&mut self, at: usize) -> bool {
+        let frame = *self.frame(at);
+        match self.step(&frame) {
+            Some(next) => {
+                self.put(at + 1, next);
+                true
+            }
+            None => false,
+        }
     }
 
     /// One simple step up.
@@ -262,49 +296,32 @@ impl Walk<'_> {
         Some(Frame { pc, cfa, rbp, rule: Rule::END, id: 0 })
     }
 
-    /// The frame above the `steps`-th, reached from the leaf with all registers.
+    /// Makes the `steps`-th frame of the scratch, reached from the leaf with all registers. False when it is not.
     #[cold]
-    fn slow(&mut self, context: &Context, steps: usize) -> Option<Frame> {
-        let mut registers = context.registers();
-        let mut frame = Frame { pc: context.ret, cfa: context.cfa(), rbp: context.rbp, rule: Rule::END, id: 0 };
-        for _ in 0..steps {
-            frame = self.slow_step(&frame, &mut registers)?;
-        }
-        Some(frame)
+    #[inline(never)]
+    fn slow(&mut self, context: &Context, steps: usize) -> bool {
+        context.copy_registers(&mut self.scratch.slow.registers);
+        self.put(steps, Frame::leaf(context));
+        (0..steps).all(|_| self.slow_step(steps).is_some())
     }
 
-    fn slow_step(&mut self, frame: &Frame, registers: &mut [u64; reg::COUNT]) -> Option<Frame> {
-        let tables = self.module(frame.inside()).and_then(|found| found.tables());
-        let covered = match tables {
-            Some(tables) => tables.row(frame.inside(), &mut self.scratch.cfi).is_ok(),
-            None => false,
-        };
-        if !covered {
-            let next = self.step(&Frame { rule: Rule::FRAME_POINTER, ..*frame })?;
-            registers[reg::RBP] = next.rbp;
-            registers[reg::RSP] = next.cfa;
-            registers[reg::RA] = next.pc;
-            return Some(next);
+    /// Replaces a frame of the scratch by its caller.
+    #[inline(never)]
+    fn slow_step(&mut self, at: usize) -> Option<()> {
+        if !self.find_row(self.frame(at).inside()) {
+            return self.slow_guess(at);
         }
-        let row = self.scratch.cfi.row;
-        let cfa = self.cfa(&row, registers)?;
-        let before = *registers;
+        self.scratch.slow.before = self.scratch.slow.registers;
+        let cfa = self.cfa()?;
         for number in 0..reg::COUNT {
+            let row = &self.scratch.cfi.row;
             let (how, value) = (*row.how.get(number)?, *row.value.get(number)?);
-            let found = match how {
-                How::Unset | How::Same => *before.get(number)?,
-                How::Undefined => 0,
-                How::At => self.read(cfa.wrapping_add(value as u64))?,
-                How::Is => cfa.wrapping_add(value as u64),
-                How::In => *before.get(value as usize)?,
-                How::AtExpression => {
-                    let at = self.evaluate(value as u64, &before, Some(cfa))?;
-                    self.read(at)?
-                }
-                How::IsExpression => self.evaluate(value as u64, &before, Some(cfa))?,
-            };
-            *registers.get_mut(number)? = found;
+            let found = self.register(number, how, value, cfa)?;
+            *self.scratch.slow.registers.get_mut(number)? = found;
         }
+        let row = &self.scratch.cfi.row;
+        let is_signal = row.is_signal;
+        let registers = &mut self.scratch.slow.registers;
         if matches!(row.how[reg::RSP], How::Unset | How::Same) {
             registers[reg::RSP] = cfa;
         }
@@ -312,29 +329,64 @@ impl Walk<'_> {
         if pc >> 47 != 0 {
             return None;
         }
-        if row.is_signal {
+        if is_signal {
             // The interrupted code may be on another stack (sigaltstack): the probe follows it.
             self.probe.start(registers[reg::RSP]);
         }
-        Some(Frame {
-            pc: if row.is_signal { pc | EXACT } else { pc },
-            cfa: registers[reg::RSP],
-            rbp: registers[reg::RBP],
-            rule: Rule::END,
-            id: 0,
-        })
+        let pc = if is_signal { pc | EXACT } else { pc };
+        let (cfa, rbp) = (registers[reg::RSP], registers[reg::RBP]);
+        self.put(at, Frame { pc, cfa, rbp, rule: Rule::END, id: 0 });
+        Some(())
     }
 
-    fn cfa(&mut self, row: &Row, registers: &[u64; reg::COUNT]) -> Option<u64> {
-        if row.cfa_register == Row::EXPRESSION {
-            return self.evaluate(row.cfa_value as u64, registers, None);
+    /// Fills the scratch with the row of a frame. False when no CFI covers it.
+    #[inline(never)]
+    fn find_row(&mut self, address: u64) -> bool {
+        self.find_module(address);
+        let Some(tables) = self.scratch.module.as_ref().and_then(Found::tables) else { return false };
+        tables.row(address, &mut self.scratch.cfi).is_ok()
+    }
+
+    fn slow_guess(&mut self, at: usize) -> Option<()> {
+        let next = self.step(&Frame { rule: Rule::FRAME_POINTER, ..*self.frame(at) })?;
+        let registers = &mut self.scratch.slow.registers;
+        registers[reg::RBP] = next.rbp;
+        registers[reg::RSP] = next.cfa;
+        registers[reg::RA] = next.pc;
+        self.put(at, next);
+        Some(())
+    }
+
+    /// A register of the caller, by its rule.
+    #[inline(never)]
+    fn register(&mut self, number: usize, how: How, value: i64, cfa: u64) -> Option<u64> {
+        let before = &self.scratch.slow.before;
+        match how {
+            How::Unset | How::Same => before.get(number).copied(),
+            How::Undefined => Some(0),
+            How::At => self.read(cfa.wrapping_add(value as u64)),
+            How::Is => Some(cfa.wrapping_add(value as u64)),
+            How::In => before.get(value as usize).copied(),
+            How::AtExpression => {
+                let at = self.evaluate(value as u64, Some(cfa))?;
+                self.read(at)
+            }
+            How::IsExpression => self.evaluate(value as u64, Some(cfa)),
         }
-        Some(registers.get(row.cfa_register as usize)?.wrapping_add(row.cfa_value as u64))
     }
 
-    fn evaluate(&mut self, at: u64, registers: &[u64; reg::COUNT], first: Option<u64>) -> Option<u64> {
+    fn cfa(&mut self) -> Option<u64> {
+        let (register, value) = (self.scratch.cfi.row.cfa_register, self.scratch.cfi.row.cfa_value);
+        if register == Row::EXPRESSION {
+            return self.evaluate(value as u64, None);
+        }
+        Some(self.scratch.slow.before.get(register as usize)?.wrapping_add(value as u64))
+    }
+
+    fn evaluate(&mut self, at: u64, first: Option<u64>) -> Option<u64> {
         let may_ask = self.may_ask;
-        expression::evaluate(at, registers, first, &mut |address| read_anywhere(address, may_ask))
+        let Slow { before, expression: stack, .. } = &mut self.scratch.slow;
+        expression::evaluate(at, before, first, stack, &|address| read_anywhere(address, may_ask))
     }
 
     fn read(&mut self, address: u64) -> Option<u64> {
@@ -355,7 +407,10 @@ impl Walk<'_> {
         }
         let mut seen = 0usize;
         for _ in 0..MAX_STEPS {
-            frame.rule = self.rule(&frame);
+            frame.rule = match self.core.rules().get(frame.key()) {
+                Some(rule) => rule,
+                None => self.compile(frame.pc),
+            };
             *self.scratch.root.frames.get_mut(seen % ROOT_FRAMES)? = frame;
             seen += 1;
             if !frame.rule.is_simple() {
@@ -379,21 +434,19 @@ impl Walk<'_> {
         Some(parent)
     }
 
-    fn module(&mut self, address: u64) -> Option<Found> {
-        match self.module {
-            Some(found) if address >= found.start && address < found.end => Some(found),
-            _ => {
-                self.module = self.core.find_module(address);
-                self.module
-            }
+    /// Leaves the module that holds `address` in the scratch.
+    #[inline(never)]
+    fn find_module(&mut self, address: u64) {
+        let known = self.scratch.module.as_ref().is_some_and(|found| address >= found.start && address < found.end);
+        if !known {
+            self.scratch.module = self.core.find_module(address);
         }
     }
 
     fn intern(&mut self, parent: StackId, frame: &Frame) -> Option<StackId> {
-        let key = match self.module(frame.inside()) {
-            Some(found) => FrameKey::new(found.instance, frame.pc().wrapping_sub(found.bias), frame.is_exact()),
-            None => FrameKey::new(0, frame.pc(), frame.is_exact()),
-        };
+        self.find_module(frame.inside());
+        let (instance, bias) = self.scratch.module.as_ref().map_or((0, 0), |found| (found.instance, found.bias));
+        let key = FrameKey::new(instance, frame.pc().wrapping_sub(bias), frame.is_exact());
         self.intern_key(parent, key)
     }
 
@@ -408,16 +461,21 @@ impl Walk<'_> {
     }
 
     /// Puts the new frames `[start, count)` into the memo.
+    #[inline(never)]
     fn remember(&mut self, count: usize, start: usize, stop: Stop) {
         let Some(memo) = self.memo.as_deref_mut() else { return };
-        let frames = &self.scratch.frames;
         let (tail, mut needs, mut depth) = match stop {
             Stop::Known(tail) => (Some(tail.number), tail.needs_rbp, tail.depth),
             _ => (None, false, 0),
         };
         // The node of the terminating zero is the last one; it is no frame.
         let end = if stop == Stop::Zero { count + 1 } else { count };
-        if start >= count || start >= frames.len() {
+        if stop == Stop::Zero
+            && let Some(zero) = self.scratch.frames.get_mut(count)
+        {
+            zero.rule = Rule::END;
+        }
+        if start >= count {
             return;
         }
         // Which frames' rbp matters is known only from the root down; a bit per frame, in `id`'s neighbour: a local

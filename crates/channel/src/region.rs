@@ -93,20 +93,29 @@ impl Region {
         unsafe { self.base.add(self.geometry.private_at()) }
     }
 
-    /// The two rings of a slot whose area is mapped at `area`.
+    /// One of the two rings of a slot whose area is mapped at `area`.
     ///
     /// # Safety
-    /// `area` is mapped for `geometry.slot_area_len()` bytes for as long as the rings are used.
+    /// `area` is mapped for `geometry.slot_area_len()` bytes for as long as the ring is used.
+    #[inline(always)]
+    pub const unsafe fn ring(&self, slot: &'static SlotHeader, area: *mut u8, nested: bool) -> Ring<'static> {
+        let (offset, words, head, tail) = if nested {
+            (self.geometry.nested_in_slot(), self.geometry.nested_words, &slot.nested_head, &slot.nested_tail)
+        } else {
+            (0, self.geometry.ring_words, &slot.head, &slot.tail)
+        };
+        // SAFETY: the caller's promise, and the geometry's offsets.
+        let words = unsafe { core::slice::from_raw_parts(area.add(offset).cast::<AtomicU64>(), words as usize) };
+        Ring::new(words, head, tail)
+    }
+
+    /// Both rings.
+    ///
+    /// # Safety
+    /// As `ring`.
     #[inline]
     pub const unsafe fn rings(&self, slot: &'static SlotHeader, area: *mut u8) -> [Ring<'static>; 2] {
-        // SAFETY: the caller's promise, and the geometry's offsets.
-        unsafe {
-            let ring = core::slice::from_raw_parts(area.cast::<AtomicU64>(), self.geometry.ring_words as usize);
-            let nested = core::slice::from_raw_parts(
-                area.add(self.geometry.nested_in_slot()).cast::<AtomicU64>(),
-                self.geometry.nested_words as usize,
-            );
-            [Ring::new(ring, &slot.head, &slot.tail), Ring::new(nested, &slot.nested_head, &slot.nested_tail)]
-        }
+        // SAFETY: the caller's promise.
+        unsafe { [self.ring(slot, area, false), self.ring(slot, area, true)] }
     }
 }
