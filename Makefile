@@ -17,7 +17,7 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup demo test lint unit end-to-end soak bench install clean
+.PHONY: all static setup demo test lint unit models end-to-end soak bench install clean
 
 all: static
 
@@ -38,7 +38,7 @@ demo:
 	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
 	cd $(DEMO) && ../release/heaptrack print shop.htz
 
-test: setup lint unit end-to-end
+test: setup lint unit models end-to-end
 
 lint:
 	$(CARGO) fmt --all --check
@@ -46,6 +46,10 @@ lint:
 
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
+
+# The ring and the stack tree under every interleaving that loom can make.
+models:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom -p channel --test models
 
 # Two at a time: tests wait more than they work, but there are two cores.
 end-to-end: static

@@ -212,3 +212,21 @@ fn a_collector_of_garbage_that_stops_the_world() {
     let report = report_of("collected");
     assert_eq!(counts(&report, 55), (20000, 0));
 }
+
+#[test]
+fn a_sandbox_that_kills_for_a_system_call() {
+    let outcome = Program::target("sandboxed").same_output();
+    assert_eq!(outcome.stdout, "sandboxed done\n");
+    let report = outcome.report();
+    // A full ring may not be waited for in there: what is lost is counted.
+    let (recorded, lost) = (report.of_size(90).allocations, report.total("lost_events"));
+    assert!(recorded + lost >= 1_000_000, "{recorded} recorded, {lost} lost");
+    assert!(recorded <= 1_000_000);
+}
+
+#[test]
+fn a_daemon_that_closes_every_descriptor() {
+    let report = report_of("closes_all");
+    assert_eq!(counts(&report, 67), (1, 1));
+    assert_eq!(counts(&report, 66), (1000, 500));
+}

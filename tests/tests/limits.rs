@@ -78,17 +78,25 @@ fn few_file_descriptors() {
     within("ulimit -n 16", "1", "held 16 of 16, wrote 0\n");
 }
 
-fn peak_kb(stdout: &str) -> u64 {
+/// The number after the equals sign.
+fn number(stdout: &str) -> u64 {
     stdout.trim().split_once('=').unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn a_hook_takes_no_more_stack_than_promised() {
+    let program = Program::target("stack_use");
+    let (alone, recorded) = (number(&program.alone().stdout), number(&program.recorded().stdout));
+    assert!(recorded <= alone + 1024, "{recorded} bytes, alone {alone}");
 }
 
 #[test]
 fn the_target_grows_by_no_more_than_promised() {
     for threads in [1u64, 4, 16] {
         let program = Program::target("weight").arg(threads.to_string());
-        let alone = peak_kb(&program.alone().stdout);
+        let alone = number(&program.alone().stdout);
         let outcome = program.recorded();
-        let recorded = peak_kb(&outcome.stdout);
+        let recorded = number(&outcome.stdout);
         assert!(recorded <= alone + allowance_kb(threads), "{threads} threads: {recorded} kB, alone {alone} kB");
         let overhead = outcome.whole_report().total("overhead_bytes") / 1024;
         assert!(overhead <= allowance_kb(threads), "{threads} threads: overhead {overhead} kB");

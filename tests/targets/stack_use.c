@@ -1,0 +1,51 @@
+/* How much stack malloc, realloc and free take: painted stacks of 64 KB are switched to, one call is made there, and the paint that
+ * is left is counted. Prints the most that any call took, `bytes=N`. First calls (lazy binding, our own start) are made before.
+ * Calls come from 200 different depths, so that remembered and new stacks are both met. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include "say.h"
+
+#define SIZE 65536
+static char stack[SIZE] __attribute__((aligned(16)));
+static ucontext_t home, there;
+static int depth_wanted;
+static char *lowest_sp;
+static size_t most;
+
+NOINLINE static void call(int depth) {
+    if (depth > 0) {
+        call(depth - 1);
+    } else {
+        char here;
+        lowest_sp = &here;
+        void *made = malloc(70);
+        KEEP(made);
+        made = realloc(made, 700);
+        KEEP(made);
+        free(made);
+    }
+    FRAME();
+}
+
+static void body(void) { call(depth_wanted); }
+
+int main(void) {
+    call(3);
+    for (int i = 0; i < 200; i++) {
+        memset(stack, 0xa5, SIZE);
+        depth_wanted = i;
+        getcontext(&there);
+        there.uc_stack.ss_sp = stack;
+        there.uc_stack.ss_size = SIZE;
+        there.uc_link = &home;
+        makecontext(&there, body, 0);
+        swapcontext(&home, &there);
+        char *paint = stack;
+        while (*paint == (char)0xa5) paint++;
+        if (i > 0 && (size_t)(lowest_sp - paint) > most) most = (size_t)(lowest_sp - paint);
+    }
+    say("bytes=%zu\n", most);
+    return 0;
+}
