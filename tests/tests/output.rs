@@ -217,3 +217,52 @@ fn every_list_has_every_stack_that_has_its_cost() {
         assert_eq!(numbers, expected, "{list}");
     }
 }
+
+#[test]
+fn under_gdb() {
+    let folder = Folder::new();
+    let mut child = Command::new(heaptrack())
+        .args(["-d", "-o"])
+        .arg(folder.join("t.htz"))
+        .arg(target("hello"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"run\nquit\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("hello 1 \n"), "{stdout} {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(Report::of(&folder.join("t.htz")).of_size(10).allocations, 1);
+}
+
+#[test]
+fn as_the_first_process_of_a_container() {
+    let folder = Folder::new();
+    let mut child = Command::new("unshare")
+        .args(["--fork", "--pid", "--mount-proc"])
+        .arg(heaptrack())
+        .arg("-o")
+        .arg(folder.join("t.htz"))
+        // An orphan for us to reap, while the program itself goes on for longer.
+        .args(["sh", "-c", "(sleep 0.1 &); sleep 0.4; ps -e -o stat= | grep -c Z; exit 4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let code = process::code(child.wait().unwrap());
+    let mut zombies = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut zombies).unwrap();
+    assert_eq!((code, zombies.trim()), (4, "0"));
+    assert!(Report::of(&folder.join("t.htz")).complete());
+}
+
+#[test]
+fn by_the_old_names() {
+    let folder = Folder::new();
+    let outcome = Program::target("hello").recorded();
+    std::os::unix::fs::symlink(heaptrack(), folder.join("heaptrack_print")).unwrap();
+    let output = Command::new(folder.join("heaptrack_print")).arg(&outcome.trace).output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("allocations"));
+}
