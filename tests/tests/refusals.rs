@@ -128,16 +128,19 @@ fn an_ordinary_program_as_nobody() {
     assert_eq!(Report::of(&folder.join(&traces[0])).of_size(10).allocations, 1);
 }
 
-/// A shell script in a mount namespace of its own. It sees $HT, $HELLO and $OUT (a folder outside of /tmp).
+/// A shell script in a mount namespace of its own. It sees `$HT` and `$HELLO`, copies in a small file system on /mnt, and the
+/// folder `$OUT`, which stays reachable (as an open descriptor) whatever is mounted over its path.
 fn in_namespace(script: &str) -> (Output, PathBuf) {
     let out = workspace().join("target/test-namespaces").join(format!("{}-{:x}", std::process::id(), script.len()));
     let _ = std::fs::remove_dir_all(&out);
     std::fs::create_dir_all(&out).unwrap();
+    let prepare = "mount -t tmpfs -o mode=755 none /mnt; cp \"$HT_FILE\" /mnt/heaptrack; cp \"$HELLO_FILE\" /mnt/hello; \
+         HT=/mnt/heaptrack HELLO=/mnt/hello; exec 9<\"$OUT_PATH\"; OUT=/dev/fd/9; ";
     let output = Command::new("unshare")
-        .args(["-m", "--propagation", "private", "sh", "-ec", script])
-        .env("HT", heaptrack().canonicalize().unwrap())
-        .env("HELLO", target("hello"))
-        .env("OUT", &out)
+        .args(["-m", "--propagation", "private", "sh", "-ec", &format!("{prepare}{script}")])
+        .env("HT_FILE", heaptrack().canonicalize().unwrap())
+        .env("HELLO_FILE", target("hello"))
+        .env("OUT_PATH", &out)
         .env_remove("XDG_RUNTIME_DIR")
         .env_remove("TMPDIR")
         .output()
@@ -159,7 +162,7 @@ fn assert_recorded(output: &Output, trace: &Path) {
 #[test]
 fn tmp_is_noexec() {
     let (output, out) = in_namespace(
-        "mount -t tmpfs -o noexec none /tmp; cd /tmp; \"$HT\" -o /tmp/t.htz \"$HELLO\"; cp t.htz \"$OUT\"/; rm t.htz; ls -A > \"$OUT\"/left",
+        "mount -t tmpfs -o noexec none /tmp; cd /tmp; $HT -o t.htz $HELLO; cp t.htz $OUT/; rm t.htz; ls -A > $OUT/left",
     );
     assert_recorded(&output, &out.join("t.htz"));
     assert_eq!(std::fs::read_to_string(out.join("left")).unwrap(), "", "nothing stays behind");
@@ -168,8 +171,8 @@ fn tmp_is_noexec() {
 #[test]
 fn every_folder_is_noexec() {
     let (output, out) = in_namespace(
-        "mount -t tmpfs -o noexec none /tmp; mount -t tmpfs -o noexec none /dev/shm; mount -t tmpfs -o noexec none /run; \
-         cd /tmp; \"$HT\" -o /tmp/t.htz \"$HELLO\"; cp t.htz \"$OUT\"/",
+        "for folder in /tmp /dev/shm /run; do mount -t tmpfs -o noexec none $folder; done; \
+         cd /tmp; $HT -o t.htz $HELLO; cp t.htz $OUT/",
     );
     assert_recorded(&output, &out.join("t.htz"));
 }
@@ -178,21 +181,20 @@ fn every_folder_is_noexec() {
 fn a_read_only_root() {
     // The output goes to a small writable place, as in a container with a read-only root.
     let (output, out) = in_namespace(
-        "mount -t tmpfs none /mnt; mount --bind \"$OUT\" /mnt; mount -o remount,bind,ro /; cd /; \"$HT\" -o /mnt/t.htz \"$HELLO\"",
+        "mkdir /mnt/data; mount --bind \"$OUT_PATH\" /mnt/data; mount -o remount,bind,ro /; cd /; $HT -o /mnt/data/t.htz $HELLO",
     );
     assert_recorded(&output, &out.join("t.htz"));
 }
 
 #[test]
 fn nowhere_to_write() {
-    let (output, _) = in_namespace("mount -o remount,bind,ro /; cd /; exec \"$HT\" \"$HELLO\"");
+    let (output, _) = in_namespace("mount -o remount,bind,ro /; cd /; exec $HT $HELLO");
     assert_refusal(&output, 126);
 }
 
 #[test]
 fn no_proc() {
-    let (output, out) =
-        in_namespace("mount -t tmpfs none /proc; cd \"$OUT\"; exec \"$HT\" -o \"$OUT\"/t.htz \"$HELLO\"");
+    let (output, out) = in_namespace("cd \"$OUT_PATH\"; mount -t tmpfs none /proc; exec $HT -o t.htz $HELLO");
     if output.status.success() {
         assert_recorded(&output, &out.join("t.htz"));
     } else {
