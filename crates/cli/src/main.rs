@@ -29,16 +29,26 @@ fn main() -> ExitCode {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Print(options) => answer(print::run(&options.file, options.json, options.event)),
         Invocation::Completions(shell) => {
-            clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut std::io::stdout());
-            ExitCode::SUCCESS
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);
+            answer(print_out(&text))
         }
         Invocation::Man => answer(man()),
     }
 }
 
 fn man() -> anyhow::Result<ExitCode> {
-    clap_mangen::Man::new(args::command()).render(&mut std::io::stdout())?;
-    Ok(ExitCode::SUCCESS)
+    let mut text = Vec::new();
+    clap_mangen::Man::new(args::command()).render(&mut text)?;
+    print_out(&text)
+}
+
+/// To stdout; a reader that has seen enough is no mistake.
+fn print_out(text: &[u8]) -> anyhow::Result<ExitCode> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn answer(result: anyhow::Result<ExitCode>) -> ExitCode {

@@ -93,6 +93,12 @@ const fn key(event: &Event) -> u64 {
     event.stamp() << 1 | matches!(event, Event::Alloc { .. }) as u64
 }
 
+/// Keys of events below the watermark are below this.
+const fn limit(watermark: Stamp) -> u64 {
+    let most = Stamp::MAX >> 1;
+    (if watermark < most { watermark } else { most }) << 1
+}
+
 #[inline(always)]
 const fn address(event: &Event) -> u64 {
     match *event {
@@ -190,8 +196,8 @@ impl Merge {
             if consumer.is_full() {
                 return Stopped::Full;
             }
-            if self.heap.len() == 1 && !consumer.wants_expect() {
-                if !self.run_alone(watermark, consumer) {
+            if !consumer.wants_expect() {
+                if !self.run_straight(watermark, consumer) {
                     return Stopped::Done;
                 }
                 continue;
@@ -203,21 +209,46 @@ impl Merge {
         }
     }
 
-    /// The common case, one source with events: straight from its words to the consumer. False: nothing is left below
+    /// The source whose event is next below `limit`, and the last key that its events may have to come before those of
+    /// all others.
+    #[inline]
+    fn next_run(&self, limit: u64) -> Option<(u32, u64)> {
+        let &Reverse((first, index)) = self.heap.peek().filter(|Reverse((first, _))| *first < limit)?;
+        // The second smallest key is at one of the two places below the top.
+        let second = self.heap.as_slice().iter().skip(1).take(2).map(|Reverse((key, _))| *key).min();
+        // Its first event always passes, even when a look ahead has taken the one it was queued by.
+        Some((index, second.unwrap_or(u64::MAX).max(first).min(limit - 1)))
+    }
+
+    /// The top of the heap has given some events away; `next` is the key it has now, if known.
+    #[inline]
+    fn update_top(&mut self, index: u32, next: Option<u64>) {
+        if let Some(next) = next {
+            if let Some(mut top) = self.heap.peek_mut() {
+                top.0.0 = next;
+            }
+        } else {
+            self.heap.pop();
+            self.requeue(index);
+        }
+    }
+
+    /// Straight from the words to the consumer, for as long as one source comes first. False: nothing is left below
     /// `watermark`.
-    fn run_alone(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> bool {
-        let limit = watermark.min(Stamp::MAX >> 1) << 1;
-        let Some(&Reverse((first, index))) = self.heap.peek() else { return false };
-        let Some(source) = self.sources.get_mut(index as usize).filter(|_| first < limit) else { return false };
-        self.heap.pop();
+    fn run_straight(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> bool {
+        let Some((index, last)) = self.next_run(limit(watermark)) else { return false };
+        let Some(source) = self.sources.get_mut(index as usize) else { return false };
         let window = source.queue.window(&mut self.store);
         let words = window.len();
         let mut decoder = Decoder::new(window);
         let mut left = words;
-        for _ in 0..STRETCH {
-            // An error is found again, and handled, by `requeue`.
-            let Ok(Some(event)) = decoder.decode() else { break };
-            if key(&event) >= limit {
+        let mut next = None;
+        let mut stretch = STRETCH;
+        // An error is found again, and handled, by `requeue`.
+        while let Ok(Some(event)) = decoder.decode() {
+            stretch -= 1;
+            if key(&event) > last || stretch == 0 {
+                next = Some(key(&event));
                 break;
             }
             left = decoder.remaining();
@@ -229,38 +260,31 @@ impl Merge {
             }
         }
         source.queue.advance(words - left, &mut self.store);
-        self.requeue(index);
+        self.update_top(index, next);
         true
     }
 
     /// Fills the batch with the next events below `watermark`.
     fn gather(&mut self, watermark: Stamp, consumer: &impl Consumer) {
-        let limit = watermark.min(Stamp::MAX >> 1) << 1;
         while self.batch.len() < BATCH {
-            let Some(&Reverse((first, index))) = self.heap.peek() else { return };
-            if first >= limit {
-                return;
-            }
-            self.heap.pop();
-            let next = self.heap.peek().map_or(u64::MAX, |Reverse((key, _))| *key);
-            // Its first event always passes, even when a look ahead has taken the one it was queued by.
-            self.gather_run(index, next.max(first).min(limit - 1), consumer);
-            self.requeue(index);
+            let Some((index, last)) = self.next_run(limit(watermark)) else { return };
+            let next = self.gather_run(index, last, consumer);
+            self.update_top(index, next);
         }
     }
 
-    /// Events of one source as long as they come before all others.
+    /// Events of one source as long as they come before all others. Returns the key of the one after, if it was seen.
     #[inline]
-    fn gather_run(&mut self, index: u32, last: u64, consumer: &impl Consumer) {
-        let Some(source) = self.sources.get_mut(index as usize) else { return };
+    fn gather_run(&mut self, index: u32, last: u64, consumer: &impl Consumer) -> Option<u64> {
+        let source = self.sources.get_mut(index as usize)?;
         let window = source.queue.window(&mut self.store);
         let words = window.len();
         let mut decoder = Decoder::new(window);
         let mut left = words;
-        while self.batch.len() < BATCH {
-            // An error is found again, and handled, by `requeue`.
-            let Ok(Some(event)) = decoder.decode() else { break };
-            if key(&event) > last {
+        let mut next = None;
+        while let Ok(Some(event)) = decoder.decode() {
+            if key(&event) > last || self.batch.len() >= BATCH {
+                next = Some(key(&event));
                 break;
             }
             left = decoder.remaining();
@@ -268,6 +292,7 @@ impl Merge {
             self.batch.push(Item { event, source: index });
         }
         source.queue.advance(words - left, &mut self.store);
+        next
     }
 
     /// The consumer did not take the item at `at`. False: it may still be helped later.
@@ -455,7 +480,13 @@ mod tests {
 
     #[test]
     fn an_allocation_waits_for_the_free_before_it() {
-        let (mut rings, mut log) = (Rings::new(), Log::default());
+        for far in [false, true] {
+            check_waits(Log { far, ..Log::default() });
+        }
+    }
+
+    fn check_waits(mut log: Log) {
+        let mut rings = Rings::new();
         rings.alloc(0, 10, 0x100);
         rings.alloc(0, 11, 0x200);
         rings.alloc(2, 20, 0x100);
@@ -517,7 +548,13 @@ mod tests {
 
     #[test]
     fn many_rings_give_one_order() {
-        let (mut rings, mut log) = (Rings::new(), Log::default());
+        for far in [false, true] {
+            check_one_order(Log { far, ..Log::default() });
+        }
+    }
+
+    fn check_one_order(mut log: Log) {
+        let mut rings = Rings::new();
         let mut state = 99u64;
         let mut stamps = [0u64; 40];
         for n in 1..=5000u64 {
