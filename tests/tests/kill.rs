@@ -145,7 +145,7 @@ fn the_recorder_is_stopped_for_five_seconds() {
 fn with_on_full_drop_a_stopped_recorder_costs_events_not_time() {
     let folder = Folder::new();
     let file = folder.join("counted");
-    let program = Program::target("counter").arg(&file).args(["1", "0", "100000"]).option("--on-full=drop");
+    let program = Program::target("counter").arg(&file).args(["1", "100", "100000"]).option("--on-full=drop");
     let running = program.start();
     let target = running.target(&program);
     started(&file);
