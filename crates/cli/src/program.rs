@@ -39,6 +39,10 @@ pub struct Program {
 
 /// Interpreters of interpreters; the kernel allows four.
 const MOST_SCRIPTS: usize = 4;
+/// Bytes 4, 5 and 18 of the only ELF files that we record.
+const CLASS_64: u8 = 2;
+const LITTLE_ENDIAN: u8 = 1;
+const EM_X86_64: u16 = 62;
 /// Allocators that are linked in under names of their own: calls of those are not seen.
 const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
 
@@ -143,7 +147,7 @@ fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
     let data = ReadCache::new(file);
     let machine = data.read_at::<object::U16<object::LittleEndian>>(18).map(|m| m.get(object::LittleEndian));
     let class = data.read_bytes_at(4, 2).unwrap_or_default();
-    if machine.is_ok_and(|machine| machine != elf::EM_X86_64) || class != [elf::ELFCLASS64, elf::ELFDATA2LSB] {
+    if machine.is_ok_and(|machine| machine != EM_X86_64) || class != [CLASS_64, LITTLE_ENDIAN] {
         return refuse(path, "is built for another architecture; this heaptrack records 64-bit x86 programs");
     }
     let Ok(elf_file) = ElfFile64::<Endianness, _>::parse(&data) else {
