@@ -239,13 +239,13 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"
 
 
-def page(results, rounds):
+def page(results, rounds, load):
     return f"""# What recording costs
 
 Made by `make bench` (`bench/run.py`), which measures each command alone, under our `heaptrack` and under KDE's heaptrack 1.4.0,
 in turns, best of {rounds}. Ratios are wall time against the run without a profiler; smaller is better.
 
-Machine: {machine()}.
+Machine: {machine()}; load {load:.1f} at the start.
 
 {table(results)}
 
@@ -266,6 +266,9 @@ def main():
     parser.add_argument("--write", type=pathlib.Path, help="write the page there")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: this machine is busy (load {load:.1f}); the figures will not be fair", flush=True)
     runner, results = Runner(), {}
     for work in workloads():
         if options.only and options.only not in work.name:
@@ -273,7 +276,7 @@ def main():
         row = results[work.name] = measure(runner, work, rounds)
         print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
     (inputs.FOLDER / "results.json").write_text(json.dumps(results, indent=1))
-    text = page(results, rounds)
+    text = page(results, rounds, load)
     if options.write:
         options.write.parent.mkdir(exist_ok=True)
         options.write.write_text(text)

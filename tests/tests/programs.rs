@@ -142,3 +142,45 @@ fn git_log() {
     assert_eq!(outcome.stdout.matches("\n    commit ").count(), 30);
     assert!(outcome.whole_report().total("allocations") > 1000);
 }
+
+#[test]
+fn python_with_processes_of_its_own() {
+    let script = "import multiprocessing as m\n\
+        if __name__ == '__main__':\n    with m.Pool(4) as p: print(sum(p.map(abs, range(1000))))";
+    let outcome = Program::new("/usr/bin/python3.11").args(["-c", script]).same_output();
+    assert_eq!(outcome.stdout, "499500\n");
+    outcome.whole_report();
+}
+
+#[test]
+fn node_with_workers() {
+    let script = "const { Worker } = require('worker_threads'); let n = 0; for (let i = 0; i < 4; i++) { \
+        const w = new Worker(`let a = []; for (let i = 0; i < 1e5; i++) a.push({ i }); \
+        require('worker_threads').parentPort.postMessage(a.length)`, { eval: true }); \
+        w.on('message', m => { n += m; if (n == 4e5) console.log('done', n) }) }";
+    let outcome = Program::new("node").args(["-e", script]).same_output();
+    assert_eq!(outcome.stdout, "done 400000\n");
+    outcome.whole_report();
+}
+
+#[test]
+fn a_compiler_driver() {
+    // g++ runs its parts as children by vfork or posix_spawn; only the driver itself is recorded.
+    let folder = Folder::new();
+    let source = heaptrack_tests::targets::sources().join("throwing.cpp");
+    let outcome = Program::new("g++").arg("-c").arg(source).arg("-o").arg(folder.join("out.o")).same_output();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(folder.join("out.o").exists());
+    outcome.whole_report();
+}
+
+#[test]
+fn jemalloc_by_ld_preload() {
+    // redis-server brings the library.
+    let program = Program::new("/usr/bin/jq")
+        .args(["-n", "[range(10000)] | length"])
+        .env("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
+    let outcome = program.same_output();
+    assert_eq!(outcome.stdout, "10000\n");
+    assert!(outcome.whole_report().total("allocations") > 1000);
+}
