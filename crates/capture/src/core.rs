@@ -14,7 +14,7 @@ use crate::modules::{Found, Modules};
 use crate::real;
 use crate::rule::Rules;
 use crate::sys;
-use channel::{Clock, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, Tree, VERSION};
+use channel::{Clock, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -153,10 +153,6 @@ impl Core {
     #[inline(always)]
     pub fn modules(&self) -> &Modules {
         &self.private().modules
-    }
-    #[inline(always)]
-    pub fn tree(&self) -> Tree<'static> {
-        self.parts().region.tree()
     }
     pub fn pid(&self) -> u32 {
         self.parts().pid

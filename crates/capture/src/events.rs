@@ -12,7 +12,8 @@ use crate::real;
 use crate::sys;
 use crate::walk::{MAX_FRAMES, Walk};
 use channel::{
-    ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, Phase, Ring, StackId, Stamp, encode_alloc, encode_free, encode_mark,
+    ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
+    encode_free, encode_mark, encode_path,
 };
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -318,20 +319,50 @@ fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<Stack
     }
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    unsafe { local.memo.find(place, MAX_FRAMES) }.map(|tail| tail.id)
+    unsafe { local.memo.find(place, MAX_FRAMES) }.map(|tail| tail.number)
 }
 
+/// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
+/// one commit. False when there was no room.
 #[inline(never)]
-fn walk(core: &Core, entered: &mut Entered, context: &Context) -> StackId {
+fn walk_and_write<const WORDS: usize>(
+    core: &Core,
+    entered: &mut Entered,
+    context: &Context,
+    make: impl FnOnce(Stamp, StackId) -> [u64; WORDS],
+) -> bool {
+    let ring = ring(core, entered);
     let nested = entered.nested;
-    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = entered.local();
+    let local: *mut Local = entered.local;
+    // SAFETY: the calling thread's own; what `entered` gives out below are other fields of it.
+    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = unsafe { &mut *local };
     let may_ask = core.may_call();
     let mut walk = if nested {
         Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask }
     } else {
         Walk { core, scratch, probe, memo: Some(memo), may_ask }
     };
-    walk.run(context, context.differs)
+    let found = walk.run(context);
+    let count = found.path_len();
+    if !has_room(core, entered, &ring, PATH_HEAD_WORDS + count + WORDS) {
+        return false;
+    }
+    let first = walk.memo.as_deref_mut().map_or(1, |memo| memo.number(count));
+    let mut at = entered.level().head;
+    for word in encode_path(first, count, found.tail) {
+        ring.put(at, word);
+        at += 1;
+    }
+    for i in 0..count {
+        ring.put(at, walk.frame_key(&found, i).0);
+        at += 1;
+    }
+    publish_intent(entered);
+    let stamp = core.stamp();
+    entered.level().head = at;
+    commit(entered, &ring, stamp, make(stamp, first));
+    walk.remember(&found, first);
+    true
 }
 
 /// After an allocation that returned `address`.
@@ -365,8 +396,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, _] = context.arguments;
     let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
-    let stack = walk(core, &mut entered, context);
-    write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
+    walk_and_write(core, &mut entered, context, |stamp, stack| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
     if core.gate() & COUNTING != 0 {
         core.counted();
@@ -467,19 +497,23 @@ extern "C" fn shrunk(context: &mut Context) -> Next {
 extern "C" fn moved_slowly(context: &mut Context) -> Next {
     let core = &CORE;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    let stack = walk(core, &mut entered, context);
-    moved(core, &mut entered, context, stack)
+    let (arguments, new) = (context.arguments, context.result);
+    if !walk_and_write(core, &mut entered, context, |stamp, stack| encode_move(arguments, new, stamp, stack)) {
+        clear_intent(&mut entered);
+    }
+    leave(&mut entered);
+    if core.gate() & COUNTING != 0 {
+        core.counted();
+    }
+    Next::DONE
 }
 
 #[inline(always)]
 fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
-    let [old, size, freed_at] = context.arguments;
     let ring = ring(core, entered);
-    if has_room(core, entered, &ring, FREE_WORDS + ALLOC_WORDS) {
+    if has_room(core, entered, &ring, MOVE_WORDS) {
         let stamp = core.stamp();
-        let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, old);
-        let [a0, a1, a2] = encode_alloc(stamp, context.result, size, stack);
-        commit(entered, &ring, stamp, [f0, f1, a0, a1, a2]);
+        commit(entered, &ring, stamp, encode_move(context.arguments, context.result, stamp, stack));
     } else {
         clear_intent(entered);
     }
@@ -488,4 +522,15 @@ fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) 
         core.counted();
     }
     Next::DONE
+}
+
+const MOVE_WORDS: usize = FREE_WORDS + ALLOC_WORDS;
+
+/// A realloc: freed then, allocated now. Arguments as for `reallocated`.
+#[inline(always)]
+fn encode_move(arguments: [u64; 3], new: u64, stamp: Stamp, stack: StackId) -> [u64; MOVE_WORDS] {
+    let [old, size, freed_at] = arguments;
+    let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, old);
+    let [a0, a1, a2] = encode_alloc(stamp, new, size, stack);
+    [f0, f1, a0, a1, a2]
 }

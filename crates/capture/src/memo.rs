@@ -12,7 +12,6 @@
 //!        | link (32)      | 0 | NEXT | NEEDS | SLOT (11) |
 //! place  | depth (16)     | CFA (48)                     |  what only the first node of a comparison needs
 //! rbp    | rbp in this frame, if NEEDS                   |
-//! id     | stack id (32)  |
 //!
 //! CFA: of the callee, i.e. rsp in this frame after the call; the return address is at CFA - 8.
 //! to caller: words from this CFA to the caller's.   depth: frames from here to the root.
@@ -55,7 +54,6 @@ pub struct Place {
 /// What is remembered of one frame besides its place.
 #[derive(Clone, Copy)]
 pub struct Fact {
-    pub id: StackId,
     pub depth: u16,
     pub needs_rbp: bool,
     /// See SLOT above.
@@ -65,8 +63,8 @@ pub struct Fact {
 /// A remembered frame whose way to the root was just verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
-    pub number: u32,
-    pub id: StackId,
+    /// Also the id of its stack.
+    pub number: StackId,
     pub depth: u16,
     pub needs_rbp: bool,
 }
@@ -78,7 +76,6 @@ pub struct Memo {
     checks: [Check; NODES],
     places: [u64; NODES],
     rbps: [u64; NODES],
-    ids: [u32; NODES],
     /// Number of the next node; never 0.
     head: u32,
     /// Nodes older than this are forgotten.
@@ -90,9 +87,21 @@ pub struct Memo {
 fn unlikely() {}
 
 impl Memo {
+    /// The numbers that the next `count` frames get, leaf first. They are spent even if the frames are not remembered.
+    pub fn number(&mut self, count: usize) -> u32 {
+        if self.head > u32::MAX - 2 * NODES as u32 {
+            // Number 0 means "no link": start again, once in four thousand million frames.
+            self.head = 1;
+            self.oldest = 1;
+        }
+        let first = self.head;
+        self.head += count as u32;
+        first
+    }
+
     /// Forgets everything. Also what makes fresh, zeroed memory a memo.
     pub fn forget(&mut self) {
-        self.head = self.head.wrapping_add(SEGMENT as u32).max(1);
+        self.head = self.head.max(1);
         self.oldest = self.head;
     }
 
@@ -118,12 +127,6 @@ impl Memo {
     fn rbp(&self, number: u32) -> u64 {
         // SAFETY: as above.
         unsafe { *self.rbps.get_unchecked(number as usize & (NODES - 1)) }
-    }
-
-    #[inline(always)]
-    fn id(&self, number: u32) -> StackId {
-        // SAFETY: as above.
-        unsafe { *self.ids.get_unchecked(number as usize & (NODES - 1)) }
     }
 
     #[inline(always)]
@@ -175,8 +178,7 @@ impl Memo {
                         // SAFETY: both below the array's length.
                         unsafe { core::ptr::swap(set.cast::<u64>(), set.cast::<u64>().add(way)) };
                     }
-                    let (id, depth) = (self.id(number), (known >> 48) as u16);
-                    return Ok(Tail { number, id, depth, needs_rbp: how & NEEDS != 0 });
+                    return Ok(Tail { number, depth: (known >> 48) as u16, needs_rbp: how & NEEDS != 0 });
                 }
                 Err(at) => differs = if at > differs { at } else { differs },
             }
@@ -228,12 +230,12 @@ impl Memo {
         }
     }
 
-    /// Remembers the new frames of a walk, leaf first, that went on at `tail` (or ended). `frame(i)` tells frame `i`.
-    pub fn remember(&mut self, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) {
+    /// Remembers new frames of a walk, leaf first, numbered from `first` on, that went on at `tail` (or ended).
+    /// `frame(i)` tells frame `i`.
+    pub fn remember(&mut self, first: u32, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) {
         if count == 0 || count > SEGMENT {
             return;
         }
-        let first = self.head;
         // From the root down, because a node knows how far its caller is.
         let mut caller_cfa = tail.map(|number| self.place(number) & LOW48);
         for i in (0..count).rev() {
@@ -260,14 +262,7 @@ impl Memo {
                 *self.checks.get_unchecked_mut(at) = Check { pc: place.pc & LOW48 | distance << 48, how };
                 *self.places.get_unchecked_mut(at) = place.cfa & LOW48 | (fact.depth as u64) << 48;
                 *self.rbps.get_unchecked_mut(at) = place.rbp;
-                *self.ids.get_unchecked_mut(at) = fact.id;
             }
-        }
-        self.head = first.wrapping_add(count as u32);
-        // Number 0 means "no link": step over it, once in four thousand million nodes.
-        if self.head < first {
-            self.forget();
-            return;
         }
         for i in (0..count).rev() {
             self.enter(frame(i).0, first.wrapping_add(i as u32));
@@ -311,18 +306,24 @@ mod tests {
         Place { pc: stack[i], cfa: stack.as_ptr() as u64 + 8 * (i as u64 + 1), rbp: 7 }
     }
 
-    fn fact(id: u32, depth: u16) -> Fact {
-        Fact { id, depth, needs_rbp: false, caller_slot: 0 }
+    fn fact(depth: u16) -> Fact {
+        Fact { depth, needs_rbp: false, caller_slot: 0 }
+    }
+
+    fn remember(memo: &mut Memo, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) -> u32 {
+        let first = memo.number(count);
+        memo.remember(first, count, tail, frame);
+        first
     }
 
     #[test]
     fn a_walk_is_found_again_until_a_word_changes() {
         let mut memo = memo();
         let mut words = stack(&[0x1001, 0x1002, 0x1003]);
-        memo.remember(3, None, |i| (place(&words, i), fact(30 - i as u32, 3 - i as u16)));
+        let first = remember(&mut memo, 3, None, |i| (place(&words, i), fact(3 - i as u16)));
         // SAFETY: the places are in `words`.
         let tail = unsafe { memo.find(place(&words, 0), 99) };
-        assert!(tail.is_ok_and(|t| t.id == 30 && t.depth == 3));
+        assert!(tail.is_ok_and(|t| t.number == first && t.depth == 3));
         words[2] = 0x9999;
         // SAFETY: as above.
         let miss = unsafe { memo.find(place(&words, 0), 99) };
@@ -334,13 +335,13 @@ mod tests {
     fn a_tail_is_shared_and_a_forgotten_memo_finds_nothing() {
         let mut memo = memo();
         let words = stack(&[0x1001, 0x1002, 0x1003, 0x1004]);
-        memo.remember(2, None, |i| (place(&words, i + 2), fact(i as u32 + 1, 2 - i as u16)));
+        remember(&mut memo, 2, None, |i| (place(&words, i + 2), fact(2 - i as u16)));
         // SAFETY: the places are in `words`.
         let tail = unsafe { memo.find(place(&words, 2), 99) }.map(|t| t.number).ok();
         assert!(tail.is_some());
-        memo.remember(2, tail, |i| (place(&words, i), fact(i as u32 + 10, 4 - i as u16)));
+        let first = remember(&mut memo, 2, tail, |i| (place(&words, i), fact(4 - i as u16)));
         // SAFETY: as above.
-        assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok_and(|t| t.id == 10 && t.depth == 4));
+        assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok_and(|t| t.number == first && t.depth == 4));
         memo.forget();
         // SAFETY: as above.
         assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
@@ -351,14 +352,14 @@ mod tests {
     fn an_overwritten_tail_is_noticed() {
         let mut memo = memo();
         let words = stack(&[0x1001, 0x1002]);
-        memo.remember(1, None, |_| (place(&words, 1), fact(1, 1)));
+        remember(&mut memo, 1, None, |_| (place(&words, 1), fact(1)));
         // SAFETY: the places are in `words`.
         let tail = unsafe { memo.find(place(&words, 1), 99) }.map(|t| t.number).ok();
         let other = stack(&[0x2001]);
         for _ in 0..NODES {
-            memo.remember(1, None, |_| (place(&other, 0), fact(2, 1)));
+            remember(&mut memo, 1, None, |_| (place(&other, 0), fact(1)));
         }
-        memo.remember(1, tail, |_| (place(&words, 0), fact(3, 2)));
+        remember(&mut memo, 1, tail, |_| (place(&words, 0), fact(2)));
         // SAFETY: as above.
         assert!(unsafe { memo.find(place(&words, 0), 99) }.is_err());
         std::mem::forget(memo);

@@ -1,17 +1,18 @@
-//! The stack walk: from a hook's context to the id of the stack.
+//! The stack walk: from a hook's context to the frames of its stack.
 //!
 //! Fast first: the leaf in the memo. Else step by step with cached rules until a frame is known, ends the stack, or
-//! cannot be stepped. Frames are collected in the thread's scratch memory, interned root first, then remembered.
+//! cannot be stepped. The new frames are collected in the thread's scratch memory, told to the collector as a path, then
+//! remembered under the numbers that the path gave them.
 //! Rows that are not simple are evaluated with all callee-saved registers, from the leaf again, and not remembered.
 use crate::cfi::{self, How, Row, reg};
 use crate::context::Context;
 use crate::core::Core;
 use crate::expression;
 use crate::memo::{Fact, Memo, Place};
-use crate::modules::Found;
+use crate::modules::Found as Module;
 use crate::probe::Probe;
 use crate::rule::{Kind, Rule};
-use channel::{FrameKey, Loss, StackId};
+use channel::{FrameKey, StackId};
 
 /// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
 pub const MAX_FRAMES: usize = crate::memo::SEGMENT - 1;
@@ -29,7 +30,6 @@ struct Frame {
     cfa: u64,
     rbp: u64,
     rule: Rule,
-    id: StackId,
 }
 
 const EXACT: u64 = 1 << 63;
@@ -41,7 +41,7 @@ fn inside(pc: u64) -> u64 {
 
 impl Frame {
     fn leaf(context: &Context) -> Frame {
-        Frame { pc: context.ret, cfa: context.cfa(), rbp: context.rbp, rule: Rule::END, id: 0 }
+        Frame { pc: context.ret, cfa: context.cfa(), rbp: context.rbp, rule: Rule::END }
     }
     fn pc(&self) -> u64 {
         self.pc & !EXACT
@@ -69,7 +69,7 @@ pub struct Scratch {
     cfi: cfi::Scratch,
     slow: Slow,
     /// The module found last, in this walk: callers are mostly in the same one.
-    module: Option<Found>,
+    module: Option<Module>,
 }
 
 /// The registers of a slow walk: this frame's, and its callee's that they are computed from.
@@ -86,8 +86,6 @@ struct Root {
     frames: [Frame; ROOT_FRAMES],
     /// How many frames went by; the last ones are in `frames`, round and round. 0 = nothing is known.
     seen: usize,
-    /// The stack of these frames and the marker.
-    id: StackId,
     generation: u32,
 }
 
@@ -126,6 +124,28 @@ enum Stop {
     Full,
 }
 
+/// What a walk found.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// Frames in the scratch.
+    count: usize,
+    /// The first of them that may be remembered.
+    start: usize,
+    stop: Stop,
+    /// Frames from the cut to the root; the last `ROOT_FRAMES` of them are kept. 0 = not cut.
+    root: usize,
+    /// The known stack on which the frames stand.
+    pub tail: StackId,
+}
+
+impl Found {
+    /// How many frames its path has.
+    pub fn path_len(&self) -> usize {
+        let marker = (self.root > ROOT_FRAMES) as usize;
+        self.count + self.root.min(ROOT_FRAMES) + marker
+    }
+}
+
 /// A walk by one hook.
 pub struct Walk<'a> {
     pub core: &'a Core,
@@ -137,34 +157,46 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The id of the stack of `context`. `differs`: what the memo said about the leaf.
+    /// Finds the frames of `context`'s stack that are not known yet; they are then in the scratch.
     #[inline(always)]
-    pub fn run(&mut self, context: &Context, differs: u64) -> StackId {
+    pub fn run(&mut self, context: &Context) -> Found {
         self.probe.start(context.cfa());
         self.scratch.module = None;
-        let (count, start, stop) = self.collect(context, differs);
-        let mut parent = match stop {
-            Stop::Known(tail) => tail.id,
-            Stop::Full => match self.root(count) {
-                Some(id) => id,
-                None => return 0,
-            },
-            _ => 0,
-        };
-        for i in (0..count).rev() {
-            let Some(&frame) = self.scratch.frames.get(i) else { return 0 };
-            match self.intern(parent, &frame) {
-                Some(id) => parent = id,
-                None => return 0,
-            }
-            if let Some(place) = self.scratch.frames.get_mut(i) {
-                place.id = parent;
-            }
+        let (count, start, stop) = self.collect(context, context.differs);
+        let root = if stop == Stop::Full { self.root(count) } else { 0 };
+        let tail = if let Stop::Known(tail) = stop { tail.number } else { 0 };
+        Found { count, start, stop, root, tail }
+    }
+
+    /// The frames of a path, leaf first: those of the walk, and of a cut stack the marker and the root.
+    pub fn frame_key(&mut self, found: &Found, i: usize) -> FrameKey {
+        if i < found.count {
+            let pc = self.frame(i).pc;
+            return self.key(pc);
         }
-        if stop != Stop::Lost && stop != Stop::Full {
-            self.remember(count, start, stop);
+        match i - found.count {
+            0 if found.root > ROOT_FRAMES => FrameKey::CUT,
+            0 => self.root_key(found, 0),
+            n => self.root_key(found, n - (found.root > ROOT_FRAMES) as usize),
         }
-        parent
+    }
+
+    /// The `n`-th of the root's frames, leaf first.
+    fn root_key(&mut self, found: &Found, n: usize) -> FrameKey {
+        let oldest = found.root.saturating_sub(ROOT_FRAMES);
+        match self.scratch.root.frames.get((oldest + n) % ROOT_FRAMES) {
+            Some(frame) => {
+                let pc = frame.pc;
+                self.key(pc)
+            }
+            None => FrameKey::CUT,
+        }
+    }
+
+    fn key(&mut self, pc: u64) -> FrameKey {
+        self.find_module(inside(pc));
+        let (instance, bias) = self.scratch.module.as_ref().map_or((0, 0), |found| (found.instance, found.bias));
+        FrameKey::new(instance, (pc & !EXACT).wrapping_sub(bias), pc & EXACT != 0)
     }
 
     /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch in
@@ -293,7 +325,7 @@ impl Walk<'_> {
         if pc >> 47 != 0 {
             return None;
         }
-        Some(Frame { pc, cfa, rbp, rule: Rule::END, id: 0 })
+        Some(Frame { pc, cfa, rbp, rule: Rule::END })
     }
 
     /// Makes the `steps`-th frame of the scratch, reached from the leaf with all registers. False when it is not.
@@ -335,7 +367,7 @@ impl Walk<'_> {
         }
         let pc = if is_signal { pc | EXACT } else { pc };
         let (cfa, rbp) = (registers[reg::RSP], registers[reg::RBP]);
-        self.put(at, Frame { pc, cfa, rbp, rule: Rule::END, id: 0 });
+        self.put(at, Frame { pc, cfa, rbp, rule: Rule::END });
         Some(())
     }
 
@@ -343,7 +375,7 @@ impl Walk<'_> {
     #[inline(never)]
     fn find_row(&mut self, address: u64) -> bool {
         self.find_module(address);
-        let Some(tables) = self.scratch.module.as_ref().and_then(Found::tables) else { return false };
+        let Some(tables) = self.scratch.module.as_ref().and_then(Module::tables) else { return false };
         tables.row(address, &mut self.scratch.cfi).is_ok()
     }
 
@@ -397,13 +429,14 @@ impl Walk<'_> {
         read_anywhere(address, self.may_ask)
     }
 
-    /// The outermost frames of a stack that is too deep, with a marker above them: the id to hang the rest on.
+    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root.
     #[cold]
-    fn root(&mut self, count: usize) -> Option<StackId> {
-        let mut frame = *self.scratch.frames.get(count)?;
+    #[inline(never)]
+    fn root(&mut self, count: usize) -> usize {
+        let mut frame = *self.frame(count);
         let generation = self.core.modules().generation();
         if self.probe.is_readable(frame.cfa, self.may_ask) && self.scratch.root.still_holds(frame.cfa, generation) {
-            return Some(self.scratch.root.id);
+            return self.scratch.root.seen;
         }
         let mut seen = 0usize;
         for _ in 0..MAX_STEPS {
@@ -411,7 +444,9 @@ impl Walk<'_> {
                 Some(rule) => rule,
                 None => self.compile(frame.pc),
             };
-            *self.scratch.root.frames.get_mut(seen % ROOT_FRAMES)? = frame;
+            if let Some(place) = self.scratch.root.frames.get_mut(seen % ROOT_FRAMES) {
+                *place = frame;
+            }
             seen += 1;
             if !frame.rule.is_simple() {
                 break;
@@ -421,17 +456,9 @@ impl Walk<'_> {
                 _ => break,
             }
         }
-        let mut parent = 0;
-        for i in 0..seen.min(ROOT_FRAMES) {
-            let frame = *self.scratch.root.frames.get((seen - 1 - i) % ROOT_FRAMES)?;
-            parent = self.intern(parent, &frame)?;
-        }
-        if seen > ROOT_FRAMES {
-            parent = self.intern_key(parent, FrameKey::CUT)?;
-        }
         let root = &mut self.scratch.root;
-        (root.seen, root.id, root.generation) = (seen, parent, generation);
-        Some(parent)
+        (root.seen, root.generation) = (seen, generation);
+        seen
     }
 
     /// Leaves the module that holds `address` in the scratch.
@@ -443,26 +470,13 @@ impl Walk<'_> {
         }
     }
 
-    fn intern(&mut self, parent: StackId, frame: &Frame) -> Option<StackId> {
-        self.find_module(frame.inside());
-        let (instance, bias) = self.scratch.module.as_ref().map_or((0, 0), |found| (found.instance, found.bias));
-        let key = FrameKey::new(instance, frame.pc().wrapping_sub(bias), frame.is_exact());
-        self.intern_key(parent, key)
-    }
-
-    fn intern_key(&mut self, parent: StackId, key: FrameKey) -> Option<StackId> {
-        match self.core.tree().intern(parent, key) {
-            Ok(id) => Some(id),
-            Err(_) => {
-                self.core.lose(Loss::TreeFull);
-                None
-            }
-        }
-    }
-
-    /// Puts the new frames `[start, count)` into the memo.
+    /// Puts what the walk found into the memo, numbered from `first` on.
     #[inline(never)]
-    fn remember(&mut self, count: usize, start: usize, stop: Stop) {
+    pub fn remember(&mut self, found: &Found, first: StackId) {
+        let Found { count, start, stop, .. } = *found;
+        if stop == Stop::Lost || stop == Stop::Full {
+            return;
+        }
         let Some(memo) = self.memo.as_deref_mut() else { return };
         let (tail, mut needs, mut depth) = match stop {
             Stop::Known(tail) => (Some(tail.number), tail.needs_rbp, tail.depth),
@@ -478,8 +492,8 @@ impl Walk<'_> {
         if start >= count {
             return;
         }
-        // Which frames' rbp matters is known only from the root down; a bit per frame, in `id`'s neighbour: a local
-        // array would be too large for a small stack, so the facts are computed in place, root first.
+        // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a local
+        // array would be too large for a small stack.
         for i in (start..end).rev() {
             let Some(frame) = self.scratch.frames.get_mut(i) else { return };
             let caller_needs = needs;
@@ -498,18 +512,13 @@ impl Walk<'_> {
             frame.rule = Rule(slot | (needs as u32) << 15 | (depth as u32) << 16);
         }
         let frames = &self.scratch.frames;
-        memo.remember(end - start, tail, |i| {
+        memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
             // SAFETY: `start + i < end`, which is at most the array's length.
             let frame = unsafe { frames.get_unchecked(start + i) };
             let facts = frame.rule.0;
             (
                 frame.place(),
-                Fact {
-                    id: frame.id,
-                    depth: (facts >> 16) as u16,
-                    needs_rbp: facts & 1 << 15 != 0,
-                    caller_slot: facts & 0x7ff,
-                },
+                Fact { depth: (facts >> 16) as u16, needs_rbp: facts & 1 << 15 != 0, caller_slot: facts & 0x7ff },
             )
         });
     }

@@ -2,7 +2,6 @@
 use crate::header::Header;
 use crate::module::Module;
 use crate::slot::SlotHeader;
-use crate::tree::Node;
 
 pub const PAGE: usize = 4096;
 
@@ -16,8 +15,6 @@ pub struct Geometry {
     pub modules: u32,
     /// Bytes for module paths.
     pub names: u32,
-    pub tree_buckets: u32,
-    pub tree_nodes: u32,
     /// The target's own tables, bytes.
     pub private: u32,
     /// Words of a slot's ring; a power of two.
@@ -50,11 +47,9 @@ impl Geometry {
             slots: 4096,
             modules: 16384,
             names: 2 << 20,
-            tree_buckets: 1 << 20,
-            tree_nodes: 1 << 24,
             private: Self::PRIVATE_BYTES,
             ring_words: 1 << 16,
-            nested_words: 1 << 10,
+            nested_words: 1 << 12,
             slot_private: Self::SLOT_PRIVATE_BYTES,
         }
     }
@@ -65,21 +60,16 @@ impl Geometry {
             slots: 1024,
             modules: 1024,
             names: 128 << 10,
-            tree_buckets: 1 << 16,
-            tree_nodes: 1 << 17,
             private: Self::PRIVATE_BYTES,
             ring_words: 1 << 15,
-            nested_words: 1 << 9,
+            nested_words: 1 << 12,
             slot_private: Self::SLOT_PRIVATE_BYTES,
         }
     }
 
     /// `Ok` when every size is within bounds, so that no offset below can overflow.
     pub const fn check(&self) -> Result<(), GeometryError> {
-        if !self.ring_words.is_power_of_two()
-            || !self.nested_words.is_power_of_two()
-            || !self.tree_buckets.is_power_of_two()
-        {
+        if !self.ring_words.is_power_of_two() || !self.nested_words.is_power_of_two() {
             return Err(GeometryError::NotPowerOfTwo);
         }
         let sane = self.slots >= 1
@@ -87,12 +77,9 @@ impl Geometry {
             && self.modules >= 16
             && self.modules < 0xffff
             && self.names <= 64 << 20
-            && self.tree_buckets <= 1 << 26
-            && self.tree_nodes >= 1024
-            && self.tree_nodes <= 1 << 28
-            && self.ring_words >= 64
+            && self.ring_words >= 8192
             && self.ring_words <= 1 << 24
-            && self.nested_words >= 64
+            && self.nested_words >= 4096
             && self.nested_words <= 1 << 24
             && self.private == Self::PRIVATE_BYTES
             && self.slot_private == Self::SLOT_PRIVATE_BYTES;
@@ -108,14 +95,8 @@ impl Geometry {
     pub const fn names_at(&self) -> usize {
         self.modules_at() + pages(self.modules as usize * size_of::<Module>())
     }
-    pub const fn buckets_at(&self) -> usize {
-        self.names_at() + pages(self.names as usize)
-    }
-    pub const fn nodes_at(&self) -> usize {
-        self.buckets_at() + pages(self.tree_buckets as usize * 4)
-    }
     pub const fn private_at(&self) -> usize {
-        self.nodes_at() + pages(self.tree_nodes as usize * size_of::<Node>())
+        self.names_at() + pages(self.names as usize)
     }
     /// The length of the part that is mapped once, at start.
     pub const fn fixed_len(&self) -> usize {

@@ -53,41 +53,30 @@ pub enum Loss {
     RingFull = 0,
     /// No thread slot was left.
     NoSlot = 1,
-    /// The stack tree was full: the event is recorded, without its stack.
-    TreeFull = 2,
     /// A hook inside a hook inside a hook.
-    Nested = 3,
+    Nested = 2,
     /// A hook was left by a jump (`siglongjmp`) before its event was written.
-    Abandoned = 4,
+    Abandoned = 3,
     /// Events of the target after recording stopped because the collector was gone.
-    NoCollector = 5,
+    NoCollector = 4,
     /// The core itself failed and switched recording off.
-    Fault = 6,
+    Fault = 5,
     /// The module table was full: frames of later modules have no module.
-    ModuleFull = 7,
+    ModuleFull = 6,
 }
 
 impl Loss {
-    pub const COUNT: usize = 8;
-    pub const ALL: [Loss; Self::COUNT] = [
-        Loss::RingFull,
-        Loss::NoSlot,
-        Loss::TreeFull,
-        Loss::Nested,
-        Loss::Abandoned,
-        Loss::NoCollector,
-        Loss::Fault,
-        Loss::ModuleFull,
-    ];
-    /// True when an event itself is missing, not only its stack or module.
+    pub const COUNT: usize = 7;
+    pub const ALL: [Loss; Self::COUNT] =
+        [Loss::RingFull, Loss::NoSlot, Loss::Nested, Loss::Abandoned, Loss::NoCollector, Loss::Fault, Loss::ModuleFull];
+    /// True when an event itself is missing, not only a module.
     pub const fn is_event(self) -> bool {
-        !matches!(self, Loss::TreeFull | Loss::ModuleFull)
+        !matches!(self, Loss::ModuleFull)
     }
     pub const fn name(self) -> &'static str {
         match self {
             Loss::RingFull => "ring_full",
             Loss::NoSlot => "no_slot",
-            Loss::TreeFull => "tree_full",
             Loss::Nested => "nested",
             Loss::Abandoned => "abandoned",
             Loss::NoCollector => "no_collector",
@@ -131,8 +120,6 @@ pub struct Header {
     pub module_count: AtomicU32,
     /// T: bytes used of `names`.
     pub names_used: AtomicU32,
-    /// T: nodes handed out; node 0 is the root and never handed out.
-    pub node_count: AtomicU32,
     /// T: counts events when `clock` is `Ticks`.
     pub ticks: AtomicU64,
     /// T: see `Loss`.

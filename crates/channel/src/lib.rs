@@ -9,8 +9,8 @@
 //!
 //! ```text
 //! offset 0                                                                        total_len()
-//! | Header | SlotHeader x slots | Module x modules | names | buckets | nodes | private | slot areas x slots |
-//! |<------------------------- fixed part, mapped once at start ----------------------->|<- mapped per slot ->|
+//! | Header | SlotHeader x slots | Module x modules | names | private | slot areas x slots |
+//! |<--------------- fixed part, mapped once at start --------------->|<- mapped per slot ->|
 //!
 //! a slot area:  | ring | nested ring | private |
 //! ```
@@ -19,6 +19,7 @@
 //! memfd tells every byte that recording costs the target.
 #![cfg_attr(not(loom), no_std)]
 
+mod frame;
 mod geometry;
 mod header;
 mod module;
@@ -27,15 +28,15 @@ mod region;
 mod ring;
 mod slot;
 mod sync;
-mod tree;
 
+pub use frame::FrameKey;
 pub use geometry::{Geometry, GeometryError, PAGE};
 pub use header::{Clock, Fence, Header, Loss, MAGIC, OnFull, Phase, VERSION};
 pub use module::{BUILD_ID_MAX, Module};
 pub use record::{
-    ALLOC_WORDS, Decoder, Event, FREE_WORDS, Kind, MAX_SIZE, RecordError, Stamp, encode_alloc, encode_free, encode_mark,
+    ALLOC_WORDS, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record, RecordError,
+    StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,
 };
 pub use region::Region;
 pub use ring::{Ring, RingError};
 pub use slot::{SlotHeader, SlotState};
-pub use tree::{FrameKey, Node, StackId, Tree, TreeError};

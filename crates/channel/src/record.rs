@@ -10,15 +10,30 @@
 //! FreeByRealloc: as Free. ThreadStart, Image:
 //!         |  value                                      |   word 1
 //! Skip    (no further word)
+//!
+//!          63       48 47            16 15      3 2  0
+//! Path    | 0         | first number   | count    | kind |   word 0
+//!         | tail number                                  |   word 1
+//!         | frame, leaf first                            |   words 2 .. 2 + count
 //! ```
 //!
+//! A Path tells new stacks before the event that needs them: frame `i` of it is the stack `first + i`, its caller the
+//! stack `first + i + 1`, and the last one's caller is the stack `tail` (0 = it is the outermost). Numbers are those of
+//! one ring and are used again after 2^15 others, so a reader keeps that many.
+//!
 //! Sizes are the requested ones; one that succeeded is below 2^47 on this architecture.
+
+/// A stack of one ring, see Path above; 0 = unknown.
+pub type StackId = u32;
 
 /// A point in the order of events: TSC cycles, or ticks (`Clock`).
 pub type Stamp = u64;
 
 pub const ALLOC_WORDS: usize = 3;
 pub const FREE_WORDS: usize = 2;
+pub const PATH_HEAD_WORDS: usize = 2;
+/// The most frames of a Path.
+pub const MAX_PATH: usize = 4000;
 pub const MAX_SIZE: u64 = (1 << 48) - 1;
 const ADDRESS_MASK: u64 = (1 << 48) - 1;
 const KIND_BITS: u32 = 3;
@@ -36,6 +51,8 @@ pub enum Kind {
     Image = 4,
     /// A Free whose block is being reallocated.
     FreeByRealloc = 5,
+    /// New stacks.
+    Path = 6,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +90,21 @@ impl Event {
     }
 }
 
+/// New stacks of one ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path<'a> {
+    pub first: StackId,
+    pub tail: StackId,
+    /// `FrameKey`s, leaf first.
+    pub frames: &'a [u64],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    Event(Event),
+    Path(Path<'a>),
+}
+
 /// The target wrote something that is no record: its ring cannot be followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
@@ -98,6 +130,12 @@ pub const fn encode_mark(kind: Kind, stamp: Stamp, value: u32) -> [u64; 2] {
     [stamp << KIND_BITS | kind as u64, value as u64]
 }
 
+/// The words before a path's frames.
+#[inline]
+pub const fn encode_path(first: StackId, count: usize, tail: StackId) -> [u64; PATH_HEAD_WORDS] {
+    [(first as u64) << 16 | (count as u64) << KIND_BITS | Kind::Path as u64, tail as u64]
+}
+
 /// Takes the committed words of a ring apart. Copied words only: the memory itself may still change.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
@@ -114,9 +152,21 @@ impl<'a> Decoder<'a> {
         self.words.len()
     }
 
-    /// The next event, `None` at the end.
+    /// The next event, `None` at the end. Paths are passed over.
     #[inline]
     pub fn decode(&mut self) -> Result<Option<Event>, RecordError> {
+        loop {
+            match self.record()? {
+                Some(Record::Event(event)) => return Ok(Some(event)),
+                Some(Record::Path(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next record, `None` at the end.
+    #[inline]
+    pub fn record(&mut self) -> Result<Option<Record<'a>>, RecordError> {
         loop {
             let Some((&first, rest)) = self.words.split_first() else { return Ok(None) };
             let stamp = first >> KIND_BITS;
@@ -147,11 +197,20 @@ impl<'a> Decoder<'a> {
                     self.words = rest;
                     Event::Image { stamp, image: *w1 as u32 }
                 }
-                (1..=5, _) => return Err(RecordError::Cut),
+                (6, [tail, rest @ ..]) => return self.path(first, *tail, rest).map(Some),
+                (1..=6, _) => return Err(RecordError::Cut),
                 _ => return Err(RecordError::UnknownKind(kind as u8)),
             };
-            return Ok(Some(event));
+            return Ok(Some(Record::Event(event)));
         }
+    }
+
+    #[cold]
+    fn path(&mut self, head: u64, tail: u64, rest: &'a [u64]) -> Result<Record<'a>, RecordError> {
+        let count = (head >> KIND_BITS) as usize & 0x1fff;
+        let (frames, rest) = rest.split_at_checked(count).ok_or(RecordError::Cut)?;
+        self.words = rest;
+        Ok(Record::Path(Path { first: (head >> 16) as u32, tail: tail as u32, frames }))
     }
 }
 
@@ -184,6 +243,18 @@ mod tests {
             ]
         );
         assert_eq!(decoder.remaining(), 0);
+    }
+
+    #[test]
+    fn a_path_comes_back_and_is_passed_over_by_those_who_want_events() {
+        let mut words = Vec::from(encode_path(u32::MAX, 3, 7));
+        words.extend([10, 20, 30]);
+        words.extend(encode_free(Kind::Free, 78, 0x7fff_1234_5670));
+        let path = Path { first: u32::MAX, tail: 7, frames: &[10, 20, 30] };
+        assert_eq!(Decoder::new(&words).record(), Ok(Some(Record::Path(path))));
+        let free = Event::Free { stamp: 78, address: 0x7fff_1234_5670, by_realloc: false };
+        assert_eq!(Decoder::new(&words).decode(), Ok(Some(free)));
+        assert_eq!(Decoder::new(&words[..4]).record(), Err(RecordError::Cut));
     }
 
     #[test]

@@ -4,8 +4,7 @@ use crate::header::Header;
 use crate::module::Module;
 use crate::ring::Ring;
 use crate::slot::SlotHeader;
-use crate::sync::{AtomicU32, AtomicU64};
-use crate::tree::{Node, Tree};
+use crate::sync::AtomicU64;
 
 /// The fixed part. `Copy`: it is an address and its geometry.
 #[derive(Clone, Copy)]
@@ -66,24 +65,6 @@ impl Region {
         unsafe {
             core::slice::from_raw_parts(self.base.add(self.geometry.names_at()).cast(), self.geometry.names as usize)
         }
-    }
-
-    #[inline(always)]
-    pub const fn tree(&self) -> Tree<'static> {
-        // SAFETY: inside the fixed part, by `Geometry`.
-        let (buckets, nodes) = unsafe {
-            (
-                core::slice::from_raw_parts(
-                    self.base.add(self.geometry.buckets_at()).cast::<AtomicU32>(),
-                    self.geometry.tree_buckets as usize,
-                ),
-                core::slice::from_raw_parts(
-                    self.base.add(self.geometry.nodes_at()).cast::<Node>(),
-                    self.geometry.tree_nodes as usize,
-                ),
-            )
-        };
-        Tree::new(buckets, nodes, &self.header().node_count)
     }
 
     /// The target's own tables.

@@ -1,4 +1,4 @@
-//! The atomics: the machine's, or loom's when the ring and the tree are model-checked.
+//! The atomics: the machine's, or loom's when the ring is model-checked.
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]

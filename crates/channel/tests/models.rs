@@ -1,10 +1,10 @@
-//! The ring and the stack tree under every interleaving that loom can make.
+//! The ring and the watermark under every interleaving that loom can make.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p channel --test models --release`.
 #![cfg(loom)]
 
-use channel::{FrameKey, Node, Ring, Tree};
+use channel::Ring;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 struct Shared {
@@ -60,56 +60,6 @@ fn a_ring_delivers_every_word_once_and_in_order() {
         }
         writer.join().expect("writer");
         assert_eq!(seen, [1, 2, 3, 4]);
-    });
-}
-
-struct Memory {
-    buckets: [AtomicU32; 1],
-    nodes: [Node; 6],
-    count: AtomicU32,
-}
-
-impl Memory {
-    fn tree(&self) -> Tree<'_> {
-        Tree::new(&self.buckets, &self.nodes, &self.count)
-    }
-}
-
-fn memory() -> Arc<Memory> {
-    Arc::new(Memory {
-        buckets: [AtomicU32::new(0)],
-        nodes: std::array::from_fn(|_| Node {
-            parent: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            key: AtomicU64::new(0),
-        }),
-        count: AtomicU32::new(0),
-    })
-}
-
-/// Two threads that intern the same frames get the same ids, and a reader of an id sees the whole node.
-#[test]
-fn a_frame_has_one_id_whoever_asks() {
-    loom::model(|| {
-        let memory = memory();
-        let other = {
-            let memory = Arc::clone(&memory);
-            thread::spawn(move || {
-                let tree = memory.tree();
-                let a = tree.intern(0, FrameKey::new(1, 10, false)).expect("room");
-                let b = tree.intern(a, FrameKey::new(1, 20, false)).expect("room");
-                (a, b)
-            })
-        };
-        let tree = memory.tree();
-        let b = tree.intern(0, FrameKey::new(1, 20, false)).expect("room");
-        let a = tree.intern(0, FrameKey::new(1, 10, false)).expect("room");
-        let (other_a, other_b) = other.join().expect("thread");
-        assert_eq!(a, other_a);
-        assert_ne!(b, other_b, "the same frame with another caller is another node");
-        assert_eq!(tree.node(other_b), Ok((a, FrameKey::new(1, 20, false))));
-        assert_eq!(tree.node(b), Ok((0, FrameKey::new(1, 20, false))));
-        assert_eq!(tree.node(a), Ok((0, FrameKey::new(1, 10, false))));
     });
 }
 

@@ -42,7 +42,7 @@ fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
         if !used[n as usize] {
             thread.free(address);
         } else {
-            thread.alloc(address, (state >> 20) % 32 * 8, (state >> 25) as u32 % 16);
+            thread.alloc(address, (state >> 20) % 32 * 8, (state >> 25) as u32 % 16 + 1);
         }
     }
 }
@@ -54,16 +54,13 @@ fn main() {
     let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
     let recording = collector::Recording::start(target::plan(&path, channel::Clock::Tsc)).unwrap();
     target::start(recording.mapping());
-    let tree = recording.mapping().region().tree();
-    for frame in 0..16 {
-        tree.intern(0, channel::FrameKey(frame)).unwrap();
-    }
     let start = Instant::now();
     std::thread::scope(|scope| {
         for index in 0..threads {
             let mapping = recording.mapping();
             scope.spawn(move || {
                 let mut thread = target::Thread::new(mapping, index as u32);
+                thread.alloc_new(8, 8, 1, 0, &(0..16).collect::<Vec<u64>>());
                 churn(&mut thread, 0x5000_0000_0000 + (index << 36), events / threads, live);
             });
         }

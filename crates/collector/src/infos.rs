@@ -1,6 +1,6 @@
 //! The infos: what allocations have in common, `(size, stack)`, each known by its index.
 //!
-//! Given: the size and tree id of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
+//! Given: the size and stack of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
 //! number of live blocks of each. What must hold: an index is given once and stands for its pair for ever.
 
 /// One pair's numbers.

@@ -8,7 +8,7 @@
 //! stamp in the wrong order. The consumer notices (an allocation of a live address, a free of one that is not), and
 //! the merge looks ahead for the event that must come first: only that one moves.
 use crate::queue::{Queue, Store};
-use channel::{Decoder, Event, Ring, RingError, Stamp};
+use channel::{Decoder, Event, Path, Record, RecordError, Ring, RingError, StackId, Stamp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -33,6 +33,10 @@ pub enum Verdict {
 pub trait Consumer {
     /// True: `expect` is worth its time.
     fn wants_expect(&self) -> bool;
+    /// A ring tells new stacks; may come more than once.
+    fn define(&mut self, source: u32, path: &Path<'_>);
+    /// The trace's id of a ring's stack.
+    fn stack(&mut self, source: u32, number: StackId) -> u32;
     /// Some events ahead of `take`.
     fn expect(&self, address: u64);
     fn take(&mut self, item: &Item) -> Verdict;
@@ -245,7 +249,7 @@ impl Merge {
         let mut next = None;
         let mut stretch = STRETCH;
         // An error is found again, and handled, by `requeue`.
-        while let Ok(Some(event)) = decoder.decode() {
+        while let Ok(Some(event)) = next_event(&mut decoder, index, consumer) {
             stretch -= 1;
             if key(&event) > last || stretch == 0 {
                 next = Some(key(&event));
@@ -265,7 +269,7 @@ impl Merge {
     }
 
     /// Fills the batch with the next events below `watermark`.
-    fn gather(&mut self, watermark: Stamp, consumer: &impl Consumer) {
+    fn gather(&mut self, watermark: Stamp, consumer: &mut impl Consumer) {
         while self.batch.len() < BATCH {
             let Some((index, last)) = self.next_run(limit(watermark)) else { return };
             let next = self.gather_run(index, last, consumer);
@@ -275,14 +279,14 @@ impl Merge {
 
     /// Events of one source as long as they come before all others. Returns the key of the one after, if it was seen.
     #[inline]
-    fn gather_run(&mut self, index: u32, last: u64, consumer: &impl Consumer) -> Option<u64> {
+    fn gather_run(&mut self, index: u32, last: u64, consumer: &mut impl Consumer) -> Option<u64> {
         let source = self.sources.get_mut(index as usize)?;
         let window = source.queue.window(&mut self.store);
         let words = window.len();
         let mut decoder = Decoder::new(window);
         let mut left = words;
         let mut next = None;
-        while let Ok(Some(event)) = decoder.decode() {
+        while let Ok(Some(event)) = next_event(&mut decoder, index, consumer) {
             if key(&event) > last || self.batch.len() >= BATCH {
                 next = Some(key(&event));
                 break;
@@ -307,7 +311,7 @@ impl Merge {
         let Some(&item) = self.batch.get(self.at) else { return true };
         let wait = if verdict == Verdict::StillLive { patience.free } else { patience.alloc };
         let until = item.event.stamp().saturating_add(wait);
-        if let Some(partner) = self.take_partner(&item, verdict, until) {
+        if let Some(partner) = self.take_partner(&item, verdict, until, consumer) {
             if consumer.take(&partner) != Verdict::Taken {
                 consumer.force(&partner);
             }
@@ -322,7 +326,13 @@ impl Merge {
     }
 
     /// Finds, and takes out, the event of another ring that must come before `item`.
-    fn take_partner(&mut self, item: &Item, verdict: Verdict, until: Stamp) -> Option<Item> {
+    fn take_partner(
+        &mut self,
+        item: &Item,
+        verdict: Verdict,
+        until: Stamp,
+        consumer: &mut impl Consumer,
+    ) -> Option<Item> {
         let wanted = |event: &Event| {
             address(event) == address(&item.event)
                 && event.stamp() <= until
@@ -341,7 +351,7 @@ impl Merge {
                 continue;
             }
             for words in source.queue.resident() {
-                match cut_out(words, until, wanted) {
+                match cut_out(words, until, wanted, index as u32, consumer) {
                     Search::Found(event) => return Some(Item { event, source: index as u32 }),
                     Search::Past => break,
                     Search::NotHere => (),
@@ -359,12 +369,38 @@ enum Search {
     NotHere,
 }
 
-/// Turns the wanted record into holes.
-fn cut_out(words: &mut [u64], until: Stamp, wanted: impl Fn(&Event) -> bool) -> Search {
+/// The next event of a ring, the stacks before it told to the consumer and its own stack known by the trace's id.
+#[inline(always)]
+fn next_event(
+    decoder: &mut Decoder<'_>,
+    source: u32,
+    consumer: &mut impl Consumer,
+) -> Result<Option<Event>, RecordError> {
+    loop {
+        match decoder.record()? {
+            Some(Record::Event(Event::Alloc { stamp, address, size, stack })) => {
+                let stack = consumer.stack(source, stack);
+                return Ok(Some(Event::Alloc { stamp, address, size, stack }));
+            }
+            Some(Record::Event(event)) => return Ok(Some(event)),
+            Some(Record::Path(path)) => consumer.define(source, &path),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Turns the wanted record into holes. The stacks before it are told, for it may need them.
+fn cut_out(
+    words: &mut [u64],
+    until: Stamp,
+    wanted: impl Fn(&Event) -> bool,
+    source: u32,
+    consumer: &mut impl Consumer,
+) -> Search {
     let total = words.len();
     let mut decoder = Decoder::new(words);
     loop {
-        let Ok(Some(event)) = decoder.decode() else { return Search::NotHere };
+        let Ok(Some(event)) = next_event(&mut decoder, source, consumer) else { return Search::NotHere };
         if event.stamp() > until {
             return Search::Past;
         }
@@ -424,6 +460,10 @@ mod tests {
     }
 
     impl Consumer for Log {
+        fn define(&mut self, _: u32, _: &Path<'_>) {}
+        fn stack(&mut self, _: u32, number: StackId) -> u32 {
+            number
+        }
         fn wants_expect(&self) -> bool {
             self.far
         }

@@ -11,7 +11,7 @@ use crate::modules::Modules;
 use crate::process::Process;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
-use channel::{Event, Region, Stamp, TreeError};
+use channel::{Event, Path, Region, StackId, Stamp};
 use format::{Checkpoint, EventEncoder, InfoEncoder, Module, RawBlock, Thread, Totals};
 use std::sync::atomic::Ordering;
 
@@ -199,11 +199,7 @@ impl Recorder {
 
     #[cold]
     fn new_info(&mut self, size: u64, stack: u32) -> u32 {
-        let tree = self.region.tree();
-        let count = self.region.header().node_count.load(Ordering::Acquire);
-        let node = |id| if id <= count { tree.node(id) } else { Err(TreeError::Corrupt) };
-        let trace_stack = self.stacks.id(stack, node);
-        let index = self.info_encoder.push(size, trace_stack);
+        let index = self.info_encoder.push(size, stack);
         self.infos.add(size, stack, index);
         index
     }
@@ -291,6 +287,15 @@ impl Recorder {
 }
 
 impl Consumer for Recorder {
+    fn define(&mut self, source: u32, path: &Path<'_>) {
+        self.stacks.define(source, path);
+    }
+
+    #[inline(always)]
+    fn stack(&mut self, source: u32, number: StackId) -> u32 {
+        self.stacks.id(source, number)
+    }
+
     #[inline]
     fn wants_expect(&self) -> bool {
         self.blocks.is_large()

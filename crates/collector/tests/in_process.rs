@@ -103,14 +103,12 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     let recording = Recording::start(target::plan(&path, clock)).unwrap();
     let mapping = recording.mapping();
     target::start(mapping);
-    let tree = mapping.region().tree();
-    let stacks: Vec<u32> = (0..8).map(|n| tree.intern(0, FrameKey::new(0, 100 + n, false)).unwrap()).collect();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<(usize, usize)>()).unzip();
     let inboxes: Vec<_> = inboxes.into_iter().map(|inbox| Mutex::new(Some(inbox))).collect();
     let bytes = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
         for index in 0..8usize {
-            let (senders, inbox, bytes, stack) = (senders.clone(), &inboxes[index], &bytes, stacks[index]);
+            let (senders, inbox, bytes) = (senders.clone(), &inboxes[index], &bytes);
             scope.spawn(move || {
                 let inbox = inbox.lock().unwrap().take().unwrap();
                 let mut thread = target::Thread::new(mapping, index as u32);
@@ -127,7 +125,12 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
                     let layout = Layout::from_size_align(size, 16).unwrap();
                     // SAFETY: the size is not zero.
                     let address = unsafe { std::alloc::alloc(layout) } as usize;
-                    thread.alloc(address as u64, size as u64, stack);
+                    if n == 0 {
+                        let frame = FrameKey::new(0, 100 + index as u64, false);
+                        thread.alloc_new(address as u64, size as u64, 7, 0, &[frame.0]);
+                    } else {
+                        thread.alloc(address as u64, size as u64, 7);
+                    }
                     bytes.fetch_add(size as u64, Ordering::Relaxed);
                     if n % 3 == 0 {
                         freed(&mut thread, address, size);
@@ -178,11 +181,9 @@ fn one_thread_in_detail() {
     let path = file("detail");
     let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
     target::start(recording.mapping());
-    let tree = recording.mapping().region().tree();
-    let root = tree.intern(0, FrameKey::new(1, 0x10, false)).unwrap();
-    let leaf = tree.intern(root, FrameKey::new(1, 0x20, false)).unwrap();
     let mut thread = target::Thread::new(recording.mapping(), 0);
-    thread.alloc(0x1000, 100, leaf);
+    let (leaf, root) = (50, 51);
+    thread.alloc_new(0x1000, 100, leaf, 0, &[FrameKey::new(1, 0x20, false).0, FrameKey::new(1, 0x10, false).0]);
     thread.free(0x1000);
     thread.alloc(0x1000, 50, leaf);
     thread.alloc(0x2000, 70, root);

@@ -1,6 +1,6 @@
 //! Plays the target: threads of this process that write records as the library in a program would.
 #![allow(dead_code, clippy::unwrap_used)]
-use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free, encode_mark};
+use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free, encode_mark, encode_path};
 use collector::{Mapping, Plan, Setup, SlotArea};
 use rustix::thread::futex;
 use std::path::Path;
@@ -66,6 +66,17 @@ impl Thread {
 
     pub fn alloc(&mut self, address: u64, size: u64, stack: u32) {
         self.write(|stamp| encode_alloc(stamp, address, size, stack));
+    }
+
+    /// An allocation with a stack that is told in the same commit: frames leaf first, numbered from `first` on.
+    pub fn alloc_new(&mut self, address: u64, size: u64, first: u32, tail: u32, frames: &[u64]) {
+        self.slot.intent.store(stamp(), Ordering::Relaxed);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        let mut words = encode_path(first, frames.len(), tail).to_vec();
+        words.extend(frames);
+        words.extend(encode_alloc(stamp(), address, size, first));
+        self.put(&words);
+        self.slot.intent.store(0, Ordering::Release);
     }
 
     pub fn free(&mut self, address: u64) {
