@@ -12,7 +12,7 @@ use crate::say;
 use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use channel::Geometry;
-use collector::{Inherited, Outcome, Plan, Recording, Setup, SetupError, spawn};
+use collector::{End, Inherited, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::fs::File;
@@ -56,16 +56,22 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     if is_kde && !options.quiet {
         say(format_args!("heaptrack: recording as .htz; `heaptrack export` will turn it into KDE's format"));
     }
-    let (child, pid) = start(options, inherited, &program, &library.path, &recording)?;
+    let child = start(options, inherited, &program, &library.path, &recording)?;
     signals.pass_on_to(child);
-    let path = output.name(pid.unwrap_or(child)).map_err(|error| say_unnamed(&error)).ok();
+    let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
+    // gdb starts the program whenever it is told to: the pid is known at the end.
+    let mut path = if options.debug { None } else { name(child) };
     let line = StatusLine::start(recording.stats(), options.quiet);
-    let exit = wait_for(child);
+    let mut end = wait_for(child);
     signals.keep();
     line.end();
-    let outcome = recording.finish(exit);
+    if options.debug {
+        end.peak_rss = None;
+        path = name(recording.target_pid().unwrap_or(child));
+    }
+    let outcome = recording.finish(end);
     tell(options, outcome, path.as_deref());
-    Ok(code(exit))
+    Ok(code(end.exit))
 }
 
 fn say_unnamed(error: &io::Error) {
@@ -93,14 +99,14 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
     }
 }
 
-/// The pid of our child, and that of the target where it is known to be another.
+/// The pid of our child: the target, or gdb.
 fn start(
     options: &Record,
     inherited: &Inherited,
     program: &Program,
     library: &Path,
     recording: &Recording,
-) -> Result<(u32, Option<u32>), Refusal> {
+) -> Result<u32, Refusal> {
     let words = &options.command;
     let child = if options.debug {
         // The first process that comes with the variables is the target: gdb starts it when told to.
@@ -110,7 +116,7 @@ fn start(
         let mut command = launch::recorded(&program.path, words, library, &recording.variable());
         spawn(&mut command, Some(recording.mapping()), inherited).map_err(|error| refusal(&program.path, &error))
     };
-    child.map(|child| (child.id(), None))
+    child.map(|child| child.id())
 }
 
 fn refusal(path: &Path, error: &io::Error) -> Refusal {
@@ -121,17 +127,22 @@ fn refusal(path: &Path, error: &io::Error) -> Refusal {
 fn unrecorded(command: &mut Command, inherited: &Inherited, signals: &Signals) -> Result<ExitCode, Refusal> {
     let child = spawn(command, None, inherited).map_err(cannot)?;
     signals.pass_on_to(child.id());
-    Ok(code(wait_for(child.id())))
+    Ok(code(wait_for(child.id()).exit))
 }
 
 /// Waits for our child. Other children are orphans that came to us as the first process of a container: they are
 /// buried on the way.
-fn wait_for(child: u32) -> Exit {
+fn wait_for(child: u32) -> End {
+    let mut is_only_child = true;
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child => return exit(status),
-            Err(rustix::io::Errno::INTR) | Ok(_) => (),
-            Err(_) => return Exit::Unknown,
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child => {
+                let peak_rss = is_only_child.then(children_peak_rss);
+                return End { exit: exit(status), peak_rss };
+            }
+            Ok(Some(_)) => is_only_child = false,
+            Err(rustix::io::Errno::INTR) | Ok(None) => (),
+            Err(_) => return End::default(),
         }
     }
 }

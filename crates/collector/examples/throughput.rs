@@ -68,7 +68,7 @@ fn main() {
     let wall = start.elapsed();
     let (drain, write) = (cpu_ns("heaptrack-drain"), cpu_ns("heaptrack-write"));
     let seen = collector::Stats::get(&recording.stats().events);
-    let outcome = recording.finish(format::Exit::Code(0)).unwrap();
+    let outcome = recording.finish(format::Exit::Code(0).into()).unwrap();
     println!(
         "{} events in {:.2} s: drain {:.1} ns/event, write {:.1} ns/event, file {:.2} bytes/event, unknown {}, implied {}",
         outcome.events,

@@ -36,6 +36,8 @@ const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const LONG_SLEEP: Duration = Duration::from_millis(10);
 const START_SLEEP: Duration = Duration::from_micros(100);
 const STARTING_NS: u64 = 50_000_000;
+/// What we may have grown by between our start and the fork of the target.
+const LAUNCH_SLACK: u64 = 1 << 20;
 /// How long an allocation waits for the free before it, and a free for its allocation.
 const FREE_PATIENCE_NS: u64 = 1_000_000;
 const ALLOC_PATIENCE_NS: u64 = 10_000;
@@ -70,12 +72,27 @@ pub struct Outcome {
     pub write_error: Option<io::Error>,
 }
 
+/// How the target ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    pub exit: Exit,
+    /// The most resident memory it ever had, where the kernel told. It may count what was there before the program
+    /// started.
+    pub peak_rss: Option<u64>,
+}
+
+impl From<Exit> for End {
+    fn from(exit: Exit) -> Self {
+        End { exit, peak_rss: None }
+    }
+}
+
 /// A session that runs.
 pub struct Recording {
     mapping: Arc<Mapping>,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
-    exit: mpsc::Sender<Exit>,
+    end: mpsc::Sender<End>,
     thread: JoinHandle<Outcome>,
 }
 
@@ -85,7 +102,7 @@ impl Recording {
         let mapping = Arc::new(Mapping::create(&plan.setup)?);
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
-        let (exit, exit_inbox) = mpsc::channel();
+        let (end, end_inbox) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
@@ -97,12 +114,12 @@ impl Recording {
             if !failed {
                 collector.run();
             }
-            collector.finish(&exit_inbox)
+            collector.finish(&end_inbox)
         };
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
         match is_ready.recv() {
-            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, exit, thread }),
+            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, thread }),
             Ok(Err(error)) => Err(SetupError::Thread(error)),
             Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
         }
@@ -123,14 +140,20 @@ impl Recording {
         &self.mapping
     }
 
+    /// The target's pid, once there is one.
+    pub fn target_pid(&self) -> Option<u32> {
+        let pid = self.mapping.region().header().target_pid.load(Ordering::Acquire);
+        (pid != 0).then_some(pid)
+    }
+
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.stats)
     }
 
     /// The target is gone, or recording is to end: writes everything committed and closes the trace.
-    pub fn finish(self, exit: Exit) -> Option<Outcome> {
+    pub fn finish(self, end: End) -> Option<Outcome> {
         let header = self.mapping.region().header();
-        let _ = self.exit.send(exit);
+        let _ = self.end.send(end);
         self.stop.store(true, Ordering::Release);
         header.doorbell.fetch_add(1, Ordering::AcqRel);
         let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
@@ -154,6 +177,8 @@ struct Collector {
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
+    /// Our own resident memory when the target was forked, and some more.
+    launch_rss: u64,
     first_pending: Option<Instant>,
     next_check: Instant,
     next_refresh: Instant,
@@ -179,6 +204,7 @@ impl Collector {
             session_written: false,
             suppressions_written: false,
             losses: Losses::default(),
+            launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
             next_check: now,
             next_refresh: now,
@@ -339,8 +365,8 @@ impl Collector {
     }
 
     /// The target writes no more: everything that it committed goes into the file.
-    fn finish(mut self, exit: &mpsc::Receiver<Exit>) -> Outcome {
-        let exit = exit.recv().unwrap_or_default();
+    fn finish(mut self, end: &mpsc::Receiver<End>) -> Outcome {
+        let end = end.recv().unwrap_or_default();
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
         let started = before != Phase::Waiting as u32;
         let pid = self.header.target_pid.load(Ordering::Acquire);
@@ -362,13 +388,19 @@ impl Collector {
         self.recorder.refresh();
         self.write_pending();
         self.write_suppressions();
-        self.close(started, exit)
+        self.close(started, end)
     }
 
-    fn close(mut self, started: bool, exit: Exit) -> Outcome {
+    /// Samples are 10 ms apart: the kernel's own figure is better, unless it is about us.
+    fn peak_rss(&self, end: End) -> u64 {
+        let sampled = self.sampler.peak_rss();
+        end.peak_rss.filter(|peak| sampled == 0 || *peak > self.launch_rss).unwrap_or(0).max(sampled)
+    }
+
+    fn close(mut self, started: bool, end: End) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
         let totals = Totals {
-            peak_rss_bytes: self.sampler.peak_rss(),
+            peak_rss_bytes: self.peak_rss(end),
             overhead_bytes: self.mapping.bytes_used(),
             runtime_ns: self.recorder.timeline.now_ns(),
             lost_events: losses.lost_events,
@@ -378,7 +410,7 @@ impl Collector {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);
-        self.writer.put(Summary { complete: true, exit, totals }.to_block(), events);
+        self.writer.put(Summary { complete: true, exit: end.exit, totals }.to_block(), events);
         let written = self.writer.finish();
         let mut outcome = Outcome {
             started,

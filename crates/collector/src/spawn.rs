@@ -138,3 +138,13 @@ pub fn spawn(command: &mut Command, mapping: Option<&Mapping>, inherited: &Inher
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }
+
+/// The most resident memory that any child we waited for ever had. The kernel counts from the fork, so a program that
+/// stayed smaller than we were then is told as large as us.
+pub fn children_peak_rss() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is large enough.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    // SAFETY: zeroed, and filled by the call.
+    unsafe { usage.assume_init() }.ru_maxrss as u64 * 1024
+}

@@ -150,7 +150,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
         }
         drop(senders);
     });
-    let outcome = recording.finish(Exit::Code(3)).unwrap();
+    let outcome = recording.finish(Exit::Code(3).into()).unwrap();
     let found = replay(&path);
     let total = per_thread * 8;
     assert_eq!((found.allocations, found.frees), (total, total));
@@ -192,7 +192,7 @@ fn one_thread_in_detail() {
     thread.free(0x9000);
     thread.alloc(0x1000, 1, root);
     thread.alloc(0x4000, 9, 12345);
-    let outcome = recording.finish(Exit::Signal(9)).unwrap();
+    let outcome = recording.finish(Exit::Signal(9).into()).unwrap();
     let found = replay(&path);
     assert_eq!((found.allocations, found.frees, found.unknown, found.implied, found.by_realloc), (6, 3, 1, 1, 1));
     let totals = outcome.totals;
@@ -221,7 +221,7 @@ fn a_new_image_ends_all_blocks() {
     thread.image(2);
     thread.free(0x1000);
     thread.alloc(0x1000, 7, 0);
-    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!((outcome.totals.unknown_frees, outcome.totals.implied_frees), (1, 0));
     assert_eq!((outcome.totals.leaked_bytes, outcome.totals.peak_bytes), (7, 100));
     assert_eq!(replay(&path).live.len(), 1);
@@ -247,7 +247,7 @@ fn a_thread_stopped_inside_a_hook_blocks_nobody() {
     let seen = collector::Stats::get(&recording.stats().events);
     assert_eq!(seen, 0, "nothing is known to be in order yet");
     stopped.stop_inside(0);
-    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!(outcome.events, events);
     let found = replay(&path);
     assert_eq!((found.allocations, found.frees), (events / 2, events / 2));
@@ -268,7 +268,7 @@ fn a_slot_with_nonsense_is_a_counted_loss() {
     for n in 0..100_000 {
         honest.alloc(0x1000 + n * 16, 16, 0);
     }
-    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!(outcome.totals.allocations, 100_000);
     assert!(outcome.losses.lost_events >= 2);
     assert_eq!(replay(&path).allocations, 100_000);
@@ -302,7 +302,7 @@ fn threads_that_are_gone_give_their_slots_back() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     target::Thread::new(mapping, 0).free(0x1000);
-    let outcome = recording.finish(Exit::Code(0)).unwrap();
+    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (1, 1));
     assert_eq!(replay(&path).threads.len(), 2);
     std::fs::remove_file(path).unwrap();
