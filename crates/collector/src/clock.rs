@@ -60,7 +60,14 @@ impl Timeline {
     }
 
     fn push(&mut self, stamp: Stamp, ns: u64) {
-        if self.pairs.back().is_some_and(|last| stamp <= last.stamp) {
+        let newest = self.pairs.len();
+        if let Some(last) = self.pairs.back().copied().filter(|last| stamp <= last.stamp) {
+            // Ticks stand still while nothing happens: the stamp is then known from its first to its latest time.
+            let before = newest.checked_sub(2).and_then(|index| self.pairs.get(index));
+            if before.is_some_and(|before| before.stamp == last.stamp) {
+                self.pairs.pop_back();
+            }
+            self.pairs.push_back(Pair { stamp: last.stamp, ns });
             return;
         }
         if self.pairs.len() >= MOST_PAIRS {
@@ -86,7 +93,7 @@ impl Timeline {
 
     /// The time of an event. Never goes back; times of much earlier stamps are forgotten.
     pub fn advance(&mut self, stamp: Stamp) -> u64 {
-        while self.pairs.len() > 2 && self.pairs.get(1).is_some_and(|second| second.stamp <= stamp) {
+        while self.pairs.len() > 2 && self.pairs.get(1).is_some_and(|second| second.stamp < stamp) {
             self.pairs.pop_front();
         }
         self.last_ns = self.last_ns.max(self.ns(stamp));
@@ -95,7 +102,7 @@ impl Timeline {
 
     /// The time of a stamp, as far as pairs around it are known.
     pub fn ns(&self, stamp: Stamp) -> u64 {
-        let after = self.pairs.partition_point(|pair| pair.stamp <= stamp);
+        let after = self.pairs.partition_point(|pair| pair.stamp < stamp);
         let pair = |index: usize| self.pairs.get(index);
         match (after.checked_sub(1).and_then(pair), pair(after)) {
             (Some(a), Some(b)) => {
@@ -132,6 +139,19 @@ mod tests {
     fn frequency_comes_from_the_whole_session() {
         let time = timeline(&[(0, 0), (3_000_000, 1_000_000)]);
         assert_eq!(time.stamps_in(1000), 3000);
+    }
+
+    #[test]
+    fn ticks_stand_still_while_nothing_happens() {
+        let mut time = timeline(&[(10, 0)]);
+        time.push(20, 1000);
+        for ns in [2000, 3000, 9_000_000] {
+            time.push(20, ns);
+        }
+        time.push(22, 9_000_200);
+        assert_eq!(time.pairs.len(), 4);
+        assert_eq!((time.advance(15), time.advance(20)), (500, 1000));
+        assert_eq!((time.advance(21), time.advance(22)), (9_000_100, 9_000_200));
     }
 
     #[test]
