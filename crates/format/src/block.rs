@@ -2,7 +2,7 @@
 use crate::wire::Cursor;
 use crate::{
     Checkpoint, Events, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary, Suppressions,
-    Thread,
+    Symbols, Thread,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -20,7 +20,7 @@ pub enum BlockKind {
     Samples = 8,
     Losses = 9,
     Checkpoint = 10,
-    /// Reserved: names of frames.
+    /// Names of frames.
     Symbols = 11,
     Summary = 12,
     /// The footer: where the blocks are.
@@ -69,12 +69,23 @@ pub enum Block<'a> {
     Samples(Vec<RssSample>),
     Losses(Losses),
     Checkpoint(Box<Checkpoint>),
-    Symbols(&'a [u8]),
+    Symbols(Symbols),
     Summary(Summary),
     Index(Index),
 }
 
 impl RawBlock {
+    /// Of an Events block: the sequence number of its first allocation, and the time at its start; otherwise 0.
+    pub(crate) fn first_event(&self) -> (u64, u64) {
+        match self.kind {
+            BlockKind::Events => match self.decode() {
+                Ok(Block::Events(events)) => (events.first_sequence(), events.time_ns()),
+                _ => (0, 0),
+            },
+            _ => (0, 0),
+        }
+    }
+
     pub fn decode(&self) -> Result<Block<'_>, Malformed> {
         let bytes = self.payload.as_slice();
         Ok(match self.kind {
@@ -88,7 +99,7 @@ impl RawBlock {
             BlockKind::Samples => Block::Samples(RssSample::decode(bytes)?),
             BlockKind::Losses => Block::Losses(Losses::decode(bytes)?),
             BlockKind::Checkpoint => Block::Checkpoint(Box::new(Checkpoint::decode(bytes)?)),
-            BlockKind::Symbols => Block::Symbols(bytes),
+            BlockKind::Symbols => Block::Symbols(Symbols::decode(bytes)?),
             BlockKind::Summary => Block::Summary(Summary::decode(bytes)?),
             BlockKind::Index => Block::Index(Index::decode(bytes)?),
         })

@@ -16,6 +16,7 @@
 //! `docs/format.md` draws the bytes; a test compares it with this code.
 #![forbid(unsafe_code)]
 
+mod append;
 mod block;
 mod checkpoint;
 mod error;
@@ -30,10 +31,12 @@ mod sample;
 mod session;
 mod stack;
 mod summary;
+mod symbols;
 mod thread;
 mod wire;
 mod writer;
 
+pub use append::Appender;
 pub use block::{Block, BlockHeader, BlockKind, HEADER_LEN, MAX_RAW, RawBlock};
 pub use checkpoint::Checkpoint;
 pub use error::{Error, Malformed};
@@ -48,6 +51,7 @@ pub use sample::RssSample;
 pub use session::{Session, Suppressions};
 pub use stack::{StackEncoder, StackNode, Stacks};
 pub use summary::{Exit, Summary, Totals};
+pub use symbols::{Function, ModuleSymbols, Place, SymbolState, Symbols, SymbolsBuilder};
 pub use thread::Thread;
 pub use writer::FileWriter;
 

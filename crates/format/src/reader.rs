@@ -44,6 +44,9 @@ pub struct Reader<R: Read> {
     decompressor: Decompressor<'static>,
     block: RawBlock,
     finished: bool,
+    skipped: &'static [BlockKind],
+    /// The latest block, given out or skipped, and where its header stands.
+    latest: Option<(u64, BlockHeader)>,
     unknown_blocks: u64,
     damage: Vec<Damage>,
     damage_count: u64,
@@ -81,6 +84,8 @@ impl<R: Read> Reader<R> {
             decompressor: Decompressor::new()?,
             block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
             finished: false,
+            skipped: &[],
+            latest: None,
             unknown_blocks: 0,
             damage: Vec::new(),
             damage_count: 0,
@@ -137,6 +142,15 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
+    }
+
+    /// Blocks of these kinds are checked but not unpacked, and not given out.
+    pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
+        self.skipped = kinds;
+    }
+
+    pub(crate) const fn latest(&self) -> Option<(u64, BlockHeader)> {
+        self.latest
     }
 
     /// The format's version the file was written in.
@@ -254,11 +268,16 @@ impl<R: Read> Reader<R> {
             self.note(0, "blocks are missing");
         }
         self.next_ordinal = Some(header.ordinal.wrapping_add(1));
+        self.latest = Some((self.offset, *header));
         let Some(kind) = BlockKind::from_number(header.kind) else {
             self.unknown_blocks += 1;
             self.consume(length);
             return false;
         };
+        if self.skipped.contains(&kind) {
+            self.consume(length);
+            return false;
+        }
         self.block.kind = kind;
         if !self.unpack(header) {
             self.note(length, "a block that cannot be unpacked");
@@ -411,6 +430,7 @@ impl<R: Read + Seek> Reader<R> {
         if header.kind != BlockKind::Index as u8 || !self.unpack(&header) {
             return Ok(None);
         }
+        self.latest = Some((offset, header));
         self.block.kind = BlockKind::Index;
         match self.block.decode() {
             Ok(Block::Index(index)) => Ok(Some(index)),

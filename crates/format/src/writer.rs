@@ -1,9 +1,9 @@
 //! Writes blocks to a file, one after the other, and the index at the end.
+use crate::append::End;
 use crate::block::FLAG_ZSTD;
 use crate::index::trailer;
 use crate::{
-    Block, BlockHeader, BlockKind, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, IndexEntry, MAX_RAW, RawBlock,
-    TRAILER_LEN, VERSION,
+    BlockHeader, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, IndexEntry, MAX_RAW, RawBlock, TRAILER_LEN, VERSION,
 };
 use std::io::{self, Write};
 use zstd::bulk::Compressor;
@@ -33,6 +33,14 @@ impl<W: Write> FileWriter<W> {
             ordinal: 0,
             index: Index::default(),
         })
+    }
+
+    /// Goes on behind a writer that ended, or was ended. Nothing that is in the file is changed: its old footer stays
+    /// where it is, and until `finish` the file reads as it did, with the new blocks.
+    /// What is not a whole block at the end of an unfinished file is cut off.
+    pub(crate) fn behind(out: W, level: i32, end: End) -> io::Result<Self> {
+        let End { offset, ordinal, index, .. } = end;
+        Ok(FileWriter { out, compressor: Compressor::new(level)?, buffer: Vec::new(), offset, ordinal, index })
     }
 
     /// Bytes that the block takes in the file. After an error the file ends in half a block: write no more.
@@ -111,19 +119,14 @@ impl<W: Write> FileWriter<W> {
     }
 
     fn entry(&self, block: &RawBlock, stored_len: u32) -> IndexEntry {
-        let mut entry = IndexEntry {
+        let (sequence, time_ns) = block.first_event();
+        IndexEntry {
             kind: block.kind as u8,
             offset: self.offset,
             raw_len: block.payload.len() as u32,
             stored_len,
-            ..IndexEntry::default()
-        };
-        if block.kind == BlockKind::Events
-            && let Ok(Block::Events(events)) = block.decode()
-        {
-            entry.sequence = events.first_sequence();
-            entry.time_ns = events.time_ns();
+            sequence,
+            time_ns,
         }
-        entry
     }
 }

@@ -96,8 +96,26 @@ fn example_blocks() -> Vec<RawBlock> {
         Losses { by_cause: vec![("full".into(), 2)], implied_frees: 0, lost_events: 2, note: Some("two lost".into()) }
             .to_block(),
         checkpoint.to_block(),
+        symbols().to_block(),
         Summary { complete: true, exit: Exit::Code(3), totals }.to_block(),
     ]
+}
+
+fn symbols() -> Symbols {
+    let mut builder = SymbolsBuilder::default();
+    builder.module(1, SymbolState::Debug, "");
+    let file = Some(builder.string("a.cc"));
+    let inner = builder.function("_Z1fv", "f()", "f");
+    let outer = builder.function("main", "main", "main");
+    builder.frame(
+        0x1139,
+        vec![
+            Place { function: Some(inner), file, line: Some(3), inlined: true },
+            Place { function: Some(outer), file, line: Some(9), inlined: false },
+        ],
+    );
+    builder.frame(0x1250, vec![]);
+    builder.take()
 }
 
 #[test]

@@ -194,3 +194,99 @@ fn store_a_file_of_this_version() {
     std::fs::write(path, bytes).unwrap();
     std::fs::write(format!("{folder}/v{VERSION}.txt"), found).unwrap();
 }
+
+fn more_symbols(line: u32) -> RawBlock {
+    let mut builder = SymbolsBuilder::default();
+    builder.module(2, SymbolState::Mismatch, "another file");
+    let function = Some(builder.function("_Z1gv", "g()", "g"));
+    builder.frame(0x2_6f00, vec![Place { function, file: None, line: Some(line), inlined: false }]);
+    builder.frame(0x10, vec![]);
+    builder.take().to_block()
+}
+
+/// A file in a temporary place, open for both.
+fn file_of(bytes: &[u8], name: &str) -> (std::path::PathBuf, std::fs::File) {
+    let path = std::env::temp_dir().join(format!("heaptrack-format.{}.{name}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    (path, file)
+}
+
+#[test]
+fn blocks_are_added_to_a_finished_file_and_every_cut_of_it_reads() {
+    let blocks = small_blocks();
+    let before = write(&blocks, true);
+    let (path, file) = file_of(&before, "finished");
+    let mut appender = Appender::new(file).unwrap();
+    appender.write(&more_symbols(1)).unwrap();
+    appender.write(&more_symbols(2)).unwrap();
+    appender.finish().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes[..before.len()], before, "nothing is changed");
+    let mut index = Reader::new(Cursor::new(&bytes)).unwrap().index().unwrap().unwrap();
+    assert_eq!(index.entries.len(), blocks.len() + 2);
+    assert_eq!(index.entries.pop().unwrap().kind, BlockKind::Symbols as u8);
+    for cut in before.len()..=bytes.len() {
+        let reading = read(&bytes[..cut]).unwrap();
+        assert!(reading.finished, "cut at {cut}");
+        assert_eq!((reading.damage, reading.malformed), (vec![], 0), "cut at {cut}");
+        assert_eq!(reading.blocks[..blocks.len()], blocks, "cut at {cut}");
+    }
+    // Killed in the middle, then done again.
+    let (again, file) = file_of(&bytes[..bytes.len() - 30], "again");
+    let mut appender = Appender::new(file).unwrap();
+    appender.write(&more_symbols(3)).unwrap();
+    appender.finish().unwrap();
+    let bytes = std::fs::read(&again).unwrap();
+    let reading = read(&bytes).unwrap();
+    assert!(reading.finished && reading.damage.is_empty() && reading.unfinished == 0);
+    let symbols = reading.blocks.iter().filter(|block| block.kind == BlockKind::Symbols).count();
+    assert_eq!(symbols, 3);
+    let index = Reader::new(Cursor::new(&bytes)).unwrap().index().unwrap().unwrap();
+    assert_eq!(index.entries.len(), blocks.len() + 3);
+    std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(again).unwrap();
+}
+
+#[test]
+fn a_file_that_was_never_finished_stays_so() {
+    let blocks = small_blocks();
+    let before = write(&blocks, false);
+    let (path, file) = file_of(&before[..before.len() - 7], "cut");
+    let mut appender = Appender::new(file).unwrap();
+    appender.write(&more_symbols(1)).unwrap();
+    appender.finish().unwrap();
+    let reading = read(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(!reading.finished);
+    assert_eq!((reading.damage, reading.unfinished), (vec![], 0));
+    assert_eq!(reading.blocks[..blocks.len() - 1], blocks[..blocks.len() - 1]);
+    assert_eq!(reading.blocks.last(), Some(&more_symbols(1)));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn skipped_kinds_are_not_given_out() {
+    let blocks = small_blocks();
+    let bytes = write(&blocks, true);
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    reader.skip(&[BlockKind::Events, BlockKind::Infos]);
+    let mut kinds = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        kinds.push(block.kind);
+    }
+    assert!(kinds.contains(&BlockKind::Stacks) && !kinds.contains(&BlockKind::Events));
+    assert_eq!(kinds.len(), blocks.len() + 1 - 2);
+    assert!(reader.finished() && reader.damage().is_empty());
+}
+
+#[test]
+fn symbols_come_back() {
+    let block = more_symbols(7);
+    let Ok(Block::Symbols(symbols)) = block.decode() else { panic!("no symbols") };
+    assert_eq!(symbols.to_block(), block);
+    let module = &symbols.modules[0];
+    assert_eq!((module.instance, module.state, module.note.as_str()), (2, SymbolState::Mismatch, "another file"));
+    let place = module.frames[0].1[0];
+    assert_eq!(symbols.strings[symbols.functions[place.function.unwrap() as usize].full as usize], "g()");
+    assert_eq!((module.frames[1].0, module.frames[1].1.len()), (0x10, 0));
+}

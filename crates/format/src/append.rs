@@ -1,0 +1,90 @@
+//! More blocks for a trace that is there already.
+//!
+//! Given: a file that nobody writes to. Gives back: the same file, longer. What must hold: a byte that could be read
+//! before can be read at every moment after; a finished file stays finished.
+use crate::{BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FileWriter, Index, IndexEntry, RawBlock, Reader};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+
+const LEVEL: i32 = 3;
+
+/// Where a file ends.
+pub(crate) struct End {
+    pub(crate) offset: u64,
+    pub(crate) ordinal: u32,
+    pub(crate) index: Index,
+    /// A trailer was written some time.
+    finished: bool,
+}
+
+pub struct Appender {
+    writer: FileWriter<File>,
+    finished: bool,
+}
+
+impl Appender {
+    /// `file`: open for reading and writing.
+    pub fn new(mut file: File) -> Result<Self, Error> {
+        let end = match by_footer(&file)? {
+            Some(end) => end,
+            None => by_walk(&file)?,
+        };
+        // Only bytes that no reader could use: the beginning of a block whose writer was killed.
+        file.set_len(end.offset)?;
+        file.seek(SeekFrom::Start(end.offset))?;
+        let finished = end.finished;
+        Ok(Appender { writer: FileWriter::behind(file, LEVEL, end)?, finished })
+    }
+
+    pub fn write(&mut self, block: &RawBlock) -> io::Result<u64> {
+        let whole = self.writer.len();
+        let written = self.writer.write(block);
+        if written.is_err() {
+            // A full disk: the file ends as it did before.
+            let _ = self.writer.get_ref().set_len(whole);
+        }
+        written
+    }
+
+    /// A new footer, if the file had one.
+    pub fn finish(self) -> io::Result<()> {
+        let whole = self.writer.len();
+        let file = self.writer.get_ref().try_clone()?;
+        if self.finished {
+            self.writer.finish().inspect_err(|_| drop(file.set_len(whole)))?;
+        }
+        Ok(())
+    }
+}
+
+fn again(file: &File) -> Result<Reader<File>, Error> {
+    let mut again = file.try_clone()?;
+    again.seek(SeekFrom::Start(0))?;
+    Reader::new(again)
+}
+
+fn by_footer(file: &File) -> Result<Option<End>, Error> {
+    let mut reader = again(file)?;
+    let Some(index) = reader.index()? else { return Ok(None) };
+    let Some((_, BlockHeader { ordinal, .. })) = reader.latest() else { return Ok(None) };
+    let offset = file.metadata()?.len();
+    Ok(Some(End { offset, ordinal: ordinal.wrapping_add(1), index, finished: true }))
+}
+
+fn by_walk(file: &File) -> Result<End, Error> {
+    let mut reader = again(file)?;
+    let mut index = Index::default();
+    let mut ordinal = 0;
+    while let Some(block) = reader.next_block()? {
+        let kind = block.kind;
+        let (sequence, time_ns) = block.first_event();
+        let Some((offset, header)) = reader.latest() else { continue };
+        ordinal = header.ordinal.wrapping_add(1);
+        if kind != BlockKind::Index {
+            let BlockHeader { raw_len, stored_len, .. } = header;
+            index.entries.push(IndexEntry { kind: kind as u8, offset, raw_len, stored_len, sequence, time_ns });
+        }
+    }
+    let offset = reader.offset().max(FILE_HEADER_LEN as u64);
+    Ok(End { offset, ordinal, index, finished: reader.finished() })
+}
