@@ -1,0 +1,211 @@
+//! The short form: what a function is called, without what nobody reads.
+//!
+//! Parameter lists, return types, allocators and the like go; long template arguments become `..`.
+
+/// Template arguments that are there because the language wants them.
+const DROPPED: [&str; 9] = [
+    "std::allocator<",
+    "std::char_traits<",
+    "std::less<",
+    "std::hash<",
+    "std::equal_to<",
+    "std::default_delete<",
+    "std::pmr::polymorphic_allocator<",
+    "alloc::alloc::Global",
+    "std::__1::allocator<",
+];
+/// A longer argument is not read.
+const LONG: usize = 32;
+const DEEPEST: usize = 12;
+
+pub(super) fn cpp(full: &str) -> String {
+    let name = without_return_type(without_parameters(full));
+    let short = arguments(name, DEEPEST, &|part| part.to_owned());
+    let short = short.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+    let short = short.replace("std::basic_string<char>", "std::string");
+    if short.trim().is_empty() { full.to_owned() } else { short }
+}
+
+pub(super) fn rust(full: &str) -> String {
+    let short = arguments(full, DEEPEST, &last_of_path);
+    if short.trim().is_empty() { full.to_owned() } else { short }
+}
+
+/// `alloc::vec::Vec` is known as `Vec`, `main::work` as it is.
+fn last_of_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split("::").collect();
+    let is_type = |part: &&str| part.starts_with(|first: char| first.is_ascii_uppercase());
+    let from = match parts.iter().rposition(|part| is_type(&part)) {
+        Some(at) => at,
+        None => parts.len().saturating_sub(if parts.last().is_some_and(|last| last.starts_with('{')) { 3 } else { 2 }),
+    };
+    parts.get(from..).unwrap_or_default().join("::")
+}
+
+/// Where a bracket ends that begins at `open`; the text's end if it does not.
+fn closing(text: &str, open: usize) -> usize {
+    let mut depth = 0usize;
+    let bytes = text.as_bytes();
+    let mut at = open;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'<' | b'(' | b'[' | b'{' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b')' | b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// `operator<<` and its like at `at`: how long, so that its brackets are not taken for brackets.
+fn operator(text: &str, at: usize) -> Option<usize> {
+    let rest = text.get(at..)?.strip_prefix("operator")?;
+    let before = at.checked_sub(1).and_then(|at| text.as_bytes().get(at));
+    if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+        return None;
+    }
+    let symbols =
+        ["()", "[]", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">", " new[]", " delete[]"];
+    let symbol = symbols.iter().find(|symbol| rest.starts_with(**symbol))?;
+    Some("operator".len() + symbol.len())
+}
+
+/// Calls `visit` with the place of each character that is outside of brackets.
+fn outside(text: &str, mut visit: impl FnMut(usize, u8)) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if let Some(length) = operator(text, at) {
+            at += length;
+            continue;
+        }
+        visit(at, bytes[at]);
+        at = if matches!(bytes[at], b'<' | b'(' | b'[' | b'{') { closing(text, at) + 1 } else { at + 1 };
+    }
+}
+
+fn without_parameters(full: &str) -> &str {
+    let mut last = None;
+    outside(full, |at, byte| {
+        // `(anonymous namespace)::f` and `f(int)::{lambda()#1}` go on behind their brackets.
+        let goes_on = |end: usize| full.get(end + 1..).is_some_and(|rest| rest.starts_with("::"));
+        if byte == b'(' && at > 0 && last.is_none() && !goes_on(closing(full, at)) {
+            last = Some(at);
+        }
+    });
+    let cut = last.and_then(|at| full.get(..at)).unwrap_or(full);
+    cut.trim_end()
+}
+
+/// Instances of templates carry their return type in front.
+fn without_return_type(name: &str) -> &str {
+    let mut from = 0;
+    let mut stop = false;
+    outside(name, |at, byte| {
+        let behind = name.get(at + 1..).unwrap_or_default();
+        let before = name.get(..at).unwrap_or_default();
+        stop |= before.ends_with("operator");
+        if byte == b' ' && !stop && !behind.is_empty() {
+            from = at + 1;
+        }
+    });
+    name.get(from..).unwrap_or(name)
+}
+
+/// Shortens what is in `<>`, and gives the text between brackets to `path`.
+fn arguments(text: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
+    if depth == 0 {
+        return "..".into();
+    }
+    let mut out = String::new();
+    let mut from = 0;
+    let mut brackets = Vec::new();
+    outside(text, |at, byte| {
+        if byte == b'<' {
+            brackets.push((at, closing(text, at)));
+        }
+    });
+    for (open, close) in brackets {
+        out += &between(text.get(from..open).unwrap_or_default(), path);
+        let inner = text.get(open + 1..close).unwrap_or_default();
+        out += &bracket(inner, depth, path);
+        from = (close + 1).min(text.len());
+    }
+    out + &between(text.get(from..).unwrap_or_default(), path)
+}
+
+/// Text outside of brackets: paths, and what stands between them.
+fn between(text: &str, path: &dyn Fn(&str) -> String) -> String {
+    let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#' | '$');
+    let mut out = String::new();
+    let mut word = String::new();
+    for c in text.chars() {
+        if is_path(c) {
+            word.push(c);
+            continue;
+        }
+        out += &path_of(&word, path);
+        word.clear();
+        out.push(c);
+    }
+    out + &path_of(&word, path)
+}
+
+/// A word that begins with `::` goes on from a bracket: only whole paths are shortened.
+fn path_of(word: &str, path: &dyn Fn(&str) -> String) -> String {
+    if word.is_empty() || word.starts_with("::") { word.to_owned() } else { path(word) }
+}
+
+fn bracket(inner: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
+    if let Some((what, of)) = split_as(inner) {
+        return format!("<{} as {}>", arguments(what, depth - 1, path), arguments(of, depth - 1, path));
+    }
+    let mut kept = Vec::new();
+    for argument in split(inner) {
+        let argument = argument.trim();
+        let is_allocator = DROPPED.iter().any(|dropped| argument.starts_with(dropped)) || argument == "A";
+        if is_allocator {
+            continue;
+        }
+        let short = arguments(argument, depth - 1, path);
+        let short = short.replace("std::__cxx11::", "std::").replace("std::basic_string<char>", "std::string");
+        kept.push(if short.len() > LONG { "..".to_owned() } else { short });
+    }
+    format!("<{}>", kept.join(", "))
+}
+
+/// `A as B`, Rust's way to say whose trait is meant.
+fn split_as(inner: &str) -> Option<(&str, &str)> {
+    let mut found = None;
+    outside(inner, |at, byte| {
+        if byte == b' ' && found.is_none() && inner.get(at..).is_some_and(|rest| rest.starts_with(" as ")) {
+            found = Some(at);
+        }
+    });
+    let at = found?;
+    Some((inner.get(..at)?, inner.get(at + 4..)?))
+}
+
+fn split(inner: &str) -> Vec<&str> {
+    let mut commas = Vec::new();
+    outside(inner, |at, byte| {
+        if byte == b',' {
+            commas.push(at);
+        }
+    });
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for comma in commas {
+        parts.extend(inner.get(from..comma));
+        from = comma + 1;
+    }
+    parts.extend(inner.get(from..).filter(|rest| !rest.trim().is_empty()));
+    parts
+}

@@ -1,0 +1,106 @@
+//! Where files may lie: the module itself, and what belongs to it.
+//!
+//! Given: a path that was true in the target. Gives back: files to try, the most trustworthy first. What must hold:
+//! nothing that is no regular file is opened for reading (a trace may name a pipe, which would be waited for).
+use crate::process::Target;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/usr/local/lib/debug"];
+
+/// Where the user says that files are.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// Folders with debug files: `.build-id/ab/cdef.debug`, the target's own paths, or plain names.
+    pub debug_paths: Vec<PathBuf>,
+    /// A copy of the target's file system.
+    pub sysroot: Option<PathBuf>,
+    /// Started then: a file without a build-id that was changed since is another one.
+    pub started_unix_ns: u64,
+}
+
+/// `Search`, and the process if it still lives.
+#[derive(Clone, Copy)]
+pub struct Finder<'a> {
+    pub search: &'a Search,
+    pub target: Option<&'a Target>,
+}
+
+impl Finder<'_> {
+    /// Files at `path`, as the target meant it: in its own root, in the sysroot, here.
+    pub(crate) fn at(&self, path: &Path) -> Vec<(PathBuf, File)> {
+        let mut found = Vec::new();
+        if let Some(file) = self.target.and_then(|target| target.open(path)) {
+            found.push((path.to_owned(), file));
+        }
+        if let Some(sysroot) = &self.search.sysroot {
+            let path = below(sysroot, path);
+            found.extend(open(&path).map(|file| (path, file)));
+        }
+        found.extend(open(path).map(|file| (path.to_owned(), file)));
+        found
+    }
+
+    fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let given = self.search.debug_paths.iter().cloned();
+        given.chain(DEBUG_FOLDERS.iter().map(PathBuf::from))
+    }
+
+    /// Files whose name is their build-id.
+    pub(crate) fn by_build_id(&self, build_id: &[u8]) -> Vec<(PathBuf, File)> {
+        let Some((first, rest)) = build_id.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+            return Vec::new();
+        };
+        let name = format!(".build-id/{first:02x}/{}.debug", hex(rest));
+        let mut found: Vec<_> = self.debug_folders().flat_map(|folder| self.at(&folder.join(&name))).collect();
+        let plain = format!("{}.debug", hex(build_id));
+        for folder in &self.search.debug_paths {
+            found.extend([&name[10..], &plain].into_iter().flat_map(|name| self.at(&folder.join(name))));
+        }
+        found
+    }
+
+    /// Files that `.gnu_debuglink` may mean: beside the module, in `.debug`, and under each debug folder.
+    pub(crate) fn by_link(&self, module: &Path, name: &str) -> Vec<(PathBuf, File)> {
+        let beside = module.parent().unwrap_or(Path::new("/"));
+        let mut paths = vec![beside.join(name), beside.join(".debug").join(name)];
+        paths.extend(self.debug_folders().map(|folder| below(&folder, beside).join(name)));
+        paths.extend(self.search.debug_paths.iter().map(|folder| folder.join(name)));
+        paths.iter().filter(|path| *path != module).flat_map(|path| self.at(path)).collect()
+    }
+
+    /// A file that the compiler named relative to its own folder (`.dwo`), or that lies in a debug folder by its name.
+    pub(crate) fn by_source(&self, path: &Path) -> Vec<(PathBuf, File)> {
+        let mut found = self.at(path);
+        if let Some(name) = path.file_name() {
+            found.extend(self.search.debug_paths.iter().flat_map(|folder| {
+                let whole = below(folder, path);
+                [whole, folder.join(name)].into_iter().filter_map(|path| Some((path.clone(), open(&path)?)))
+            }));
+        }
+        found
+    }
+}
+
+/// `path` under another root; `..` cannot leave it.
+pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
+    let mut joined = root.to_owned();
+    joined.extend(path.components().filter(|part| matches!(part, Component::Normal(_))));
+    joined
+}
+
+/// A regular file, never waiting for anything.
+pub(crate) fn open(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).ok()?;
+    is_regular(&file).then_some(file)
+}
+
+pub(crate) fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|data| data.is_file() && data.len() > 0)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,158 @@
+//! The target while it lives, and the files of it that we hold on to.
+//!
+//! Given: a pid. Gives back: files as the target sees them: through its own root (a container's), and through its
+//! mappings (files that were deleted or replaced since). What must hold: what was opened stays usable after the
+//! target's end; a link inside of the target's root never leads out of it.
+use crate::finder::{is_regular, open};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Descriptors are few: that many modules are held open.
+const MOST_HELD: usize = 400;
+const VDSO_MAX: usize = 1 << 20;
+
+/// Which file stands for a module, by instance.
+pub type Held = HashMap<u16, (PathBuf, File)>;
+
+pub struct Target {
+    pid: u32,
+    /// The pid in the target's own namespace, which is how it names its perf map.
+    inner_pid: u32,
+    root: Option<OwnedFd>,
+    held: Mutex<Held>,
+}
+
+impl Target {
+    pub fn new(pid: u32) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).ok();
+        Target { pid, inner_pid: inner_pid(pid).unwrap_or(pid), root, held: Mutex::default() }
+    }
+
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub const fn inner_pid(&self) -> u32 {
+        self.inner_pid
+    }
+
+    /// A file by the target's own name for it.
+    pub fn open(&self, path: &Path) -> Option<File> {
+        let root = self.root.as_ref()?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let found = rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+        let file = match found {
+            Ok(file) => File::from(file),
+            // A kernel without openat2, or a filter that refuses it.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+                let below = crate::finder::below(Path::new(&format!("/proc/{}/root", self.pid)), path);
+                open(&below)?
+            }
+            Err(_) => return None,
+        };
+        is_regular(&file).then_some(file)
+    }
+
+    /// Opens the file behind a mapping now, for a time when the target is gone or the file replaced.
+    pub fn hold(&self, instance: u16, start: u64, path: &Path) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= MOST_HELD || held.contains_key(&instance) {
+            return;
+        }
+        let file = self.mapped(start).or_else(|| self.open(path));
+        if let Some(file) = file {
+            held.insert(instance, (path.to_owned(), file));
+        }
+    }
+
+    /// Another handle of a file that is held; its place in the file is its own.
+    pub fn held(&self, instance: u16) -> Option<File> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, file) = held.get(&instance)?;
+        // `try_clone` would share the place in the file with other threads.
+        let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        open(Path::new(&own)).or_else(|| file.try_clone().ok())
+    }
+
+    /// The very file that is mapped there, deleted or not. Needs rights that a parent may not have.
+    fn mapped(&self, address: u64) -> Option<File> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
+        let range = maps.lines().find_map(|line| {
+            let range = line.split(' ').next()?;
+            let (start, end) = range.split_once('-')?;
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            (number(start)? <= address && address < number(end)?).then_some(range)
+        })?;
+        open(Path::new(&format!("/proc/{}/map_files/{range}", self.pid)))
+    }
+
+    /// Names of files that the target has mapped, as it names them.
+    pub(crate) fn mapped_names(&self) -> Vec<PathBuf> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let mut names: Vec<PathBuf> = maps
+            .lines()
+            .filter_map(|line| line.find('/').map(|at| PathBuf::from(line[at..].trim_end_matches(" (deleted)"))))
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+/// The kernel's code in our own process: the same as the target's if the build-ids are equal.
+pub(crate) fn own_vdso() -> Option<Vec<u8>> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok().filter(|size| *size <= VDSO_MAX)?];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
+    Some(bytes)
+}
+
+fn inner_pid(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn our_own_files_are_seen_through_our_root() {
+        let target = Target::new(std::process::id());
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(target.open(&exe).unwrap().metadata().unwrap().len(), exe.metadata().unwrap().len());
+        assert!(target.open(Path::new("/dev/null")).is_none());
+        assert!(target.open(Path::new("/no/such")).is_none());
+        assert_eq!(target.inner_pid(), std::process::id());
+    }
+
+    #[test]
+    fn a_held_file_outlives_its_name() {
+        let path = std::env::temp_dir().join(format!("heaptrack-held.{}", std::process::id()));
+        std::fs::write(&path, "held").unwrap();
+        let target = Target::new(std::process::id());
+        target.hold(1, 0, &path);
+        std::fs::remove_file(&path).unwrap();
+        let mut text = String::new();
+        target.held(1).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "held");
+        assert!(target.held(2).is_none());
+    }
+
+    #[test]
+    fn our_vdso_is_an_elf_file() {
+        assert_eq!(own_vdso().unwrap()[..4], *b"\x7fELF");
+    }
+}

@@ -1,0 +1,333 @@
+//! One module: from offsets to frames.
+//!
+//! Given: what was recorded about the module, and where files may be. Gives back: frames for offsets, and how well the
+//! module is known. What must hold: only files with the recorded build-id are used.
+use crate::demangle::{Hint, Name, demangle};
+use crate::dwarf::DebugInfo;
+use crate::elf::Elf;
+use crate::finder::{Finder, hex};
+use crate::process::own_vdso;
+use crate::store::Store;
+use crate::table::Table;
+use format::{Module, SymbolState};
+use lzma_rust2::XzReader;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+const EXACT: u64 = 1 << 47;
+/// `.gnu_debugdata` holds names only; no honest one is larger unpacked.
+const MAX_DEBUG_DATA: u64 = 256 << 20;
+/// Inlining that deep is a lie.
+const MAX_INLINED: usize = 256;
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub name: Option<Arc<Name>>,
+    pub file: Option<Arc<str>>,
+    pub line: Option<u32>,
+    /// Inlined into the next frame of the list.
+    pub inlined: bool,
+}
+
+/// How well a module is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub state: SymbolState,
+    /// A sentence for people.
+    pub note: String,
+}
+
+pub struct Resolver<'f> {
+    finder: Finder<'f>,
+    debug: Option<DebugInfo<'f>>,
+    table: Table<'f>,
+    hint: Hint,
+    names: HashMap<String, Arc<Name>>,
+    files: HashMap<String, Arc<str>>,
+    state: State,
+}
+
+/// A module's own file, found and checked.
+struct Found<'f> {
+    elf: Elf<'f>,
+    path: PathBuf,
+}
+
+impl<'f> Resolver<'f> {
+    /// Always gives something: what cannot be named is said in `state`.
+    pub fn open(store: &'f Store, module: &Module, finder: Finder<'f>) -> Self {
+        let mut resolver = Resolver {
+            finder,
+            debug: None,
+            table: Table::default(),
+            hint: Hint::None,
+            names: HashMap::new(),
+            files: HashMap::new(),
+            state: State { state: SymbolState::Missing, note: String::new() },
+        };
+        match find_module(store, module, &finder) {
+            Ok(found) => resolver.load(store, found),
+            // The debug file alone is as good, if it is the right one.
+            Err(state) => match by_build_id(store, &module.build_id, &finder) {
+                Some(found) => resolver.load(store, found),
+                None => resolver.state = state,
+            },
+        }
+        resolver
+    }
+
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn load(&mut self, store: &'f Store, found: Found<'f>) {
+        let Found { elf, path } = found;
+        let mut trouble = String::new();
+        let separate = if elf.has_dwarf() { None } else { debug_file(store, &elf, &path, &self.finder, &mut trouble) };
+        self.table.add(&elf);
+        if let Some(separate) = &separate {
+            self.table.add(&separate.elf);
+        } else if let Some(mini) = mini_debug_info(store, &elf) {
+            self.table.add(&mini);
+        }
+        self.table.sort();
+        self.hint = if self.table.is_nim { Hint::Nim } else { Hint::None };
+        let (file, at) = separate.as_ref().map_or((&elf, &path), |found| (&found.elf, &found.path));
+        let mut state = if self.table.is_empty() { SymbolState::Stripped } else { SymbolState::Symbols };
+        if file.has_dwarf() {
+            match DebugInfo::new(store, file, at, &path, &self.finder) {
+                Ok(debug) => {
+                    self.debug = Some(debug);
+                    state = SymbolState::Debug;
+                }
+                Err(error) => trouble = format!("the debug information of {} is damaged: {error}", at.display()),
+            }
+        }
+        self.state = State { state, note: trouble };
+    }
+
+    /// `key`: the low 48 bits of a `format::Frame`. Innermost first; empty if nothing is known.
+    pub fn frames(&mut self, key: u64) -> Vec<Frame> {
+        let offset = key & (EXACT - 1);
+        // A return address belongs to the call before it.
+        let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
+        let mut frames = self.from_dwarf(address).unwrap_or_default();
+        self.name_outermost(address, &mut frames);
+        frames
+    }
+
+    fn from_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
+        let debug = self.debug.take()?;
+        let mut frames = Vec::new();
+        if let Ok(mut found) = debug.frames(address, &self.finder) {
+            while let Ok(Some(frame)) = found.next() {
+                let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+                let location = frame.location.as_ref();
+                frames.push(Frame {
+                    name: name.filter(|name| !name.is_empty()).map(|name| self.name(&name)),
+                    file: location.and_then(|location| location.file).map(|file| self.file(file)),
+                    line: location.and_then(|location| location.line).filter(|line| *line != 0),
+                    inlined: true,
+                });
+                if frames.len() == MAX_INLINED {
+                    break;
+                }
+            }
+        }
+        self.debug = Some(debug);
+        if let Some(last) = frames.last_mut() {
+            last.inlined = false;
+        }
+        Some(frames)
+    }
+
+    /// The function that has the frame is in the symbol table too, where its name may be fuller than in DWARF.
+    fn name_outermost(&mut self, address: u64, frames: &mut Vec<Frame>) {
+        let known = frames.last().and_then(|frame| frame.name.clone());
+        if known.as_ref().is_some_and(|name| is_mangled(&name.raw)) {
+            return;
+        }
+        let Some(symbol) = self.table.find(address) else { return };
+        let file = symbol.file.map(String::from_utf8_lossy);
+        let symbol = String::from_utf8_lossy(symbol.name);
+        if known.is_some_and(|known| !is_mangled(&symbol) && !is_alias(&known.raw, &symbol)) {
+            return;
+        }
+        let name = Some(self.name(&symbol));
+        match frames.last_mut() {
+            Some(last) => last.name = name,
+            None => {
+                let file = file.map(|file| self.file(&file));
+                frames.push(Frame { name, file, line: None, inlined: false });
+            }
+        }
+    }
+
+    fn name(&mut self, raw: &str) -> Arc<Name> {
+        if let Some(name) = self.names.get(raw) {
+            return Arc::clone(name);
+        }
+        let name = Arc::new(demangle(raw, self.hint));
+        self.names.insert(raw.to_owned(), Arc::clone(&name));
+        name
+    }
+
+    fn file(&mut self, path: &str) -> Arc<str> {
+        if let Some(file) = self.files.get(path) {
+            return Arc::clone(file);
+        }
+        let file: Arc<str> = tidy(path).into();
+        self.files.insert(path.to_owned(), Arc::clone(&file));
+        file
+    }
+}
+
+fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R") || name.starts_with("_D")
+}
+
+/// libc calls its `realpath` `__GI___realpath` in DWARF; people know the public name.
+fn is_alias(known: &str, symbol: &str) -> bool {
+    let plain = known.trim_start_matches("__GI_").trim_start_matches('_');
+    known.starts_with("__") && plain == symbol.split('@').next().unwrap_or(symbol)
+}
+
+/// The module's file among those that may be it.
+fn find_module<'f>(store: &'f Store, module: &Module, finder: &Finder<'_>) -> Result<Found<'f>, State> {
+    let path = Path::new(&module.path);
+    if module.path.contains("vdso") && !module.path.starts_with('/') {
+        return vdso(store, module);
+    }
+    if !path.is_absolute() {
+        return Err(State { state: SymbolState::Missing, note: format!("{} is no file", module.path) });
+    }
+    let mut candidates = Vec::new();
+    let held = finder.target.and_then(|target| target.held(module.instance));
+    candidates.extend(held.map(|file| (path.to_owned(), file)));
+    candidates.extend(finder.at(path));
+    let mut wrong = None;
+    for (path, file) in candidates {
+        let changed = changed_since(&file, finder.search.started_unix_ns);
+        let Some(elf) = Elf::parse(store, store.file(file)) else {
+            let note = format!("{} is not an ELF file that can be read", path.display());
+            wrong = wrong.or(Some(State { state: SymbolState::Unreadable, note }));
+            continue;
+        };
+        let found = elf.build_id();
+        if found != module.build_id {
+            let note = format!(
+                "{} is not the file that ran: its build-id is {}, recorded was {}",
+                path.display(),
+                or_none(found),
+                or_none(&module.build_id)
+            );
+            wrong = Some(State { state: SymbolState::Mismatch, note });
+        } else if found.is_empty() && changed {
+            let note = format!("{} has no build-id and was changed since the recording began", path.display());
+            wrong = Some(State { state: SymbolState::Mismatch, note });
+        } else {
+            return Ok(Found { elf, path });
+        }
+    }
+    Err(wrong.unwrap_or_else(|| State { state: SymbolState::Missing, note: format!("{} is not there", module.path) }))
+}
+
+fn or_none(build_id: &[u8]) -> String {
+    if build_id.is_empty() { "none".into() } else { hex(build_id) }
+}
+
+fn changed_since(file: &File, unix_ns: u64) -> bool {
+    let Ok(data) = file.metadata() else { return true };
+    unix_ns != 0 && data.mtime() as i128 * 1_000_000_000 + data.mtime_nsec() as i128 > unix_ns as i128
+}
+
+fn vdso<'f>(store: &'f Store, module: &Module) -> Result<Found<'f>, State> {
+    let ours = own_vdso().and_then(|bytes| Elf::parse(store, store.memory(bytes)));
+    match ours {
+        Some(elf) if elf.build_id() == module.build_id => Ok(Found { elf, path: PathBuf::from(&module.path) }),
+        Some(_) => Err(State { state: SymbolState::Mismatch, note: "another kernel's vdso".into() }),
+        None => Err(State { state: SymbolState::Missing, note: "there is no vdso here".into() }),
+    }
+}
+
+fn by_build_id<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>) -> Option<Found<'f>> {
+    finder.by_build_id(build_id).into_iter().find_map(|(path, file)| {
+        let elf = Elf::parse(store, store.file(file))?;
+        (elf.build_id() == build_id).then_some(Found { elf, path })
+    })
+}
+
+/// The file that holds the debug information of a stripped one.
+fn debug_file<'f>(
+    store: &'f Store,
+    elf: &Elf<'f>,
+    path: &Path,
+    finder: &Finder<'_>,
+    trouble: &mut String,
+) -> Option<Found<'f>> {
+    let build_id = elf.build_id();
+    if let Some(found) = by_build_id(store, build_id, finder) {
+        return Some(found);
+    }
+    let (name, sum) = elf.debug_link()?;
+    let name = std::str::from_utf8(name).ok()?;
+    for (path, mut file) in finder.by_link(path, name) {
+        let crc = if build_id.is_empty() { crc(&mut file) } else { None };
+        let Some(elf) = Elf::parse(store, store.file(file)) else { continue };
+        let fits = if build_id.is_empty() { crc == Some(sum) } else { elf.build_id() == build_id };
+        if fits {
+            return Some(Found { elf, path });
+        }
+        *trouble = format!("{} belongs to another build and was not used", path.display());
+    }
+    None
+}
+
+fn crc(file: &mut File) -> Option<u32> {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => break,
+            count => hasher.update(buffer.get(..count)?),
+        }
+    }
+    file.seek(SeekFrom::Start(0)).ok()?;
+    Some(hasher.finalize())
+}
+
+/// Fedora's small symbol table inside of a stripped file.
+fn mini_debug_info<'f>(store: &'f Store, elf: &Elf<'f>) -> Option<Elf<'f>> {
+    let packed = elf.section(".gnu_debugdata");
+    if packed.is_empty() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    XzReader::new(packed, false).take(MAX_DEBUG_DATA).read_to_end(&mut bytes).ok()?;
+    Elf::parse(store, store.memory(bytes))
+}
+
+/// Without `.`, and without `..` where it can be seen what it means.
+fn tidy(path: &str) -> String {
+    let mut out = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                let can = matches!(out.components().next_back(), Some(Component::Normal(_)));
+                if can {
+                    out.pop();
+                } else {
+                    out.push("..");
+                }
+            }
+            part => out.push(part),
+        }
+    }
+    out.to_string_lossy().into_owned()
+}

@@ -1,0 +1,233 @@
+//! Many modules, on several threads, within a time.
+//!
+//! Given: work by module. Gives back: Symbols, a piece at a time. What must hold: memory is that of the modules in work
+//! and of one piece each; a module that makes a library panic costs its own names and nothing else; when the time is
+//! over the caller goes on at once.
+use crate::finder::{Finder, Search};
+use crate::jit::Jit;
+use crate::process::Target;
+use crate::resolver::{Frame, Resolver, State};
+use crate::store::Store;
+use crate::wanted::ModuleWork;
+use format::{Module, Place, SymbolState, Symbols, SymbolsBuilder};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// A piece is written when it has so many bytes.
+const PIECE: usize = 256 << 10;
+/// Frames between two looks at the clock.
+const BATCH: usize = 64;
+/// Debug information can be nested as deep as its author likes, and the reader goes down with it.
+const STACK: usize = 256 << 20;
+const SMALLER_STACK: usize = 8 << 20;
+
+/// How long and how wide.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    pub threads: usize,
+    /// `None`: until it is done.
+    pub time: Option<Duration>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub done: usize,
+    pub total: usize,
+    pub left_modules: usize,
+}
+
+struct Shared {
+    works: Mutex<VecDeque<ModuleWork>>,
+    search: Search,
+    target: Option<Arc<Target>>,
+    jit: Mutex<Option<Jit>>,
+    stop: AtomicBool,
+    done: AtomicUsize,
+    left_modules: AtomicUsize,
+}
+
+/// Resolves everything that the time allows. Returns false if something is left.
+pub fn resolve_all(
+    works: Vec<ModuleWork>,
+    search: Search,
+    target: Option<Arc<Target>>,
+    jit: Option<Jit>,
+    budget: Budget,
+    mut sink: impl FnMut(Symbols, Progress),
+) -> bool {
+    let total = works.iter().map(|work| work.frames.len()).sum();
+    let left_modules = AtomicUsize::new(works.len());
+    let shared = Arc::new(Shared {
+        works: Mutex::new(works.into()),
+        search,
+        target,
+        jit: Mutex::new(jit),
+        stop: AtomicBool::new(false),
+        done: AtomicUsize::new(0),
+        left_modules,
+    });
+    let (sender, pieces) = mpsc::sync_channel(4);
+    for _ in 0..budget.threads.max(1) {
+        // Not joined: one that reads a huge file must not hold up the end.
+        start(Arc::clone(&shared), sender.clone());
+    }
+    drop(sender);
+    let end = budget.time.map(|time| Instant::now() + time);
+    loop {
+        let piece = match end {
+            None => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            Some(end) => pieces.recv_timeout(end.saturating_duration_since(Instant::now())),
+        };
+        let progress = Progress {
+            done: shared.done.load(Ordering::Relaxed),
+            total,
+            left_modules: shared.left_modules.load(Ordering::Relaxed),
+        };
+        match piece {
+            Ok(symbols) => sink(symbols, progress),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return shared.done.load(Ordering::Relaxed) == total,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                shared.stop.store(true, Ordering::Relaxed);
+                // What is ready is not thrown away.
+                while let Ok(symbols) = pieces.recv_timeout(Duration::from_millis(50)) {
+                    sink(symbols, progress);
+                }
+                return shared.done.load(Ordering::Relaxed) == total;
+            }
+        }
+    }
+}
+
+fn start(shared: Arc<Shared>, pieces: mpsc::SyncSender<Symbols>) {
+    let spawn = |stack: usize| {
+        let (shared, pieces) = (Arc::clone(&shared), pieces.clone());
+        let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(stack);
+        builder.spawn(move || work(&shared, &pieces))
+    };
+    if spawn(STACK).is_err() && spawn(SMALLER_STACK).is_err() {
+        work(&shared, &pieces);
+    }
+}
+
+fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
+    while !shared.stop.load(Ordering::Relaxed) {
+        let next = shared.works.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(work) = next else { return };
+        let finder = Finder { search: &shared.search, target: shared.target.as_deref() };
+        let jit = match work.module {
+            None => shared.jit.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Some(_) => None,
+        };
+        let mut gone_on = true;
+        let send = |symbols: Symbols, count: usize| {
+            shared.done.fetch_add(count, Ordering::Relaxed);
+            gone_on = gone_on && pieces.send(symbols).is_ok();
+            gone_on && !shared.stop.load(Ordering::Relaxed)
+        };
+        resolve_some(&work, finder, jit.as_ref(), send);
+        shared.left_modules.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One module, in pieces of `frames` each; `send` returns false to stop.
+pub fn resolve_some(
+    work: &ModuleWork,
+    finder: Finder<'_>,
+    jit: Option<&Jit>,
+    mut send: impl FnMut(Symbols, usize) -> bool,
+) {
+    let Some(module) = &work.module else {
+        send(of_jit(work, jit), work.frames.len());
+        return;
+    };
+    let store = Store::new();
+    let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
+    let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
+    let mut pieces = Pieces::default();
+    for batch in work.frames.chunks(BATCH) {
+        for (instance, key) in batch {
+            // After a panic the resolver may be half changed, so it is not used again.
+            let frames = resolver.as_mut().map(|found| catch_unwind(AssertUnwindSafe(|| found.frames(*key))));
+            let frames = match frames {
+                Some(Ok(frames)) => frames,
+                Some(Err(_)) => {
+                    resolver = None;
+                    Vec::new()
+                }
+                None => Vec::new(),
+            };
+            pieces.add(*instance, &state, *key, &frames);
+        }
+        if pieces.builder.len() >= PIECE {
+            let (symbols, count) = pieces.take();
+            if !send(symbols, count) {
+                return;
+            }
+        }
+    }
+    let (symbols, count) = pieces.take();
+    send(symbols, count);
+}
+
+fn panicked(module: &Module) -> State {
+    State { state: SymbolState::Unreadable, note: format!("{} cannot be read", module.path) }
+}
+
+fn of_jit(work: &ModuleWork, jit: Option<&Jit>) -> Symbols {
+    let state = State { state: SymbolState::Symbols, note: String::new() };
+    let mut pieces = Pieces::default();
+    for (instance, key) in &work.frames {
+        let exact = key >> 47 & 1;
+        let address = (key & (1 << 47) - 1).saturating_sub(1 - exact);
+        let code = jit.and_then(|jit| jit.find(address));
+        let frames: Vec<Frame> = code
+            .map(|code| Frame {
+                name: Some(Arc::new(code.name.clone())),
+                file: code.file.as_deref().map(Arc::from),
+                line: code.line,
+                inlined: false,
+            })
+            .into_iter()
+            .collect();
+        pieces.add(*instance, &state, *key, &frames);
+    }
+    pieces.take().0
+}
+
+/// Builds a piece.
+#[derive(Default)]
+struct Pieces {
+    builder: SymbolsBuilder,
+    instance: Option<u16>,
+    count: usize,
+}
+
+impl Pieces {
+    fn add(&mut self, instance: u16, state: &State, key: u64, frames: &[Frame]) {
+        if self.instance != Some(instance) {
+            self.instance = Some(instance);
+            self.builder.module(instance, state.state, &state.note);
+        }
+        let builder = &mut self.builder;
+        let places = frames
+            .iter()
+            .map(|frame| Place {
+                function: frame.name.as_ref().map(|name| builder.function(&name.raw, &name.full, &name.short)),
+                file: frame.file.as_ref().map(|file| builder.string(file)),
+                line: frame.line,
+                inlined: frame.inlined,
+            })
+            .collect();
+        builder.frame(key, places);
+        self.count += 1;
+    }
+
+    fn take(&mut self) -> (Symbols, usize) {
+        self.instance = None;
+        (self.builder.take(), std::mem::take(&mut self.count))
+    }
+}

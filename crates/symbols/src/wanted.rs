@@ -1,0 +1,106 @@
+//! What of a trace has no name yet.
+//!
+//! Given: the blocks of a trace, as they come. Gives back: frames to resolve, by file. What must hold: a frame is asked
+//! for once; what an earlier Symbols block answered is not asked again, unless the file was missing then.
+use format::{Block, BlockKind, Module, RawBlock, Session, SymbolState};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What `Wanted` has no use for.
+pub const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Infos, BlockKind::Samples, BlockKind::Checkpoint];
+
+#[derive(Default)]
+pub struct Wanted {
+    pub session: Option<Session>,
+    modules: BTreeMap<u16, Module>,
+    /// Bits of frames that were asked for, or answered by the file.
+    seen: HashSet<u64>,
+    pending: Vec<u64>,
+}
+
+/// The frames of one file. `frames`: by instance, for a file may be loaded several times.
+#[derive(Clone, Debug)]
+pub struct ModuleWork {
+    /// `None`: code of no module.
+    pub module: Option<Module>,
+    /// (instance, low 48 bits of the frame).
+    pub frames: Vec<(u16, u64)>,
+}
+
+impl Wanted {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn add(&mut self, block: &RawBlock) {
+        match block.decode() {
+            Ok(Block::Session(session)) => self.session = Some(session),
+            Ok(Block::Modules(modules)) => {
+                self.modules.extend(modules.into_iter().map(|module| (module.instance, module)));
+            }
+            Ok(Block::Stacks(stacks)) => {
+                let frames = stacks.nodes.iter().map(|node| node.frame).filter(|frame| !frame.is_marker());
+                for frame in frames {
+                    if self.seen.insert(frame.0) {
+                        self.pending.push(frame.0);
+                    }
+                }
+            }
+            Ok(Block::Symbols(symbols)) => {
+                for module in &symbols.modules {
+                    self.answered(module);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, module: &format::ModuleSymbols) {
+        let found = matches!(module.state, SymbolState::Debug | SymbolState::Symbols | SymbolState::Stripped);
+        for (key, places) in &module.frames {
+            if found && (module.instance != 0 || !places.is_empty()) {
+                self.seen.insert((module.instance as u64) << 48 | key);
+            }
+        }
+        // Symbols may stand before or behind the stacks that they name.
+        let known: HashSet<u64> = match found {
+            true => module.frames.iter().map(|(key, _)| (module.instance as u64) << 48 | key).collect(),
+            false => return,
+        };
+        self.pending.retain(|frame| !known.contains(frame));
+    }
+
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.modules.values()
+    }
+
+    pub const fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Takes what is pending, the files with the most frames first.
+    pub fn take(&mut self) -> Vec<ModuleWork> {
+        let mut by_file: HashMap<Option<(&str, &[u8])>, ModuleWork> = HashMap::new();
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.sort_unstable();
+        for frame in pending {
+            let instance = (frame >> 48) as u16;
+            let module = self.modules.get(&instance).filter(|_| instance != 0);
+            if module.is_none() && instance != 0 {
+                continue;
+            }
+            let file = module.map(|module| (module.path.as_str(), module.build_id.as_slice()));
+            let work =
+                by_file.entry(file).or_insert_with(|| ModuleWork { module: module.cloned(), frames: Vec::new() });
+            work.frames.push((instance, frame & (1 << 48) - 1));
+        }
+        let mut works: Vec<ModuleWork> = by_file.into_values().collect();
+        let path = |work: &ModuleWork| work.module.as_ref().map(|module| module.path.clone());
+        works.sort_by_key(|work| (std::cmp::Reverse(work.frames.len()), path(work)));
+        works
+    }
+
+    /// Asks again later: they could not be answered.
+    pub fn give_back(&mut self, work: &ModuleWork) {
+        self.pending.extend(work.frames.iter().map(|(instance, key)| (*instance as u64) << 48 | key));
+    }
+}
