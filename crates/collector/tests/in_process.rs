@@ -107,7 +107,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     let inboxes: Vec<_> = inboxes.into_iter().map(|inbox| Mutex::new(Some(inbox))).collect();
     let bytes = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for index in 0..8usize {
+        for (index, inbox) in inboxes.iter().enumerate() {
             let (senders, inbox, bytes) = (senders.clone(), &inboxes[index], &bytes);
             scope.spawn(move || {
                 let inbox = inbox.lock().unwrap().take().unwrap();
