@@ -108,7 +108,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     let bytes = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
         for (index, inbox) in inboxes.iter().enumerate() {
-            let (senders, inbox, bytes) = (senders.clone(), &inboxes[index], &bytes);
+            let (senders, bytes) = (senders.clone(), &bytes);
             scope.spawn(move || {
                 let inbox = inbox.lock().unwrap().take().unwrap();
                 let mut thread = target::Thread::new(mapping, index as u32);
