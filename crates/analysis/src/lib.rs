@@ -13,18 +13,22 @@
 //! - The peak is the first strict maximum of live bytes; a site's share is what it held at that very event.
 //! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free
 //!   half of a realloc, and a free that nobody saw, never make one.
-//! - Leaked is what is live at the end, and what was live whenever `exec` ended an image.
+//! - Leaked is what is live at the end. What was live when `exec` ended an image is gone with it: neither freed nor leaked.
 #![forbid(unsafe_code)]
 
+mod class;
 mod definitions;
 mod live;
 mod lookup;
 mod map;
+mod names;
 mod replay;
 mod report;
 mod site;
 
+pub use class::{BadRule, Class, Classes};
 pub use lookup::{Allocation, Lookup};
+pub use names::{Level, ModuleNames, Names};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
 pub use site::Costs;

@@ -1,5 +1,6 @@
 //! One allocation of a trace by its number, for those who want to compare a single stack.
 use crate::definitions::Definitions;
+use crate::names::Names;
 use crate::report::Report;
 use format::{Block, Event, Events, Info, Infos, Malformed, Module, RawBlock, Thread};
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ pub struct Lookup {
     infos: Vec<Infos>,
     modules: BTreeMap<u16, Module>,
     threads: BTreeMap<u32, Thread>,
+    names: Names,
     found: Option<(u32, u32)>,
 }
 
@@ -33,6 +35,7 @@ impl Lookup {
         match block.decode()? {
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
+            Block::Symbols(symbols) => self.names.add(symbols),
             Block::Stacks(stacks) => drop(self.definitions.add_stacks(&stacks)),
             Block::Infos(infos) => self.infos.push(infos),
             Block::Events(events) if self.found.is_none() => self.search(events)?,
@@ -49,7 +52,7 @@ impl Lookup {
             block.infos.get(index).copied()
         })?;
         let tid = self.threads.get(&thread).map(|thread| thread.tid);
-        let mut report = Report { modules: self.modules, ..Report::default() };
+        let mut report = Report { modules: self.modules, names: self.names, ..Report::default() };
         report.nodes = self.definitions.nodes;
         Some(Allocation { size, stack, tid, report })
     }

@@ -2,6 +2,7 @@
 use crate::definitions::{Definitions, KnownInfo};
 use crate::live::Live;
 use crate::map::IntMap;
+use crate::names::Names;
 use crate::report::{Faults, Report};
 use format::{Block, Event, Events, Freed, Losses, Malformed, Module, RawBlock, Session, Summary, Thread, Totals};
 use std::collections::BTreeMap;
@@ -14,13 +15,12 @@ pub struct Replay {
     suppressions: String,
     modules: BTreeMap<u16, Module>,
     threads: BTreeMap<u32, Thread>,
+    names: Names,
     definitions: Definitions,
     live: Live,
     /// `leaked_*` holds what is live until the report is made.
     totals: Totals,
     /// What was live at the end of earlier images.
-    ended_bytes: u64,
-    ended_allocations: u64,
     /// Counted up by every new peak.
     epoch: u64,
     image: u32,
@@ -53,8 +53,6 @@ impl Replay {
             self.totals.overhead_bytes = self.totals.overhead_bytes.max(summary.totals.overhead_bytes);
             self.totals.lost_events = self.totals.lost_events.max(summary.totals.lost_events);
         }
-        self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_add(self.ended_bytes);
-        self.totals.leaked_allocations = self.totals.leaked_allocations.wrapping_add(self.ended_allocations);
         let mut report = Report {
             session: self.session.unwrap_or_default(),
             summary: self.summary,
@@ -62,6 +60,7 @@ impl Replay {
             suppressions: self.suppressions,
             threads: self.threads.into_values().collect(),
             modules: self.modules,
+            names: self.names,
             totals: self.totals,
             faults: self.faults,
             sites: Vec::new(),
@@ -92,7 +91,8 @@ impl Replay {
                 self.losses = Some(losses);
             }
             Block::Summary(summary) => self.summary = Some(summary),
-            Block::Checkpoint(_) | Block::Symbols(_) | Block::Index(_) => {}
+            Block::Symbols(symbols) => self.names.add(symbols),
+            Block::Checkpoint(_) | Block::Index(_) => {}
         }
         Ok(())
     }
@@ -194,8 +194,7 @@ impl Replay {
         for site in &mut self.definitions.sites {
             site.end_image(self.epoch);
         }
-        self.ended_bytes = self.ended_bytes.saturating_add(std::mem::take(&mut self.totals.leaked_bytes));
-        self.ended_allocations += std::mem::take(&mut self.totals.leaked_allocations);
+        (self.totals.leaked_bytes, self.totals.leaked_allocations) = (0, 0);
         self.live.clear();
         self.latest = None;
         self.latest_of.clear();

@@ -1,5 +1,6 @@
 //! The result of a replay.
 use crate::definitions::Definitions;
+use crate::names::{Level, Names};
 use crate::site::Costs;
 use format::{BlockKind, Frame, Losses, Malformed, Module, Session, StackNode, Summary, Thread, Totals};
 use std::collections::{BTreeMap, HashMap};
@@ -49,6 +50,7 @@ pub struct Report {
     pub suppressions: String,
     pub threads: Vec<Thread>,
     pub modules: BTreeMap<u16, Module>,
+    pub names: Names,
     pub totals: Totals,
     pub faults: Faults,
     /// Every stack that allocated, in order of its first info.
@@ -73,6 +75,14 @@ impl Report {
         })
     }
 
+    /// The same with names: what was inlined has a level of its own, in front of the frame that it is in.
+    pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
+        self.frames(stack).flat_map(|frame| {
+            let module = self.module(frame).map(|module| module.path.as_str());
+            self.names.levels(frame, module)
+        })
+    }
+
     pub fn module(&self, frame: Frame) -> Option<&Module> {
         self.modules.get(&frame.instance()).filter(|_| !frame.is_marker() && !frame.is_jit())
     }
@@ -80,7 +90,9 @@ impl Report {
     /// Takes over sites and stacks; those that differ only in a module that was loaded again become one.
     pub(crate) fn set_stacks(&mut self, definitions: Definitions, epoch: u64) {
         let Definitions { mut nodes, sites, stacks, .. } = definitions;
-        let same = merge_nodes(&mut nodes, &merge_modules(&self.modules));
+        let first = merge_modules(&self.modules);
+        let same = merge_nodes(&mut nodes, &first);
+        self.names.merge(&first);
         let canonical = |stack: u32| match stack.checked_sub(1) {
             Some(index) => same.get(index as usize).copied().unwrap_or(stack),
             None => 0,

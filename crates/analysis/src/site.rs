@@ -38,8 +38,6 @@ pub(crate) struct Site {
     at_peak_bytes: u64,
     at_peak_allocations: u64,
     epoch: u64,
-    leaked_bytes: u64,
-    leaked_allocations: u64,
 }
 
 impl Site {
@@ -52,8 +50,6 @@ impl Site {
         at_peak_bytes: 0,
         at_peak_allocations: 0,
         epoch: 0,
-        leaked_bytes: 0,
-        leaked_allocations: 0,
     };
 
     #[inline]
@@ -81,23 +77,21 @@ impl Site {
         self.live_allocations = self.live_allocations.wrapping_sub(1);
     }
 
-    /// The image ended: what is live is lost.
+    /// The image ended: what is live is gone with it, neither freed nor leaked.
     pub(crate) fn end_image(&mut self, epoch: u64) {
         self.before_change(epoch);
-        self.leaked_bytes = self.leaked_bytes.saturating_add(self.live_bytes);
-        self.leaked_allocations += self.live_allocations;
         self.live_bytes = 0;
         self.live_allocations = 0;
     }
 
     pub(crate) fn costs(mut self, epoch: u64) -> Costs {
-        self.end_image(epoch);
+        self.before_change(epoch);
         Costs {
             allocations: self.allocations,
             allocated_bytes: self.allocated_bytes,
             temporary: self.temporary,
-            leaked_bytes: self.leaked_bytes,
-            leaked_allocations: self.leaked_allocations,
+            leaked_bytes: self.live_bytes,
+            leaked_allocations: self.live_allocations,
             peak_bytes: self.at_peak_bytes,
             peak_allocations: self.at_peak_allocations,
         }

@@ -5,7 +5,7 @@
 mod json;
 mod text;
 
-use analysis::{Lookup, Replay, Report};
+use analysis::{Classes, Lookup, Replay, Report};
 use format::{Damage, Reader};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -22,6 +22,8 @@ pub struct Trace {
     pub damage_count: u64,
     /// The writer came to its end.
     pub finished: bool,
+    /// Whose code a frame is.
+    pub classes: Classes,
 }
 
 impl Trace {
@@ -34,8 +36,10 @@ impl Trace {
         while let Some(block) = reader.next_block()? {
             replay.add(block);
         }
+        let report = replay.finish();
         Ok(Trace {
-            report: replay.finish(),
+            classes: Classes::new(&report.session.exe),
+            report,
             damage: reader.damage().to_vec(),
             damage_count: reader.damage_count(),
             finished: reader.finished(),
@@ -108,6 +112,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
     use format::{EventEncoder, FileWriter, Frame, InfoEncoder, Module, RawBlock, Session, StackEncoder, Summary};
+    use format::{Place, SymbolState, SymbolsBuilder};
     use serde_json::{Value, json};
 
     /// Two stacks of a program, one of them through JIT code and a cut.
@@ -123,7 +128,12 @@ mod tests {
         events.alloc(small);
         let third = events.alloc(small);
         events.free(third);
-        let session = Session { command: vec!["./a \"b\"".into(), "c".into()], pid: 77, ..Session::default() };
+        let session = Session {
+            command: vec!["./a \"b\"".into(), "c".into()],
+            exe: "/bin/a".into(),
+            pid: 77,
+            ..Session::default()
+        };
         let module = Module { instance: 1, path: "/bin/a".into(), ..Module::default() };
         vec![
             session.to_block(),
@@ -150,7 +160,10 @@ mod tests {
     }
 
     fn frame(function: Option<&str>, module: Option<&str>, offset: Option<u64>) -> Value {
-        json!({ "function": function, "file": null, "line": null, "module": module, "offset": offset, "inlined": false })
+        json!({
+            "function": function, "short": function, "file": null, "line": null, "module": module, "offset": offset,
+            "inlined": false, "class": offset.map(|_| if module.is_some() { "program" } else { "runtime" }),
+        })
     }
 
     #[test]
@@ -170,11 +183,11 @@ mod tests {
         );
         let program = json!({
             "allocations": 2, "allocated_bytes": 20, "temporary": 1, "leaked_bytes": 10, "leaked_allocations": 1,
-            "peak_bytes": 20, "peak_allocations": 2, "frames": [frame(None, Some("/bin/a"), Some(0x1139))],
+            "peak_bytes": 20, "peak_allocations": 2, "blamed": 0, "frames": [frame(None, Some("/bin/a"), Some(0x1139))],
         });
         let deep = json!({
             "allocations": 1, "allocated_bytes": 1000, "temporary": 0, "leaked_bytes": 1000, "leaked_allocations": 1,
-            "peak_bytes": 1000, "peak_allocations": 1, "frames": [
+            "peak_bytes": 1000, "peak_allocations": 1, "blamed": 2, "frames": [
                 frame(None, None, Some(0x7f00_0000_1000)),
                 frame(Some("[frames left out]"), None, None),
                 frame(None, Some("/bin/a"), Some(0x1139)),
@@ -184,6 +197,45 @@ mod tests {
         assert_eq!(found["leaked"], json!([deep, program]));
         assert_eq!(found["allocations"], json!([program, deep]));
         assert_eq!(found["temporary"], json!([program]));
+    }
+
+    #[test]
+    fn named_frames_are_expanded_and_one_is_blamed() {
+        let mut names = SymbolsBuilder::default();
+        names.module(1, SymbolState::Debug, "");
+        let inner = Some(names.function("_Z1f", "std::f(int)", "std::f"));
+        let outer = Some(names.function("main", "main", "main"));
+        let (library, own) = (Some(names.string("/usr/include/c++/12/f.h")), Some(names.string("/home/me/a.cc")));
+        let places = vec![
+            Place { function: inner, file: library, line: Some(3), inlined: true },
+            Place { function: outer, file: own, line: Some(9), inlined: false },
+        ];
+        names.frame(0x1139, places);
+        names.module(0, SymbolState::Symbols, "");
+        let script = Some(names.function("JS:*go /x.js:2:1", "go", "go"));
+        let at = Some(names.string("/x.js"));
+        names.frame(0x7f00_0000_1000, vec![Place { function: script, file: at, line: Some(2), inlined: false }]);
+        let mut blocks = blocks();
+        blocks.push(names.take().to_block());
+        let bytes = file(&blocks);
+        let found = json_of(&bytes);
+        assert_eq!((&found["complete"], &found["damage"]), (&json!(true), &json!([])));
+        assert_eq!(found["temporary"][0]["blamed"], 1);
+        assert_eq!(
+            found["temporary"][0]["frames"],
+            json!([
+                { "function": "std::f(int)", "short": "std::f", "file": "/usr/include/c++/12/f.h", "line": 3,
+                  "module": "/bin/a", "offset": 0x1139, "inlined": true, "class": "runtime" },
+                { "function": "main", "short": "main", "file": "/home/me/a.cc", "line": 9,
+                  "module": "/bin/a", "offset": 0x1139, "inlined": false, "class": "program" },
+            ])
+        );
+        let mut out = Vec::new();
+        text::report(&mut out, &Trace::read(Reader::new(&bytes[..]).unwrap()).unwrap()).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let stack = "\n            > go  /x.js:2\n              [frames left out]\n              \
+                     std::f  /usr/include/c++/12/f.h:3\n              main  /home/me/a.cc:9\n";
+        assert!(text.contains(stack), "{text}");
     }
 
     #[test]
@@ -213,6 +265,6 @@ mod tests {
         assert!(text.contains("\n  allocations                3  of 1020 B\n"), "{text}");
         assert!(text.contains("\n  leaked                1010 B  in 2 blocks\n"), "{text}");
         assert!(text.contains("\n              0x7f0000001000\n              [frames left out]\n"), "{text}");
-        assert!(text.contains("\n              /bin/a+0x1139\n"), "{text}");
+        assert!(text.contains("\n            > /bin/a+0x1139\n"), "{text}");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
 use super::Trace;
-use analysis::{Allocation, Costs, Report, SiteCosts};
-use format::{Frame, Totals};
+use analysis::{Allocation, Classes, Costs, Report, SiteCosts};
+use format::{Frame, SymbolState, Totals};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeSeq};
 use std::cmp::Reverse;
@@ -25,7 +25,9 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
         frames: Frames<'a>,
     }
     let Allocation { size, stack, tid, report } = allocation;
-    let one = One { schema: SCHEMA, tid: *tid, size: *size, frames: Frames { report, stack: *stack } };
+    let classes = Classes::new(&report.session.exe);
+    let frames = Frames { report, classes: &classes, stack: *stack };
+    let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
     out.write_all(b"\n")
 }
@@ -47,10 +49,12 @@ impl Serialize for Document<'_> {
         map.serialize_entry("damage", &damage(trace))?;
         map.serialize_entry("threads", &report.threads.len())?;
         map.serialize_entry("modules", &report.modules.len())?;
-        map.serialize_entry("peak", &List::new(report, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(report, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
-        map.serialize_entry("allocations", &List::new(report, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(report, |costs| (costs.temporary, 0)))?;
+        map.serialize_entry("suppressions", &report.suppressions)?;
+        map.serialize_entry("symbols", &symbols(report))?;
+        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
+        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))?;
         map.end()
     }
 }
@@ -153,15 +157,44 @@ fn damage(trace: &Trace) -> impl Serialize {
     list
 }
 
+/// How the names of each module were found, or why not.
+fn symbols(report: &Report) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Module<'a> {
+        module: Option<&'a str>,
+        state: &'static str,
+        note: Option<&'a str>,
+    }
+    let modules = report.names.modules().iter().map(|(instance, names)| Module {
+        module: report.modules.get(instance).map(|module| module.path.as_str()),
+        state: state(names.state),
+        note: Some(names.note.as_str()).filter(|note| !note.is_empty()),
+    });
+    modules.collect::<Vec<_>>()
+}
+
+pub const fn state(state: SymbolState) -> &'static str {
+    match state {
+        SymbolState::Debug => "debug",
+        SymbolState::Symbols => "symbols",
+        SymbolState::Stripped => "stripped",
+        SymbolState::Missing => "missing",
+        SymbolState::Mismatch => "mismatch",
+        SymbolState::Unreadable => "unreadable",
+    }
+}
+
 /// The stacks that have a cost of one sort, the highest first.
 struct List<'a> {
     report: &'a Report,
+    classes: &'a Classes,
     sites: Vec<&'a SiteCosts>,
 }
 
 impl<'a> List<'a> {
-    fn new(report: &'a Report, cost: impl Fn(&Costs) -> (u64, u64)) -> Self {
-        List { report, sites: ranked(report, cost) }
+    fn new(trace: &'a Trace, cost: impl Fn(&Costs) -> (u64, u64)) -> Self {
+        let Trace { report, classes, .. } = trace;
+        List { report, classes, sites: ranked(report, cost) }
     }
 }
 
@@ -182,7 +215,8 @@ impl Serialize for List<'_> {
             leaked_allocations: site.costs.leaked_allocations,
             peak_bytes: site.costs.peak_bytes,
             peak_allocations: site.costs.peak_allocations,
-            frames: Frames { report: self.report, stack: site.stack },
+            blamed: self.classes.blamed(self.report.levels(site.stack)),
+            frames: Frames { report: self.report, classes: self.classes, stack: site.stack },
         });
         serializer.collect_seq(entries)
     }
@@ -197,12 +231,15 @@ struct Entry<'a> {
     leaked_allocations: u64,
     peak_bytes: u64,
     peak_allocations: u64,
+    /// The place in `frames` of the innermost level in the user's own code.
+    blamed: Option<usize>,
     frames: Frames<'a>,
 }
 
-/// Leaf first.
+/// Leaf first. What was inlined has the module and offset of the frame that it is in.
 struct Frames<'a> {
     report: &'a Report,
+    classes: &'a Classes,
     stack: u32,
 }
 
@@ -211,21 +248,27 @@ impl Serialize for Frames<'_> {
         #[derive(Serialize)]
         struct Level<'a> {
             function: Option<&'a str>,
+            /// Without arguments that nobody reads.
+            short: Option<&'a str>,
             file: Option<&'a str>,
             line: Option<u32>,
             module: Option<&'a str>,
             offset: Option<u64>,
             inlined: bool,
+            class: Option<&'static str>,
         }
         let mut list = serializer.serialize_seq(None)?;
-        for frame in self.report.frames(self.stack) {
+        for level in self.report.levels(self.stack) {
+            let marker = marker(level.frame);
             list.serialize_element(&Level {
-                function: marker(frame),
-                file: None,
-                line: None,
-                module: self.report.module(frame).map(|module| module.path.as_str()),
-                offset: (!frame.is_marker()).then(|| frame.offset()),
-                inlined: false,
+                function: marker.or(level.function),
+                short: marker.or(level.short),
+                file: level.file,
+                line: level.line,
+                module: level.module,
+                offset: marker.is_none().then(|| level.frame.offset()),
+                inlined: level.inlined,
+                class: marker.is_none().then(|| self.classes.of(&level).name()),
             })?;
         }
         list.end()

@@ -1,8 +1,9 @@
 //! The text of `print`: totals, then the stacks that matter most.
 use super::Trace;
 use super::json::{marker, ranked};
-use analysis::{Costs, Report};
-use format::{Exit, Frame};
+use analysis::{Costs, Level, Report};
+use format::{Exit, SymbolState};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 const STACKS: usize = 10;
@@ -16,8 +17,9 @@ pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     writeln!(out)?;
     totals(out, report)?;
     losses(out, trace)?;
-    list(out, report, "peak", |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, report, "leaked", |costs| (costs.leaked_bytes, costs.leaked_allocations))
+    names(out, report)?;
+    list(out, trace, "peak", |costs| (costs.peak_bytes, costs.peak_allocations))?;
+    list(out, trace, "leaked", |costs| (costs.leaked_bytes, costs.leaked_allocations))
 }
 
 fn command(report: &Report) -> String {
@@ -78,7 +80,23 @@ fn losses(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     Ok(())
 }
 
-fn list(out: &mut impl Write, report: &Report, name: &str, cost: impl Fn(&Costs) -> (u64, u64)) -> io::Result<()> {
+/// Modules whose names are not known for a reason that somebody can do something about.
+fn names(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    if report.names.is_empty() && !report.sites.is_empty() {
+        return writeln!(out, "\nno names yet: `heaptrack symbolize FILE` adds them");
+    }
+    let mut said = BTreeSet::new();
+    for names in report.names.modules().values() {
+        let is_ours_to_say = matches!(names.state, SymbolState::Mismatch | SymbolState::Unreadable);
+        if is_ours_to_say && said.insert(&names.note) {
+            writeln!(out, "{}{}", if said.len() == 1 { "\n" } else { "" }, names.note)?;
+        }
+    }
+    Ok(())
+}
+
+fn list(out: &mut impl Write, trace: &Trace, name: &str, cost: impl Fn(&Costs) -> (u64, u64)) -> io::Result<()> {
+    let report = &trace.report;
     let sites = ranked(report, &cost);
     if sites.is_empty() {
         return Ok(());
@@ -87,11 +105,15 @@ fn list(out: &mut impl Write, report: &Report, name: &str, cost: impl Fn(&Costs)
     for site in sites.iter().take(STACKS) {
         let (bytes, blocks) = cost(&site.costs);
         writeln!(out, "\n{:>12}  in {blocks} block{}", size(bytes), if blocks == 1 { "" } else { "s" })?;
-        let mut frames = report.frames(site.stack);
-        for frame in frames.by_ref().take(FRAMES) {
-            writeln!(out, "              {}", place(report, frame))?;
+        // The one to blame is shown, however deep it is.
+        let blamed = trace.classes.blamed(report.levels(site.stack));
+        let shown = FRAMES.max(blamed.map_or(0, |blamed| blamed + 3));
+        let mut levels = report.levels(site.stack);
+        for (at, level) in levels.by_ref().take(shown).enumerate() {
+            let mark = if Some(at) == blamed { '>' } else { ' ' };
+            writeln!(out, "            {mark} {}", place(&level))?;
         }
-        let rest = frames.count();
+        let rest = levels.count();
         if rest > 0 {
             writeln!(out, "              and {rest} more")?;
         }
@@ -99,11 +121,21 @@ fn list(out: &mut impl Write, report: &Report, name: &str, cost: impl Fn(&Costs)
     Ok(())
 }
 
-fn place(report: &Report, frame: Frame) -> String {
-    match (marker(frame), report.module(frame)) {
-        (Some(marker), _) => marker.into(),
-        (None, Some(module)) => format!("{}+{:#x}", module.path, frame.offset()),
-        (None, None) => format!("{:#x}", frame.offset()),
+fn place(level: &Level<'_>) -> String {
+    if let Some(marker) = marker(level.frame) {
+        return marker.into();
+    }
+    let Some(name) = level.short else {
+        return match level.module {
+            Some(module) => format!("{module}+{:#x}", level.frame.offset()),
+            None => format!("{:#x}", level.frame.offset()),
+        };
+    };
+    match (level.file, level.line, level.module) {
+        (Some(file), Some(line), _) => format!("{name}  {file}:{line}"),
+        (Some(file), None, _) => format!("{name}  {file}"),
+        (None, _, Some(module)) => format!("{name}  {module}"),
+        (None, _, None) => name.into(),
     }
 }
 

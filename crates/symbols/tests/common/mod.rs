@@ -4,6 +4,7 @@ use format::Module;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,16 +31,40 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Compiles `tests/data/program.cpp`.
+    /// Compiles `tests/data/program.cpp`, once for each set of flags: templates take their time.
     pub fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/program.cpp");
         let path = self.join(name);
-        let mut command = Command::new("g++");
-        command.current_dir(&self.0).args(["-std=c++17", "-O2", "-g", "-Wl,--build-id"]).args(flags);
-        let output = command.arg(source).arg("-o").arg(&path).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        if flags.contains(&"-gsplit-dwarf") {
+            // The parts lie where the compiler ran, so it runs here.
+            compile(&self.0, &path, flags);
+            return path;
+        }
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write(&std::fs::read(source()).unwrap());
+        flags.iter().for_each(|flag| hasher.write(flag.as_bytes()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let built = folder.join(format!("program.{:016x}", hasher.finish()));
+        if !built.exists() {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let unfinished = built.with_extension(format!("{}.{number}.tmp", std::process::id()));
+            compile(folder, &unfinished, flags);
+            std::fs::rename(unfinished, &built).unwrap();
+        }
+        std::fs::copy(built, &path).unwrap();
         path
     }
+}
+
+pub fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/program.cpp")
+}
+
+fn compile(folder: &Path, path: &Path, flags: &[&str]) {
+    let mut command = Command::new("g++");
+    command.current_dir(folder).args(["-std=c++17", "-O2", "-g", "-Wl,--build-id"]).args(flags);
+    let output = command.arg(source()).arg("-o").arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Drop for Folder {

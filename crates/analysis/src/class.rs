@@ -1,0 +1,432 @@
+//! Whose code a level is: the user's own, or somebody else's.
+//!
+//! Given: a level with its module, source path and name. Gives back: a class, and for a stack the level to blame, which
+//! is the innermost one in the user's own code. The user's rules come first, then the source path, then the name, then the
+//! module; what nobody knows better is as its module is.
+use crate::names::Level;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// The user's own code.
+    Program,
+    /// Somebody else's library.
+    Dependency,
+    /// The language's runtime and standard library, an interpreter included.
+    Runtime,
+    /// libc and the loader.
+    Libc,
+    /// The kernel's entry (vdso).
+    Kernel,
+}
+
+impl Class {
+    pub const ALL: [Class; 5] = [Class::Program, Class::Dependency, Class::Runtime, Class::Libc, Class::Kernel];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Program => "program",
+            Class::Dependency => "dependency",
+            Class::Runtime => "runtime",
+            Class::Libc => "libc",
+            Class::Kernel => "kernel",
+        }
+    }
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Module,
+    Path,
+    Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    class: Class,
+    subject: Subject,
+    pattern: String,
+}
+
+/// A line of a rules file that says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRule {
+    /// From 1.
+    pub line: usize,
+}
+
+impl fmt::Display for BadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}: a rule is `CLASS SUBJECT PATTERN`; classes are program, dependency, runtime, libc, kernel; \
+             subjects are module, path, name; in a pattern * stands for anything",
+            self.line
+        )
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+/// The user's rules, and the program's file.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    rules: Vec<Rule>,
+    exe: String,
+}
+
+impl Classes {
+    pub fn new(exe: &str) -> Self {
+        Classes { rules: Vec::new(), exe: exe.to_owned() }
+    }
+
+    /// Adds the rules of a file; the first that fits counts.
+    ///
+    /// ```text
+    /// # comment
+    /// dependency path */third-party/*
+    /// program    name mylib::*
+    /// ```
+    pub fn add_rules(&mut self, text: &str) -> Result<(), BadRule> {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            self.rules.push(parse(line).ok_or(BadRule { line: number + 1 })?);
+        }
+        Ok(())
+    }
+
+    pub fn of(&self, level: &Level<'_>) -> Class {
+        let ruled = self.rules.iter().find(|rule| {
+            let text = match rule.subject {
+                Subject::Module => level.module,
+                Subject::Path => level.file,
+                Subject::Name => level.function,
+            };
+            text.is_some_and(|text| matches(&rule.pattern, text))
+        });
+        if let Some(rule) = ruled {
+            return rule.class;
+        }
+        let module = level.module.unwrap_or_default();
+        let base = module.rsplit('/').next().unwrap_or(module);
+        if module.contains("vdso") {
+            return Class::Kernel;
+        }
+        if is_any_prefix(base, LIBC_MODULES) || level.raw.is_some_and(|raw| LIBC_NAMES.contains(&raw)) {
+            return Class::Libc;
+        }
+        let by_path = level.file.and_then(class_of_path);
+        // A bare file name out of a symbol table says nothing about whose it is.
+        let by_name = || level.function.filter(|_| !level.file.is_some_and(|file| file.contains('/')));
+        by_path
+            .or_else(|| by_name().and_then(|name| class_of_name(name, level.short.unwrap_or(name))))
+            .unwrap_or_else(|| self.of_module(level, module, base))
+    }
+
+    fn of_module(&self, level: &Level<'_>, module: &str, base: &str) -> Class {
+        if module.is_empty() {
+            // JIT code: functions have files, the engine's own pieces have none.
+            return if level.file.is_some() { Class::Program } else { Class::Runtime };
+        }
+        if is_any_prefix(base, RUNTIME_MODULES) || is_interpreter(base) {
+            return Class::Runtime;
+        }
+        if module == self.exe {
+            return Class::Program;
+        }
+        if is_any_prefix(module, SYSTEM_FOLDERS) || contains_any(module, DEPENDENCY_PATHS) {
+            return Class::Dependency;
+        }
+        Class::Program
+    }
+
+    /// The place of the level to blame, among a stack's levels, leaf first.
+    pub fn blamed<'a>(&self, mut levels: impl Iterator<Item = Level<'a>>) -> Option<usize> {
+        levels.position(|level| !level.frame.is_marker() && self.of(&level) == Class::Program)
+    }
+}
+
+const LIBC_MODULES: &[&str] = &[
+    "libc.so",
+    "libc-2",
+    "libc.musl",
+    "ld-linux",
+    "ld-musl",
+    "ld-2",
+    "libpthread",
+    "libdl.so",
+    "libdl-2",
+    "libm.so",
+    "libm-2",
+    "librt.so",
+    "libresolv",
+    "libnss_",
+    "libutil.so",
+    "libanl.so",
+];
+const LIBC_NAMES: &[&str] = &[
+    "_start",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "__libc_start_call_main",
+    "start_thread",
+    "clone3",
+    "__clone3",
+    "clone",
+    "__clone",
+    "_init",
+    "_fini",
+    "__libc_csu_init",
+];
+const RUNTIME_MODULES: &[&str] = &[
+    "libstdc++",
+    "libgcc_s",
+    "libc++",
+    "libunwind",
+    "libsupc++",
+    "libgphobos",
+    "libgdruntime",
+    "libphobos",
+    "libdruntime",
+    "libstd-",
+    "librustc_driver",
+    "libpython",
+    "libnode",
+    "libruby",
+    "libperl",
+    "libjvm",
+    "libjli",
+    "libasan",
+    "liblua",
+];
+const SYSTEM_FOLDERS: &[&str] =
+    &["/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/opt/", "/nix/store/", "/snap/", "/gnu/store/"];
+const INTERPRETERS: &[&str] =
+    &["node", "nodejs", "java", "ruby", "perl", "php", "lua", "luajit", "Rscript", "bash", "dash", "sh"];
+const RUNTIME_PATHS: &[&str] = &[
+    "/rustlib/src/rust/",
+    "/include/c++/",
+    "/c++/v1/",
+    "/libstdc++-v3/",
+    "/libgcc/",
+    "/libphobos/",
+    "/include/d/",
+    "/lib/nim/",
+    "/nim/lib/",
+    "/lib/ruby/",
+    "/lib/node/",
+];
+const DEPENDENCY_PATHS: &[&str] = &[
+    "/.cargo/registry/",
+    "/cargo/registry/",
+    "/.cargo/git/",
+    "/node_modules/",
+    "/site-packages/",
+    "/dist-packages/",
+    "/third_party/",
+    "/third-party/",
+    "/.nimble/",
+    "/.dub/packages/",
+    "/.conan/",
+    "/vcpkg/",
+];
+const RUNTIME_NAMES: &[&str] = &[
+    "std::",
+    "core::",
+    "alloc::",
+    "__gnu_cxx::",
+    "__cxxabiv1::",
+    "operator new",
+    "operator delete",
+    "__rust_",
+    "__rdl_",
+    "__rg_",
+    "_Unwind_",
+    "__cxa_",
+    "Builtin:",
+    "BytecodeHandler:",
+    "Stub:",
+    "RegExp:",
+    "Wasm",
+    "system.",
+];
+
+fn class_of_path(path: &str) -> Option<Class> {
+    if path.starts_with("/rustc/") || path.starts_with("node:") || contains_any(path, RUNTIME_PATHS) {
+        return Some(Class::Runtime);
+    }
+    if contains_any(path, DEPENDENCY_PATHS) {
+        return Some(Class::Dependency);
+    }
+    if path.contains("/lib/python3") || path.contains("/lib/python2") {
+        return Some(Class::Runtime);
+    }
+    if path.starts_with("/usr/include/") || path.starts_with("/usr/local/include/") {
+        return Some(Class::Dependency);
+    }
+    None
+}
+
+fn class_of_name(full: &str, short: &str) -> Option<Class> {
+    let full = full.trim_start_matches(['<', '&', '*']);
+    let is = is_any_prefix(full, RUNTIME_NAMES) || is_any_prefix(short, RUNTIME_NAMES);
+    is.then_some(Class::Runtime)
+}
+
+fn is_interpreter(base: &str) -> bool {
+    let name = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.contains(&name) || name == "python" || name == "pypy"
+}
+
+fn is_any_prefix(text: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| text.starts_with(prefix))
+}
+
+fn contains_any(text: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| text.contains(part))
+}
+
+fn parse(line: &str) -> Option<Rule> {
+    let (class, rest) = line.split_once(char::is_whitespace)?;
+    let (subject, pattern) = rest.trim_start().split_once(char::is_whitespace)?;
+    let class = Class::ALL.into_iter().find(|known| known.name() == class)?;
+    let subject = match subject {
+        "module" => Subject::Module,
+        "path" => Subject::Path,
+        "name" => Subject::Name,
+        _ => return None,
+    };
+    Some(Rule { class, subject, pattern: pattern.trim().to_owned() })
+}
+
+/// `*` stands for any text. Goes back to the last star only, so it never takes long.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            p += 1;
+            t += 1;
+        } else if let Some((at, from)) = star {
+            star = Some((at, from + 1));
+            p = at + 1;
+            t = from + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use format::Frame;
+
+    fn level<'a>(module: &'a str, function: &'a str, file: &'a str) -> Level<'a> {
+        let some = |text: &'a str| Some(text).filter(|text| !text.is_empty());
+        Level {
+            frame: Frame::new(1, 0x10, false),
+            module: some(module),
+            function: some(function),
+            short: some(function),
+            raw: some(function),
+            file: some(file),
+            line: None,
+            inlined: false,
+        }
+    }
+
+    const EXE: &str = "/home/me/app/target/release/app";
+
+    #[test]
+    fn every_sort_of_code_has_its_class() {
+        use Class::*;
+        let classes = Classes::new(EXE);
+        for (module, function, file, class) in [
+            (EXE, "app::main", "/home/me/app/src/main.rs", Program),
+            (EXE, "app::main", "src/main.rs", Program),
+            (EXE, "app::main", "", Program),
+            (EXE, "alloc::vec::Vec<T>::push", "/rustc/59807616e1fa/library/alloc/src/vec/mod.rs", Runtime),
+            (EXE, "<alloc::string::String as core::clone::Clone>::clone", "", Runtime),
+            (EXE, "<app::Item as core::clone::Clone>::clone", "", Program),
+            (EXE, "serde::x", "/home/me/.cargo/registry/src/index-1/serde-1.0/src/lib.rs", Dependency),
+            (EXE, "x", "/home/me/.rustup/toolchains/s/lib/rustlib/src/rust/library/std/src/rt.rs", Runtime),
+            (EXE, "std::__new_allocator<int>::allocate", "/usr/include/c++/12/bits/new_allocator.h", Runtime),
+            (EXE, "std::vector<int>::push_back", "", Runtime),
+            (EXE, "boost::f", "/usr/include/boost/f.hpp", Dependency),
+            (EXE, "__libc_start_call_main", "sysdeps/nptl/libc_start_call_main.h", Libc),
+            (EXE, "_start", "", Libc),
+            ("/home/me/app/libplugin.so", "plug", "", Program),
+            ("/usr/lib/x86_64-linux-gnu/libssl.so.3", "SSL_new", "", Dependency),
+            ("/usr/lib/x86_64-linux-gnu/libssl.so.3", "SSL_new", "/build/openssl/ssl/ssl_lib.c", Dependency),
+            ("/lib/x86_64-linux-gnu/libc.so.6", "getdelim", "libio/iogetdelim.c", Libc),
+            ("/lib64/ld-linux-x86-64.so.2", "_dl_new_object", "", Libc),
+            ("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "operator new", "", Runtime),
+            ("linux-vdso.so.1", "clock_gettime", "", Kernel),
+            ("/usr/bin/python3.11", "PyObject_Malloc", "/build/python/Objects/obmalloc.c", Runtime),
+            ("/usr/bin/node", "v8::f", "", Runtime),
+            ("/x/lib/python3.11/site-packages/numpy/core.so", "f", "", Dependency),
+            ("/srv/app/node_modules/sharp/build/sharp.node", "f", "", Dependency),
+            ("/srv/app/build/addon.node", "f", "/srv/app/addon.cc", Program),
+            ("", "handle", "/srv/app/app.js", Program),
+            ("", "parse", "node:internal/url", Runtime),
+            ("", "get", "/srv/app/node_modules/express/lib/x.js", Dependency),
+            ("", "Builtin:ArrayMap", "", Runtime),
+            ("", "main", "/srv/app/main.py", Program),
+            ("", "loads", "/usr/lib/python3.11/json/__init__.py", Runtime),
+        ] {
+            assert_eq!(classes.of(&level(module, function, file)), class, "{module} {function} {file}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_own_level_is_blamed() {
+        let classes = Classes::new(EXE);
+        let stack = [
+            level(EXE, "alloc::raw_vec::f", "/rustc/1/library/alloc/src/raw_vec.rs"),
+            level(EXE, "serde::x", "/home/me/.cargo/registry/src/serde/src/lib.rs"),
+            level(EXE, "app::load", "/home/me/app/src/load.rs"),
+            level(EXE, "app::main", "/home/me/app/src/main.rs"),
+        ];
+        assert_eq!(classes.blamed(stack.into_iter()), Some(2));
+        assert_eq!(classes.blamed(stack[..2].iter().copied()), None);
+    }
+
+    #[test]
+    fn rules_come_first() {
+        let mut classes = Classes::new(EXE);
+        let text = "# ours\nprogram name serde::*\n\ndependency path */app/src/gen*\nlibc module */libmy*.so\n";
+        classes.add_rules(text).unwrap();
+        let serde = level(EXE, "serde::x", "/home/me/.cargo/registry/src/serde/src/lib.rs");
+        assert_eq!(classes.of(&serde), Class::Program);
+        assert_eq!(classes.of(&level(EXE, "f", "/home/me/app/src/generated.rs")), Class::Dependency);
+        assert_eq!(classes.of(&level("/home/me/libmylibc.so", "f", "")), Class::Libc);
+        assert_eq!(classes.add_rules("program name x\nnonsense here x\n"), Err(BadRule { line: 2 }));
+        assert_eq!(classes.add_rules("program name"), Err(BadRule { line: 1 }));
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("*b*", "abc", true),
+            ("abc", "abc", true),
+            ("ab", "abc", false),
+            ("a*b*c*", "aXbXbYc", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What frames are called: the Symbols blocks of a trace, made one.
+use crate::map::IntMap;
+use format::{Frame, Function, Place, SymbolState, Symbols};
+use std::collections::{BTreeMap, HashMap};
+
+/// One level of a stack for people: a frame, or a function that was inlined into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level<'a> {
+    pub frame: Frame,
+    /// The module's path.
+    pub module: Option<&'a str>,
+    /// Demangled, whole.
+    pub function: Option<&'a str>,
+    /// Demangled, short.
+    pub short: Option<&'a str>,
+    /// As the linker knows it.
+    pub raw: Option<&'a str>,
+    pub file: Option<&'a str>,
+    pub line: Option<u32>,
+    /// Has no frame of its own: inlined into the next level.
+    pub inlined: bool,
+}
+
+/// How the names of a module were found, or why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleNames {
+    pub state: SymbolState,
+    pub note: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    strings: Vec<String>,
+    functions: Vec<Function>,
+    places: Vec<Place>,
+    /// Frame -> range of `places`.
+    frames: IntMap<u64, (u32, u32)>,
+    modules: BTreeMap<u16, ModuleNames>,
+    known_strings: HashMap<String, u32>,
+    known_functions: HashMap<Function, u32>,
+}
+
+impl Names {
+    pub(crate) fn add(&mut self, block: Symbols) {
+        let Symbols { strings, functions, modules } = block;
+        let strings: Vec<u32> = strings.into_iter().map(|text| self.string(text)).collect();
+        let text = |index: u32| strings.get(index as usize).copied().unwrap_or(0);
+        let functions: Vec<u32> = functions
+            .iter()
+            .map(|old| Function { raw: text(old.raw), full: text(old.full), short: text(old.short) })
+            .map(|function| self.function(function))
+            .collect();
+        for module in modules {
+            for (key, places) in module.frames {
+                let from = self.places.len() as u32;
+                self.places.extend(places.iter().map(|place| Place {
+                    function: place.function.and_then(|index| functions.get(index as usize).copied()),
+                    file: place.file.map(text),
+                    ..*place
+                }));
+                let frame = (module.instance as u64) << 48 | key & ((1 << 48) - 1);
+                // A name is never replaced by none: a file that was there may be gone later.
+                if !places.is_empty() || !self.frames.contains_key(&frame) {
+                    self.frames.insert(frame, (from, self.places.len() as u32));
+                }
+            }
+            self.modules.insert(module.instance, ModuleNames { state: module.state, note: module.note });
+        }
+    }
+
+    fn string(&mut self, text: String) -> u32 {
+        let next = self.strings.len() as u32;
+        let strings = &mut self.strings;
+        *self.known_strings.entry(text).or_insert_with_key(|text| {
+            strings.push(text.clone());
+            next
+        })
+    }
+
+    fn function(&mut self, function: Function) -> u32 {
+        let next = self.functions.len() as u32;
+        let functions = &mut self.functions;
+        *self.known_functions.entry(function).or_insert_with(|| {
+            functions.push(function);
+            next
+        })
+    }
+
+    /// Frames of a module that was loaded again are frames of its first instance.
+    pub(crate) fn merge(&mut self, instances: &HashMap<u16, u16>) {
+        for (frame, places) in std::mem::take(&mut self.frames) {
+            let first = instances.get(&((frame >> 48) as u16)).copied();
+            let merged = first.map_or(frame, |first| (first as u64) << 48 | frame & ((1 << 48) - 1));
+            let known = self.frames.entry(merged).or_insert(places);
+            if known.0 == known.1 {
+                *known = places;
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// By instance.
+    pub const fn modules(&self) -> &BTreeMap<u16, ModuleNames> {
+        &self.modules
+    }
+
+    /// The levels of one frame, innermost first; at least one.
+    pub(crate) fn levels<'a>(&'a self, frame: Frame, module: Option<&'a str>) -> impl Iterator<Item = Level<'a>> {
+        let (from, to) = self.frames.get(&frame.0).copied().unwrap_or((0, 0));
+        let places = self.places.get(from as usize..to as usize).unwrap_or_default();
+        let unknown =
+            Level { frame, module, function: None, short: None, raw: None, file: None, line: None, inlined: false };
+        let text = |index: u32| self.strings.get(index as usize).map(String::as_str);
+        let named = places.iter().map(move |place| {
+            let function = place.function.and_then(|index| self.functions.get(index as usize));
+            Level {
+                function: function.and_then(|function| text(function.full)),
+                short: function.and_then(|function| text(function.short)),
+                raw: function.and_then(|function| text(function.raw)),
+                file: place.file.and_then(text),
+                line: place.line,
+                inlined: place.inlined,
+                ..unknown
+            }
+        });
+        named.chain(places.is_empty().then_some(unknown))
+    }
+}

@@ -1,0 +1,158 @@
+//! `heaptrack symbolize FILE`: names for a trace that has none, or not all.
+//!
+//! Given: a trace that nobody writes to any more, and where debug files are. Gives back: the same file with Symbols blocks
+//! behind its end. What must hold: whatever happens, what was in the file stays readable; the time that is given is
+//! kept to.
+use anyhow::Context;
+use format::{Appender, RawBlock, Reader, SymbolState, Symbols};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use symbols::{Budget, Finder, Jit, Progress, SKIPPED, Search, Target, Wanted};
+
+const THREADS: usize = 2;
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// What is known besides the file.
+#[derive(Default)]
+pub struct Help {
+    pub search: Search,
+    /// The process, if it was watched while it lived: it holds files that may be gone.
+    pub target: Option<Arc<Target>>,
+    pub jit: Option<Jit>,
+    pub time: Option<Duration>,
+    pub quiet: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub struct Named {
+    pub frames: usize,
+    /// Frames that got no name.
+    pub unknown: usize,
+    /// Everything that was asked was answered.
+    pub all: bool,
+    /// Sentences about modules whose file is not the one that ran, or cannot be read.
+    pub notes: Vec<String>,
+}
+
+pub fn run(path: &Path, search: Search, quiet: bool) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let named =
+        add_names(path, Help { search, quiet, ..Help::default() }).with_context(|| format!("{}", path.display()))?;
+    if !quiet {
+        let (frames, unknown) = (named.frames, named.unknown);
+        crate::say(format_args!(
+            "heaptrack: {} of {frames} frames got their names in {:.1} s",
+            frames - unknown,
+            started.elapsed().as_secs_f64()
+        ));
+    }
+    for note in &named.notes {
+        crate::say(format_args!("heaptrack: {note}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Resolves what has no name yet, and appends it.
+pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
+    let file = File::options().read(true).write(true).open(path)?;
+    // The recorder holds a lock as long as it writes.
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| anyhow::anyhow!("it is still being recorded, or another `symbolize` is at work"))?;
+    let mut wanted = Wanted::new();
+    let mut reader = Reader::open(path)?;
+    reader.skip(SKIPPED);
+    while let Some(block) = reader.next_block()? {
+        wanted.add(block);
+    }
+    let works = wanted.take();
+    let total: usize = works.iter().map(|work| work.frames.len()).sum();
+    if total == 0 {
+        return Ok(Named { all: true, ..Named::default() });
+    }
+    let Help { mut search, target, jit, time, quiet } = help;
+    let session = wanted.session.unwrap_or_default();
+    search.started_unix_ns = session.started_unix_ns;
+    let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
+    let mut appender = Appender::new(file)?;
+    let mut tally = Tally::default();
+    let mut bar = Bar::new(quiet);
+    let mut failed: Option<io::Error> = None;
+    let all = symbols::resolve_all(works, search, target, jit, Budget { threads: THREADS, time }, |piece, progress| {
+        tally.count(&piece);
+        bar.draw(progress);
+        if failed.is_none() {
+            let block: RawBlock = piece.to_block();
+            failed = appender.write(&block).err();
+        }
+    });
+    bar.end();
+    match failed {
+        Some(error) => Err(error.into()),
+        None => {
+            appender.finish()?;
+            Ok(tally.named(all))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    frames: usize,
+    unknown: usize,
+    notes: BTreeMap<String, ()>,
+}
+
+impl Tally {
+    fn count(&mut self, piece: &Symbols) {
+        for module in &piece.modules {
+            self.frames += module.frames.len();
+            self.unknown += module.frames.iter().filter(|(_, places)| places.is_empty()).count();
+            if matches!(module.state, SymbolState::Mismatch | SymbolState::Unreadable) {
+                self.notes.insert(module.note.clone(), ());
+            }
+        }
+    }
+
+    fn named(self, all: bool) -> Named {
+        Named { frames: self.frames, unknown: self.unknown, all, notes: self.notes.into_keys().collect() }
+    }
+}
+
+/// A line on the terminal that goes away again.
+struct Bar {
+    shown: bool,
+    next: Instant,
+    drawn: bool,
+}
+
+impl Bar {
+    fn new(quiet: bool) -> Self {
+        // What is done at once needs no bar.
+        Bar { shown: !quiet && io::stderr().is_terminal(), next: Instant::now() + 3 * DRAW_EVERY, drawn: false }
+    }
+
+    fn draw(&mut self, progress: Progress) {
+        if !self.shown || Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + DRAW_EVERY;
+        self.drawn = true;
+        const WIDTH: usize = 30;
+        let Progress { done, total, left_modules } = progress;
+        let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH).min(WIDTH);
+        let bar: String = (0..WIDTH).map(|at| if at < filled { '#' } else { '.' }).collect();
+        let _ = write!(io::stderr(), "\r\x1b[Knames [{bar}] {done} of {total}, {left_modules} files left");
+    }
+
+    fn end(&self) {
+        if self.drawn {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

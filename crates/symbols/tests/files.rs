@@ -1,0 +1,228 @@
+//! Files that are elsewhere, gone, or others: right, or said.
+#![allow(clippy::unwrap_used, reason = "a test")]
+mod common;
+use common::*;
+use format::{Module, SymbolState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use symbols::{Finder, Frame, Resolver, State, Store, Target};
+
+const EXACT: u64 = 1 << 47;
+
+fn address_of(program: &Path, name: &str) -> u64 {
+    let list = readelf(&["-s"], program);
+    let line = list.lines().find(|line| line.split_whitespace().nth(7) == Some(name)).unwrap();
+    u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+}
+
+fn ask(module: &Module, search: &Search, address: u64) -> (State, Vec<Frame>) {
+    let store = Store::new();
+    let mut resolver = Resolver::open(&store, module, Finder { search, target: None });
+    let frames = resolver.frames(address | EXACT);
+    (resolver.state().clone(), frames)
+}
+
+fn told(frames: &[Frame]) -> (String, Option<PathBuf>, bool) {
+    let last = frames.last().unwrap();
+    (last.name.as_ref().unwrap().short.clone(), last.file.as_deref().map(PathBuf::from), last.line.is_some())
+}
+
+const TOTAL: &str = "_ZN4shop5totalERKNS_5StoreINS_4ItemEEE";
+
+/// (folder, stripped program, its debug file, what was recorded, address of `shop::total`)
+fn stripped(flags: &[&str]) -> (Folder, PathBuf, PathBuf, Module, u64) {
+    let folder = Folder::new();
+    let program = folder.build("program", flags);
+    let address = address_of(&program, TOTAL);
+    let debug = folder.join("program.debug");
+    run("objcopy", &["--only-keep-debug".as_ref(), program.as_os_str(), debug.as_os_str()]);
+    run("strip", &[program.as_os_str()]);
+    let module = module(&program);
+    (folder, program, debug, module, address)
+}
+
+fn link(program: &Path, debug: &Path) {
+    let option = format!("--add-gnu-debuglink={}", debug.display());
+    run("objcopy", &[option.as_ref(), program.as_os_str()]);
+}
+
+#[test]
+fn a_stripped_program_says_that_it_has_no_names() {
+    let (_folder, _, debug, module, address) = stripped(&[]);
+    std::fs::remove_file(debug).unwrap();
+    let (state, frames) = ask(&module, &Search::default(), address);
+    assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only what it exports");
+}
+
+#[test]
+fn a_debug_file_is_found_by_its_build_id() {
+    let (folder, _, debug, module, address) = stripped(&[]);
+    let id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = folder.join("elsewhere/.build-id").join(&id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(&debug, place.join(format!("{}.debug", &id[2..]))).unwrap();
+    let search = Search { debug_paths: vec![folder.join("elsewhere")], ..Search::default() };
+    let (state, frames) = ask(&module, &search, address);
+    assert_eq!(state, State { state: SymbolState::Debug, note: String::new() });
+    assert_eq!(told(&frames), ("shop::total".into(), Some(source()), true));
+    // The program itself need not be there.
+    std::fs::remove_file(&module.path).unwrap();
+    assert_eq!(told(&ask(&module, &search, address).1).0, "shop::total");
+}
+
+#[test]
+fn a_debug_link_is_followed_beside_in_debug_and_in_debug_folders() {
+    for place in [".", ".debug", "given"] {
+        let (folder, program, debug, _, address) = stripped(&[]);
+        link(&program, &debug);
+        std::fs::create_dir_all(folder.join(place)).unwrap();
+        std::fs::rename(&debug, folder.join(place).join("program.debug")).unwrap();
+        let search = match place {
+            "given" => Search { debug_paths: vec![folder.join(place)], ..Search::default() },
+            _ => Search::default(),
+        };
+        let (state, frames) = ask(&module(&program), &search, address);
+        assert_eq!(state.state, SymbolState::Debug, "{place}");
+        assert_eq!(told(&frames).0, "shop::total", "{place}");
+    }
+}
+
+/// Without a build-id the link's CRC decides.
+#[test]
+fn a_debug_file_of_another_build_is_not_used() {
+    for flags in [&["-Wl,--build-id"][..], &["-Wl,--build-id=none"]] {
+        let (_folder, program, debug, _, address) = stripped(flags);
+        link(&program, &debug);
+        let recorded = module(&program);
+        assert_eq!(ask(&recorded, &Search::default(), address).0.state, SymbolState::Debug);
+        let mut bytes = std::fs::read(&debug).unwrap();
+        let at = match recorded.build_id.is_empty() {
+            // Any byte, for the CRC; the build-id's own otherwise.
+            true => bytes.len() - 1,
+            false => bytes.windows(20).position(|window| window == recorded.build_id).unwrap(),
+        };
+        bytes[at] ^= 1;
+        std::fs::write(&debug, bytes).unwrap();
+        let (state, frames) = ask(&recorded, &Search::default(), address);
+        assert!(state.note.ends_with("program.debug belongs to another build and was not used"), "{}", state.note);
+        assert_eq!(frames, vec![]);
+    }
+}
+
+#[test]
+fn another_file_at_the_path_is_said_and_not_used() {
+    let folder = Folder::new();
+    let program = folder.build("program", &[]);
+    let address = address_of(&program, TOTAL);
+    let mut recorded = module(&program);
+    recorded.build_id[3] ^= 0x55;
+    let (state, frames) = ask(&recorded, &Search::default(), address);
+    assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
+    assert!(state.note.contains("is not the file that ran: its build-id is "), "{}", state.note);
+    recorded.build_id.clear();
+    assert_eq!(ask(&recorded, &Search::default(), address).0.state, SymbolState::Mismatch);
+    let gone = Module { path: "/no/such/file".into(), ..recorded };
+    let (state, _) = ask(&gone, &Search::default(), address);
+    assert_eq!(state, State { state: SymbolState::Missing, note: "/no/such/file is not there".into() });
+    let text = Module { path: source().to_string_lossy().into_owned(), ..gone };
+    assert_eq!(ask(&text, &Search::default(), 0).0.state, SymbolState::Unreadable);
+}
+
+#[test]
+fn without_a_build_id_the_time_of_change_decides() {
+    let folder = Folder::new();
+    let program = folder.build("program", &["-Wl,--build-id=none"]);
+    let address = address_of(&program, TOTAL);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let later = Search { started_unix_ns: now + 1_000_000_000, ..Search::default() };
+    assert_eq!(ask(&module(&program), &later, address).0.state, SymbolState::Debug);
+    let earlier = Search { started_unix_ns: now - 3_600_000_000_000, ..Search::default() };
+    let (state, frames) = ask(&module(&program), &earlier, address);
+    assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
+}
+
+#[test]
+fn a_sysroot_is_looked_into() {
+    let folder = Folder::new();
+    let program = folder.build("program", &[]);
+    let address = address_of(&program, TOTAL);
+    let recorded = Module { path: "/srv/nowhere/app".into(), ..module(&program) };
+    let place = folder.join("root/srv/nowhere");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(&program, place.join("app")).unwrap();
+    let search = Search { sysroot: Some(folder.join("root")), ..Search::default() };
+    assert_eq!(told(&ask(&recorded, &search, address).1).0, "shop::total");
+}
+
+#[test]
+fn mini_debug_info_names_functions() {
+    let (folder, program, debug, _, address) = stripped(&[]);
+    let mini = folder.join("mini");
+    std::fs::copy(&debug, &mini).unwrap();
+    run("strip", &["-g".as_ref(), mini.as_os_str()]);
+    run("xz", &[mini.as_os_str()]);
+    let option = format!(".gnu_debugdata={}", folder.join("mini.xz").display());
+    run("objcopy", &["--add-section".as_ref(), option.as_ref(), program.as_os_str()]);
+    std::fs::remove_file(debug).unwrap();
+    let (state, frames) = ask(&module(&program), &Search::default(), address);
+    assert_eq!(state.state, SymbolState::Symbols);
+    assert_eq!(told(&frames), ("shop::total".into(), None, false));
+}
+
+#[test]
+fn our_own_vdso_has_names() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
+    let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+    let number = |text| u64::from_str_radix(text, 16).unwrap();
+    let mut bytes = vec![0; (number(end) - number(start)) as usize];
+    let memory = std::fs::File::open("/proc/self/mem").unwrap();
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, number(start)).unwrap();
+    let folder = Folder::new();
+    let copy = folder.join("vdso.so");
+    std::fs::write(&copy, bytes).unwrap();
+    let recorded = Module { path: "linux-vdso.so.1".into(), ..module(&copy) };
+    let list = readelf(&["--dyn-syms"], &copy);
+    let line = list.lines().find(|line| line.contains(" __vdso_clock_gettime")).unwrap();
+    let address = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    let (state, frames) = ask(&recorded, &Search::default(), address);
+    assert_eq!(state.state, SymbolState::Symbols);
+    assert!(told(&frames).0.ends_with("clock_gettime"), "{frames:?}");
+}
+
+/// While it runs its file is replaced: the one that runs is still reached, and after its end too.
+#[test]
+fn a_program_that_was_replaced_while_it_ran() {
+    let folder = Folder::new();
+    let program = folder.build("program", &[]);
+    let address = address_of(&program, TOTAL);
+    let recorded = module(&program);
+    let sleeping = std::fs::canonicalize(which("sleep")).unwrap();
+    let copy = folder.join("sleeper");
+    std::fs::copy(&sleeping, &copy).unwrap();
+    let mut child = std::process::Command::new(&copy).arg("100").spawn().unwrap();
+    let maps = loop {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        if maps.contains("sleeper") {
+            break maps;
+        }
+    };
+    let line = maps.lines().find(|line| line.ends_with("sleeper")).unwrap();
+    let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    let sleeper = Module { instance: 7, start, ..module(&copy) };
+    // Replaced by another program, as a new version would be.
+    std::fs::rename(&program, &copy).unwrap();
+    let target = Arc::new(Target::new(child.id()));
+    target.hold(7, start, &copy);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let search = Search::default();
+    let store = Store::new();
+    let finder = Finder { search: &search, target: Some(&target) };
+    let state = Resolver::open(&store, &sleeper, finder).state().clone();
+    assert!(matches!(state.state, SymbolState::Symbols | SymbolState::Stripped), "{state:?}");
+    // Who comes later is told that it is another file.
+    let (state, frames) = ask(&sleeper, &search, address);
+    assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
+    assert_eq!(recorded.build_id, build_id(&copy));
+}
