@@ -4,6 +4,7 @@
 //! `no_mangle` symbol (memcpy would become everybody's) and cannot be told to leave out libc. Flags that matter:
 //! no vector registers (the hook must not touch what the ABI lets a careless caller keep), unwind tables (debuggers
 //! walk through the hooks), and no undefined symbols: a panic that can be reached refers to one, see capture-so.
+#![allow(clippy::expect_used, clippy::print_stdout)]
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -35,7 +36,9 @@ fn compile(package: &Path, target: &Path) -> PathBuf {
     command.current_dir(package).args(["build", "--release", "--quiet", "--target-dir"]).arg(target);
     command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
     // What the outer build was told is about the outer build.
-    for variable in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_PROFILE_RELEASE_LTO"] {
+    for variable in
+        ["RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_PROFILE_RELEASE_LTO"]
+    {
         command.env_remove(variable);
     }
     let status = command.status().unwrap_or_else(|error| fail(&format!("cargo cannot be run: {error}")));
@@ -78,8 +81,9 @@ fn link(archive: &Path, library: &Path, out: &Path) {
 /// Everything that programs may bind to; all else is local.
 fn export_map() -> String {
     const EXEC: &[&str] = &["execve", "execv", "execvp", "execvpe", "fexecve", "execl", "execlp", "execle"];
+    const SANDBOX: &[&str] = &["prctl", "syscall"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-    let names: Vec<String> = hooks.chain(EXEC.iter().map(|s| s.to_string())).collect();
+    let names: Vec<String> = hooks.chain(EXEC.iter().chain(SANDBOX).map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }
 

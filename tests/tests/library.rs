@@ -67,9 +67,11 @@ fn it_needs_nothing_and_exports_only_hooks() {
         "malloc",
         "memalign",
         "posix_memalign",
+        "prctl",
         "pvalloc",
         "realloc",
         "reallocarray",
+        "syscall",
         "valloc",
     ];
     assert_eq!(exported, expected);

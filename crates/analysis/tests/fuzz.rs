@@ -73,7 +73,8 @@ fn check(report: &Report) {
     assert_eq!(sum(|costs| costs.temporary), totals.temporary);
     assert_eq!(sum(|costs| costs.leaked_allocations), totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.peak_allocations), totals.peak_allocations);
-    assert_eq!(totals.allocations, totals.deallocations + totals.leaked_allocations);
+    // What an image held at its end is neither freed nor leaked.
+    assert!(totals.allocations >= totals.deallocations + totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.peak_bytes), totals.peak_bytes);
     assert_eq!(sum(|costs| costs.leaked_bytes), totals.leaked_bytes);
     for site in &report.sites {

@@ -6,6 +6,7 @@
 
 mod exec;
 mod memory;
+mod sandbox;
 mod shims;
 
 use capture::core::CORE;

@@ -171,6 +171,13 @@ impl Core {
         self.header().losses[loss as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The program is about to enter a seccomp sandbox. If it does not, the collector sees that and takes it back.
+    pub fn entering_sandbox(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.header().no_syscalls.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// False while a seccomp filter may punish any call of ours.
     pub fn may_call(&self) -> bool {
         self.header().no_syscalls.load(Ordering::Relaxed) == 0
@@ -220,18 +227,15 @@ impl Core {
 
     fn prepare(&self) -> Option<()> {
         let stack_end = stack_end();
-        let auxiliary = if stack_end.is_null() {
-            Auxiliary::from_proc()?
-        } else {
-            // SAFETY: the loader's own variable.
-            unsafe { Auxiliary::from_stack(stack_end)? }
-        };
+        let auxiliary = auxiliary(stack_end)?;
         let program = auxiliary.headers;
         let debug = find_debug(program)?;
         // SAFETY: the loader's board; start-up is single-threaded or holds the loader's lock.
         let maps = unsafe { (*debug).maps };
         // SAFETY: as above.
         let complete = unsafe { real::resolve(maps, Core::start as *const () as u64) };
+        // SAFETY: as above.
+        unsafe { crate::sandbox::resolve(maps, Core::start as *const () as u64) };
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
         // SAFETY: before main, nobody else edits the environment.
@@ -293,6 +297,8 @@ impl Core {
         loader::watch(debug);
         self.copy_suppressions();
         header.phase.store(Phase::Recording as u32, Ordering::Release);
+        header.doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&header.doorbell);
         Some(())
     }
 
@@ -339,7 +345,8 @@ impl Core {
         // SAFETY: start-up; a function without arguments that returns a C string, by LeakSanitizer's interface.
         unsafe {
             let maps = (*parts.debug).maps;
-            let Some(address) = real::find_anywhere(maps, b"__lsan_default_suppressions") else { return };
+            let exported = real::find_anywhere(maps, b"__lsan_default_suppressions");
+            let Some(address) = exported.or_else(|| self.hidden_suppressions(maps)) else { return };
             let function: extern "C" fn() -> *const u8 = core::mem::transmute(address);
             let text = function();
             if text.is_null() {
@@ -348,6 +355,15 @@ impl Core {
             let (at, len) = crate::modules::store_name(&parts.region, text);
             self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
+    }
+
+    /// The same function of a program that does not export it; the collector read its symbol table.
+    fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
+        let header = self.header();
+        let offset = header.lsan_symbol;
+        // SAFETY: the loader's list; its first entry is the program.
+        let bias = unsafe { maps.as_ref() }?.bias;
+        (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
     }
 
     /// The mapped area of a slot. Areas are mapped in order, each from the last page of the one before: the kernel
@@ -409,10 +425,7 @@ impl Core {
         match self.parts_if_any() {
             Some(parts) => Some(parts.debug),
             None => {
-                let end = stack_end();
-                // SAFETY: the loader's own variable.
-                let auxiliary =
-                    if end.is_null() { Auxiliary::from_proc() } else { unsafe { Auxiliary::from_stack(end) } };
+                let auxiliary = auxiliary(stack_end());
                 find_debug(auxiliary?.headers)
             }
         }
@@ -465,6 +478,15 @@ fn stack_end() -> *const u64 {
         );
         if variable.is_null() { core::ptr::null() } else { *variable }
     }
+}
+
+/// What the kernel told the program, from its stack or, where the libc does not say where that began, from /proc.
+fn auxiliary(stack_end: *const u64) -> Option<Auxiliary> {
+    if stack_end.is_null() {
+        return Auxiliary::from_proc();
+    }
+    // SAFETY: the loader's own variable.
+    unsafe { Auxiliary::from_stack(stack_end) }
 }
 
 /// The loader's board, through the program's own dynamic section.

@@ -119,8 +119,8 @@ impl Headers {
                 // SAFETY: inside a loaded note segment.
                 let [name_len, len, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
                 let name = at + 12;
-                let content = name + (name_len as u64 + 3 & !3);
-                let next = content + (len as u64 + 3 & !3);
+                let content = name + ((name_len as u64 + 3) & !3);
+                let next = content + ((len as u64 + 3) & !3);
                 if next > end {
                     break;
                 }

@@ -18,6 +18,8 @@ use channel::{
 use core::sync::atomic::{Ordering, compiler_fence};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+/// About 50 us.
+const SPINS: u32 = 2000;
 
 /// A hook that may write: the thread's state and which of its two rings.
 struct Entered {
@@ -78,22 +80,27 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     // SAFETY: the calling thread's own.
     let local_ref = unsafe { &mut *local };
     let on_signal_stack = core.may_call() && sys::on_signal_stack();
-    // A frame above the hook's: the hook's frame is gone. Not so on a signal stack, which may be anywhere.
-    if cfa > local_ref.main.guard && !on_signal_stack {
+    // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
+    // anywhere.
+    if cfa >= local_ref.main.guard && !on_signal_stack {
         core.lose(Loss::Abandoned);
-        local_ref.header().intent.store(0, Ordering::Release);
+        let header = local_ref.header();
         local_ref.memo.forget();
+        local_ref.main.head = header.head.load(Ordering::Relaxed);
+        header.intent.store(0, Ordering::Release);
+        local_ref.nested.head = header.nested_head.load(Ordering::Relaxed);
         local_ref.nested.guard = 0;
-        local_ref.header().nested_intent.store(0, Ordering::Release);
+        header.nested_intent.store(0, Ordering::Release);
         local_ref.main.guard = cfa;
         return Some(Entered { local, nested: false });
     }
-    if local_ref.nested.guard != 0 && (cfa <= local_ref.nested.guard || on_signal_stack) {
+    if local_ref.nested.guard != 0 && (cfa < local_ref.nested.guard || on_signal_stack) {
         core.lose(Loss::Nested);
         return None;
     }
     if local_ref.nested.guard != 0 {
         core.lose(Loss::Abandoned);
+        local_ref.nested.head = local_ref.header().nested_head.load(Ordering::Relaxed);
     }
     local_ref.nested.guard = cfa;
     compiler_fence(Ordering::SeqCst);
@@ -178,11 +185,11 @@ fn claim(core: &Core, tid: u32) -> Option<*mut Local> {
 fn announce(core: &Core, local: *mut Local, tid: u32) {
     let mut entered = Entered { local, nested: false };
     entered.level().guard = u64::MAX;
+    write(core, &mut entered, |stamp| encode_mark(Kind::ThreadStart, stamp, tid));
     if !core.announced.swap(true, Ordering::AcqRel) {
         let image = core.header().image.load(Ordering::Relaxed);
         write(core, &mut entered, |stamp| encode_mark(Kind::Image, stamp, image));
     }
-    write(core, &mut entered, |stamp| encode_mark(Kind::ThreadStart, stamp, tid));
     leave(&mut entered);
 }
 
@@ -204,7 +211,8 @@ fn write<const WORDS: usize>(core: &Core, entered: &mut Entered, make: impl FnOn
     }
     publish_intent(entered);
     let stamp = core.stamp();
-    commit(entered, &ring, stamp, make(stamp));
+    let at = entered.level().head;
+    commit(entered, &ring, at, stamp, make(stamp));
 }
 
 #[inline(always)]
@@ -224,20 +232,24 @@ fn clear_intent(entered: &mut Entered) {
     intent.store(0, Ordering::Release);
 }
 
-/// Stores the words and makes them visible. Not in a child that was forked while the hook was at work: the ring is its
-/// parent's.
+/// Stores the words behind `at` and makes everything up to them visible. Not in a child that was forked while the hook
+/// was at work: the ring is its parent's. The shared head is the truth: a hook that is left by a jump at any point here
+/// has either committed or not, and whoever clears its guard takes the head from there.
 #[inline(always)]
-fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, stamp: Stamp, words: [u64; WORDS]) {
+fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, stamp: Stamp, words: [u64; WORDS]) {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
-    let level = entered.level();
+    let mut head = at;
     for word in words {
-        ring.put(level.head, word);
-        level.head += 1;
+        ring.put(head, word);
+        head += 1;
     }
+    ring.commit(head);
+    compiler_fence(Ordering::SeqCst);
+    let level = entered.level();
+    level.head = head;
     level.last_stamp = stamp;
-    ring.commit(level.head);
     clear_intent(entered);
 }
 
@@ -279,13 +291,7 @@ fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) ->
 fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
     let header = core.header();
     if header.on_full == OnFull::Drop as u32 || !core.may_call() {
-        for _ in 0..1000 {
-            core::hint::spin_loop();
-        }
-        if ring.room() < words {
-            core.lose(Loss::RingFull);
-        }
-        return ring.room();
+        return hope_for_room(core, entered, ring, words);
     }
     let deadline = sys::now_ms() + header.max_stall_ms as u64;
     let waiting = &entered.local().header().waiting;
@@ -308,6 +314,23 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
             return ring.room();
         }
     }
+}
+
+/// Where nobody may wait: some time for the collector, once, until it has made room again.
+#[cold]
+fn hope_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
+    let level = entered.level();
+    let mut patience = if level.dropping { 0 } else { SPINS };
+    while ring.room() < words && patience > 0 {
+        core::hint::spin_loop();
+        patience -= 1;
+    }
+    let room = ring.room();
+    level.dropping = room < words;
+    if level.dropping {
+        core.lose(Loss::RingFull);
+    }
+    room
 }
 
 /// The stack's id from the memo, if a remembered walk still holds. Else what the walk wants to know.
@@ -359,8 +382,7 @@ fn walk_and_write<const WORDS: usize>(
     }
     publish_intent(entered);
     let stamp = core.stamp();
-    entered.level().head = at;
-    commit(entered, &ring, stamp, make(stamp, first));
+    commit(entered, &ring, at, stamp, make(stamp, first));
     walk.remember(&found, first);
     true
 }
@@ -486,7 +508,8 @@ extern "C" fn shrunk(context: &mut Context) -> Next {
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     let ring = ring(core, &mut entered);
     if size == 0 && has_room(core, &mut entered, &ring, FREE_WORDS) {
-        commit(&mut entered, &ring, freed_at, encode_free(Kind::Free, freed_at, old));
+        let at = entered.level().head;
+        commit(&mut entered, &ring, at, freed_at, encode_free(Kind::Free, freed_at, old));
     }
     clear_intent(&mut entered);
     leave(&mut entered);
@@ -513,7 +536,8 @@ fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) 
     let ring = ring(core, entered);
     if has_room(core, entered, &ring, MOVE_WORDS) {
         let stamp = core.stamp();
-        commit(entered, &ring, stamp, encode_move(context.arguments, context.result, stamp, stack));
+        let at = entered.level().head;
+        commit(entered, &ring, at, stamp, encode_move(context.arguments, context.result, stamp, stack));
     } else {
         clear_intent(entered);
     }

@@ -27,5 +27,6 @@ mod modules;
 mod probe;
 pub mod real;
 mod rule;
+pub mod sandbox;
 pub mod sys;
 mod walk;

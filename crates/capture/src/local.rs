@@ -41,6 +41,8 @@ pub struct Level {
     pub limit: u64,
     /// No later event of this thread has an older stamp.
     pub last_stamp: u64,
+    /// The last event found no room and was not waited for.
+    pub dropping: bool,
 }
 
 const ENTRIES: usize = 1 << 13;
@@ -176,8 +178,15 @@ impl Local {
         self.generation = core.modules().generation();
         let header = self.header();
         let now = core.stamp();
-        self.main = Level { guard: 0, head: header.head.load(Ordering::Relaxed), limit: 0, last_stamp: now };
-        self.nested = Level { guard: 0, head: header.nested_head.load(Ordering::Relaxed), limit: 0, last_stamp: now };
+        self.main =
+            Level { guard: 0, head: header.head.load(Ordering::Relaxed), limit: 0, last_stamp: now, dropping: false };
+        self.nested = Level {
+            guard: 0,
+            head: header.nested_head.load(Ordering::Relaxed),
+            limit: 0,
+            last_stamp: now,
+            dropping: false,
+        };
         self.probe = Default::default();
         self.memo.forget();
         self.scratch.iter_mut().for_each(Scratch::forget);

@@ -289,7 +289,7 @@ mod tests {
         // SAFETY: zeroed memory is a valid memo; leaked, so it stays.
         let memo = unsafe {
             let at = Box::leak(words).as_mut_ptr() as usize;
-            Box::from_raw((at + 31 & !31) as *mut Memo)
+            Box::from_raw(((at + 31) & !31) as *mut Memo)
         };
         let mut memo = std::mem::ManuallyDrop::new(memo);
         memo.forget();

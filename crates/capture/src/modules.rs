@@ -5,6 +5,7 @@
 //! finds the generation unchanged after its search has searched an index that nobody touched.
 use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
+use crate::environment::Value;
 use channel::{Loss, Region, Stamp};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -238,7 +239,7 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     let build_id_len = headers.build_id(map.bias, &mut build_id);
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
     // SAFETY: the loader's string.
-    let (name_at, name_len) = if has_name { unsafe { store_name(region, map.name) } } else { (0, 0) };
+    let (name_at, name_len) = if has_name { unsafe { store_name(region, map.name) } } else { store_program(region) };
     module.start.store(start, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     module.bias.store(map.bias, Ordering::Relaxed);
@@ -253,6 +254,16 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     }
     header.module_count.store(index + 1, Ordering::Release);
     Some(index + 1)
+}
+
+/// The program's own path. A short program may be gone before anybody else can ask; nothing without /proc.
+fn store_program(region: &Region) -> (u32, u32) {
+    let mut path = Value::EMPTY;
+    if !path.read_link(b"/proc/self/exe\0") {
+        return (0, 0);
+    }
+    // SAFETY: NUL-terminated; start-up has one thread.
+    unsafe { store_name(region, path.as_c_string().as_ptr()) }
 }
 
 /// Copies a NUL-terminated string into the names. Where, and how long; nothing when they are full.

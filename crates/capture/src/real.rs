@@ -30,7 +30,7 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
     CORE.start();
     let Some(entry) = FUNCTIONS.get(HOOK) else { return 0 };
     let found = entry.load(Ordering::Relaxed);
-    if found == early::<HOOK> as *const () as *mut () {
+    if core::ptr::eq(found, early::<HOOK> as *const ()) {
         return 0;
     }
     // SAFETY: as in `function`.

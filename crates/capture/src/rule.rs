@@ -52,7 +52,7 @@ impl Rule {
         self.0 & 3 == KIND_SIMPLE
     }
     #[inline(always)]
-    pub const fn from_rbp(self) -> bool {
+    pub const fn uses_rbp(self) -> bool {
         self.0 & BASE_RBP != 0
     }
     #[inline(always)]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_frame_pointer_step_is_what_it_says() {
         let rule = Rule::FRAME_POINTER;
-        assert!(rule.is_simple() && rule.from_rbp() && rule.is_guess());
+        assert!(rule.is_simple() && rule.uses_rbp() && rule.is_guess());
         assert_eq!((rule.cfa_offset(), rule.rbp_slot()), (16, 2));
     }
 

@@ -120,6 +120,16 @@ pub fn read(fd: i32, buffer: &mut [u8]) -> usize {
     if n < 0 { 0 } else { n as usize }
 }
 
+/// The length of what a NUL-terminated path links to, 0 = it does not.
+pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
+    if path.last() != Some(&0) {
+        return 0;
+    }
+    // SAFETY: the path is NUL-terminated, the buffer is ours.
+    let n = unsafe { call(267, AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0) };
+    if n < 0 { 0 } else { n as usize }
+}
+
 pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
     // SAFETY: reads our bytes; what it changes is what the descriptor says.
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }

@@ -303,7 +303,7 @@ impl Walk<'_> {
     /// One simple step up.
     #[inline(always)]
     fn step(&mut self, frame: &Frame) -> Option<Frame> {
-        let base = if frame.rule.from_rbp() { frame.rbp } else { frame.cfa };
+        let base = if frame.rule.uses_rbp() { frame.rbp } else { frame.cfa };
         let cfa = base.wrapping_add(frame.rule.cfa_offset());
         // Callers are above; a misaligned or sinking frame is a broken one.
         if cfa <= frame.cfa || cfa & 7 != 0 || !self.probe.is_readable(cfa - 8, self.may_ask) {
@@ -499,7 +499,7 @@ impl Walk<'_> {
             let caller_needs = needs;
             let restored = frame.rule.is_simple() && frame.rule.rbp_slot() != 0;
             needs = match frame.rule.kind() {
-                Kind::Simple if frame.rule.from_rbp() => true,
+                Kind::Simple if frame.rule.uses_rbp() => true,
                 Kind::Simple if restored => false,
                 Kind::Simple => caller_needs,
                 _ => false,

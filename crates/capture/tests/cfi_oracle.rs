@@ -1,6 +1,7 @@
 //! Every row of call frame information in real programs: ours against gimli's.
 //!
 //! The files are mapped as the loader would map them, so the code under test reads memory exactly as in a target.
+#![allow(clippy::expect_used)]
 use capture::cfi::{How, Row, Scratch, Tables, reg};
 use gimli::{BaseAddresses, CfaRule, EhFrame, NativeEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment};

@@ -37,16 +37,17 @@ const fn pages(bytes: usize) -> usize {
 
 impl Geometry {
     /// What `capture` needs for its per-process tables; asserted there against the real types.
-    pub const PRIVATE_BYTES: u32 = 2 << 20;
+    pub const PRIVATE_BYTES: u32 = 1 << 20;
     /// What `capture` needs per thread; asserted there against the real types.
-    pub const SLOT_PRIVATE_BYTES: u32 = (1 << 20) + (512 << 10);
+    pub const SLOT_PRIVATE_BYTES: u32 = 1408 << 10;
 
-    /// For a target without a limit on its address space. Sparse: only touched pages cost memory.
+    /// For a target without a limit on its address space. Sparse: only touched pages cost memory. Small all the same,
+    /// since a program may set itself a limit later.
     pub const fn roomy() -> Self {
         Geometry {
             slots: 4096,
-            modules: 16384,
-            names: 2 << 20,
+            modules: 8192,
+            names: 768 << 10,
             private: Self::PRIVATE_BYTES,
             ring_words: 1 << 16,
             nested_words: 1 << 12,
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!(tight.check(), Ok(()));
         assert!(tight.fixed_len() <= 6 << 20, "{}", tight.fixed_len());
         assert!(tight.slot_area_len() <= 2 << 20, "{}", tight.slot_area_len());
-        assert!(Geometry::roomy().slot_area_len() <= (2 << 20) + (64 << 10));
+        assert!(Geometry::roomy().slot_area_len() <= 2 << 20);
+        assert!(Geometry::roomy().fixed_len() <= 6 << 20);
     }
 
     #[test]

@@ -97,6 +97,8 @@ pub struct Header {
     pub on_full: u32,
     /// How long a thread waits on a full ring before it drops.
     pub max_stall_ms: u32,
+    /// The address in the file of the program's `__lsan_default_suppressions`, 0 = its symbol table has none.
+    pub lsan_symbol: u64,
     /// The pid that may record: written by the forked child just before it executes the program.
     pub target_pid: AtomicU32,
     // -- life of the session

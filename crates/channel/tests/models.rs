@@ -1,6 +1,7 @@
 //! The ring and the watermark under every interleaving that loom can make.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p channel --test models --release`.
 #![cfg(loom)]
+#![allow(clippy::expect_used)]
 
 use channel::Ring;
 use loom::sync::Arc;

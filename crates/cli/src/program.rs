@@ -169,7 +169,7 @@ fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
             "defines its own malloc, so its allocations cannot be seen: build it without that allocator",
         );
     }
-    Ok(defines(&elf_file, &data, &BUNDLED).map(|name| {
+    Ok(defines(&elf_file, &data, &BUNDLED).map(|(name, _)| {
         let name = String::from_utf8_lossy(name);
         format!("{} brings its own allocator ({name}): only its calls of malloc are recorded", path.display())
     }))
@@ -177,8 +177,16 @@ fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
 
 type Elf<'data> = ElfFile64<'data, Endianness, &'data ReadCache<File>>;
 
-/// The first of `names` that is a function defined in the file, whether it is exported or not.
-fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -> Option<&'n [u8]> {
+/// Where in the file's address space its LeakSanitizer suppressions function is, 0 = nowhere. Programs rarely export it.
+pub fn suppressions_address(path: &Path) -> u64 {
+    let Ok(file) = File::open(path) else { return 0 };
+    let data = ReadCache::new(file);
+    let Ok(elf_file) = ElfFile64::<Endianness, _>::parse(&data) else { return 0 };
+    defines(&elf_file, &data, &[b"__lsan_default_suppressions"]).map_or(0, |(_, address)| address)
+}
+
+/// The first of `names` that is a function defined in the file, whether it is exported or not, and its address.
+fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -> Option<(&'n [u8], u64)> {
     let endian = elf_file.endian();
     let sections = elf_file.elf_section_table();
     for section in sections.iter() {
@@ -197,7 +205,7 @@ fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -
             let is_named =
                 |wanted: &&&[u8]| name.starts_with(wanted) && name.get(wanted.len()).is_none_or(|byte| *byte == 0);
             if let Some(found) = names.iter().find(is_named) {
-                return Some(found);
+                return Some((found, symbol.st_value(endian)));
             }
         }
     }

@@ -21,6 +21,8 @@ pub struct Setup {
     pub clock: Clock,
     pub on_full: OnFull,
     pub max_stall_ms: u32,
+    /// `Header::lsan_symbol`
+    pub lsan_symbol: u64,
 }
 
 pub struct Mapping {
@@ -47,6 +49,7 @@ impl Mapping {
             (&raw mut (*header).geometry).write(geometry);
             (&raw mut (*header).on_full).write(setup.on_full as u32);
             (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
+            (&raw mut (*header).lsan_symbol).write(setup.lsan_symbol);
         }
         // SAFETY: mapped above for `fixed_len` bytes and never unmapped; the geometry was checked.
         let region = unsafe { Region::new(base, geometry) };
@@ -174,7 +177,13 @@ mod tests {
     use super::*;
 
     pub fn tight() -> Setup {
-        Setup { geometry: Geometry::tight(), clock: Clock::Tsc, on_full: OnFull::Wait, max_stall_ms: 1000 }
+        Setup {
+            geometry: Geometry::tight(),
+            clock: Clock::Tsc,
+            on_full: OnFull::Wait,
+            max_stall_ms: 1000,
+            lsan_symbol: 0,
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The oldest event that is not in the file yet.
 const BLOCK_AGE: Duration = Duration::from_millis(200);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
+const SANDBOX_DOUBTS: u32 = 2;
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const LONG_SLEEP: Duration = Duration::from_millis(10);
@@ -177,6 +178,7 @@ struct Collector {
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
+    sandbox_doubts: u32,
     /// Our own resident memory when the target was forked, and some more.
     launch_rss: u64,
     first_pending: Option<Instant>,
@@ -204,6 +206,7 @@ impl Collector {
             session_written: false,
             suppressions_written: false,
             losses: Losses::default(),
+            sandbox_doubts: 0,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
             next_check: now,
@@ -272,6 +275,16 @@ impl Collector {
         self.recorder.take_blocks(|block| self.writer.put(block, events));
     }
 
+    /// The target says so before it enters a sandbox; if two looks find none, it did not get in.
+    fn watch_sandbox(&mut self) {
+        let said = self.header.no_syscalls.load(Ordering::Acquire) != 0;
+        let inside = self.recorder.process.has_own_filter();
+        self.sandbox_doubts = if said && !inside { self.sandbox_doubts + 1 } else { 0 };
+        if inside || self.sandbox_doubts >= SANDBOX_DOUBTS {
+            self.header.no_syscalls.store(inside as u32, Ordering::Release);
+        }
+    }
+
     fn periodic(&mut self, pid: u32) {
         let now = Instant::now();
         if now < self.next_check || pid == 0 {
@@ -279,7 +292,7 @@ impl Collector {
         }
         self.next_check = now + CHECK_EVERY;
         self.drain.reap(pid, &self.merge);
-        self.header.no_syscalls.fetch_or(self.recorder.process.has_own_filter() as u32, Ordering::Relaxed);
+        self.watch_sandbox();
         let events = self.recorder.event_count();
         if let Some(block) = self.sampler.take() {
             self.writer.put(block, events);

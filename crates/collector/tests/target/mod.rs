@@ -13,6 +13,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
             clock,
             on_full: channel::OnFull::Wait,
             max_stall_ms: 30_000,
+            lsan_symbol: 0,
         },
         file: std::fs::File::create(path).unwrap(),
         folder: std::env::temp_dir(),
