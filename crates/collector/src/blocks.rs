@@ -2,12 +2,12 @@
 //!
 //! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
 //! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
-//! 33 bytes and growing never needs a second table.
+//! 32 bytes, and 8 more while a shard grows.
 //!
 //! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
 //! clean after millions of events. The place of an address is `hash * length / 2^64`, which keeps the order of hashes
 //! and lets a length be any number.
-use crate::mapping::prefetch;
+use crate::mapping::{Table, prefetch};
 
 /// One live allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,10 @@ pub struct Block {
 /// `address (48) | sequence 47..32 (16)`, `sequence 31..0 (32) | info (32)`. Address 0 = empty.
 type Entry = [u64; 2];
 
-const SHARD_BITS: u32 = 6;
-const SMALLEST: usize = 48;
+const SHARD_BITS: u32 = 2;
+const SMALLEST: usize = 768;
 /// Entries of a shard up to which all shards fit into half a megabyte.
-const CACHED: usize = 512;
+const CACHED: usize = 8192;
 
 #[inline(always)]
 const fn entry(address: u64, block: Block) -> Entry {
@@ -53,7 +53,7 @@ pub struct Blocks {
 
 #[derive(Debug)]
 struct Shard {
-    entries: Vec<Entry>,
+    entries: Table,
     used: usize,
 }
 
@@ -119,7 +119,7 @@ impl Blocks {
 
 impl Shard {
     fn with_length(length: usize) -> Self {
-        Shard { entries: vec![[0; 2]; length], used: 0 }
+        Shard { entries: Table::zeroed(length), used: 0 }
     }
 
     #[inline(always)]

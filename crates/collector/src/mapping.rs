@@ -120,6 +120,77 @@ impl Drop for SlotArea {
     }
 }
 
+/// A table of zeroes in memory of its own, in huge pages once it is large: its use is random, and with small pages the
+/// processor spends more time on finding them than on the table.
+#[derive(Debug)]
+pub struct Table {
+    base: ptr::NonNull<[u64; 2]>,
+    length: usize,
+    mapped: usize,
+}
+
+// SAFETY: plain numbers, owned.
+unsafe impl Send for Table {}
+
+const HUGE_PAGE: usize = 2 << 20;
+
+impl Table {
+    pub fn zeroed(length: usize) -> Self {
+        let bytes = length * size_of::<[u64; 2]>();
+        let is_large = bytes >= HUGE_PAGE / 2;
+        let mapped = bytes.max(1).next_multiple_of(if is_large { HUGE_PAGE } else { channel::PAGE });
+        let base = map_zeroes(mapped, if is_large { HUGE_PAGE } else { channel::PAGE });
+        let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u64; 2]>()) };
+        if is_large {
+            // SAFETY: advice about our own fresh mapping.
+            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
+        }
+        Table { base: base.cast(), length, mapped }
+    }
+}
+
+/// Private zeroes, aligned.
+fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
+    let slack = if align > channel::PAGE { align } else { 0 };
+    let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping where the kernel likes.
+    let raw = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length + slack, flags.0, flags.1) }.ok()?;
+    let start = raw.cast::<u8>();
+    let before = start.align_offset(align).min(slack);
+    let base = start.wrapping_add(before);
+    for (at, excess) in [(start, before), (base.wrapping_add(length), slack - before)] {
+        if excess > 0 {
+            // SAFETY: an end of the mapping above that nobody has seen.
+            let _ = unsafe { rustix::mm::munmap(at.cast(), excess) };
+        }
+    }
+    ptr::NonNull::new(base)
+}
+
+impl std::ops::Deref for Table {
+    type Target = [[u64; 2]];
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: mapped for that many entries until dropped; zeroes are numbers.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+}
+
+impl std::ops::DerefMut for Table {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; slices borrow `self`, so none is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
+    }
+}
+
 /// The kernel's `struct robust_list_head` with its one node.
 #[repr(C)]
 struct RobustList {
