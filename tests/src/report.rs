@@ -153,7 +153,9 @@ fn frames(list: &Value) -> Vec<Frame> {
         module: value["module"].as_str().map(|path| real(Path::new(path))),
         offset: value["offset"].as_u64().unwrap_or(0),
     };
-    list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().map(frame).collect()
+    // What was inlined is a level for people; the frame that it is in follows.
+    let has_frame = |value: &&Value| value["inlined"] != Value::Bool(true);
+    list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().filter(has_frame).map(frame).collect()
 }
 
 /// /lib and /usr/lib are one folder on Debian; the loader and the kernel disagree on the name.

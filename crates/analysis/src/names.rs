@@ -21,6 +21,13 @@ pub struct Level<'a> {
     pub inlined: bool,
 }
 
+impl Level<'_> {
+    /// `operator new` and `operator new[]`, in all their forms.
+    pub fn is_allocator(&self) -> bool {
+        self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna"))
+    }
+}
+
 /// How the names of a module were found, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleNames {

@@ -76,11 +76,16 @@ impl Report {
     }
 
     /// The same with names: what was inlined has a level of its own, in front of the frame that it is in.
-    pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
+    pub fn all_levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
         self.frames(stack).flat_map(|frame| {
             let module = self.module(frame).map(|module| module.path.as_str());
             self.names.levels(frame, module)
         })
+    }
+
+    /// The levels that people want: `operator new` is how C++ says malloc, so they begin with who called it.
+    pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
+        self.all_levels(stack).skip_while(Level::is_allocator)
     }
 
     pub fn module(&self, frame: Frame) -> Option<&Module> {

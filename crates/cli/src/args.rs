@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 pub enum Invocation {
     Record(Record),
     Print(Print),
+    Symbolize(Symbolize),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -19,6 +20,7 @@ const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -55,12 +57,36 @@ pub struct Record {
     /// The longest that a thread may be held up before its events are dropped and counted.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub max_stall: u32,
+    #[command(flatten)]
+    pub search: SearchOptions,
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
     /// The program and its arguments.
     #[arg(required = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
     pub command: Vec<OsString>,
+}
+
+/// Where files with names may be.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SearchOptions {
+    /// A folder with debug files; may be given several times.
+    #[arg(long = "debug-path", value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    debug_paths: Vec<PathBuf>,
+    /// A copy of the file system in which the program ran.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    sysroot: Option<PathBuf>,
+}
+
+impl SearchOptions {
+    pub fn search(&self) -> symbols::Search {
+        let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        symbols::Search {
+            debug_paths: self.debug_paths.iter().map(whole).collect(),
+            sysroot: self.sysroot.as_ref().map(whole),
+            ..symbols::Search::default()
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -85,8 +111,25 @@ pub struct Print {
     /// Only the n-th allocation, from 1.
     #[arg(long, value_name = "N")]
     pub event: Option<u64>,
+    /// Rules that tell whose code is whose: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
+    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
     /// The trace; it may still be growing.
     #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack symbolize", bin_name = "heaptrack symbolize", version)]
+pub struct Symbolize {
+    #[command(flatten)]
+    pub search: SearchOptions,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The trace; nobody may be recording to it any more.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
 }
 
@@ -110,6 +153,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     }
     match words.get(1).and_then(|word| word.to_str()) {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),
@@ -171,6 +215,7 @@ mod tests {
     fn the_command_is_consistent() {
         command().debug_assert();
         Print::command().debug_assert();
+        Symbolize::command().debug_assert();
     }
 
     #[test]

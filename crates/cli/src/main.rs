@@ -8,12 +8,14 @@
 mod args;
 mod launch;
 mod library;
+mod names;
 mod output;
 mod print;
 mod program;
 mod record;
 mod signals;
 mod status;
+mod symbolize;
 
 use args::Invocation;
 use std::io::Write;
@@ -23,11 +25,14 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // A library that reads debug files may panic on a hostile one. That costs the names of one file, and is caught.
+    std::panic::set_hook(Box::new(|_| ()));
     // Before anything else: what the program inherits must be as we found it.
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
-        Invocation::Print(options) => answer(print::run(&options.file, options.json, options.event)),
+        Invocation::Print(options) => answer(print::run(&options)),
+        Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

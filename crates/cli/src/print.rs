@@ -5,9 +5,11 @@
 mod json;
 mod text;
 
-use analysis::{Classes, Lookup, Replay, Report};
+use crate::args::Print;
+use analysis::{BadRule, Classes, Lookup, Replay, Report};
+use anyhow::Context;
 use format::{Damage, Reader};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,6 +48,12 @@ impl Trace {
         })
     }
 
+    /// The user's own rules come before ours.
+    pub fn with_rules(mut self, rules: &str) -> Result<Self, BadRule> {
+        self.classes.add_rules(rules)?;
+        Ok(self)
+    }
+
     /// All that happened is in the report.
     pub fn complete(&self) -> bool {
         let ended = self.report.summary.is_some_and(|summary| summary.complete);
@@ -53,18 +61,23 @@ impl Trace {
     }
 }
 
-/// `event`: only the n-th allocation of the trace, from 1.
-pub fn run(path: &Path, as_json: bool, event: Option<u64>) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
+    let (path, as_json) = (options.file.as_path(), options.json);
+    let rules = match &options.rules {
+        Some(file) => fs::read_to_string(file).with_context(|| format!("{}", file.display()))?,
+        None => String::new(),
+    };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let written = match event {
+    let written = match options.event {
         Some(number) => match find(path, number) {
             Ok(Some(allocation)) => json::allocation(&mut out, &allocation),
             Ok(None) => return Ok(refuse(path, &format!("it has no allocation number {number}"))),
             Err(error) => return Ok(refuse(path, &error.to_string())),
         },
-        None => match Trace::open(path) {
-            Ok(trace) if as_json => json::report(&mut out, &trace),
-            Ok(trace) => text::report(&mut out, &trace),
+        None => match Trace::open(path).map(|trace| trace.with_rules(&rules)) {
+            Ok(Err(bad)) => return Err(bad.into()),
+            Ok(Ok(trace)) if as_json => json::report(&mut out, &trace),
+            Ok(Ok(trace)) => text::report(&mut out, &trace),
             Err(error) => return Ok(refuse(path, &error.to_string())),
         },
     };

@@ -6,19 +6,26 @@
 use crate::args::{OnFull, Record};
 use crate::launch;
 use crate::library;
+use crate::names::Names;
 use crate::output::Output;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
 use crate::say;
 use crate::signals::Signals;
 use crate::status::{self, StatusLine};
+use crate::symbolize::{self, Help};
 use channel::Geometry;
 use collector::{End, Inherited, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
+use rustix::fs::FlockOperation;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// How long the program's end may be followed by work of ours.
+const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     try_run(options, inherited).unwrap_or_else(|refusal| {
@@ -39,6 +46,9 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         Output::create(options.output.as_deref(), word).map_err(|error| cannot(format_args!("{error:#}")))?;
     let library =
         library::place(&output.folder()).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
+    // Held as long as we write: who wants to append waits for us.
+    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    let watched = file.try_clone().ok();
     let recording = match Recording::start(plan(options, inherited, &program, &output, file)) {
         Ok(recording) => recording,
         // The limit that stops us also holds for the program, which may live well within it.
@@ -62,6 +72,8 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
     let line = StatusLine::start(recording.stats(), options.quiet);
+    let names = watched.filter(|_| !options.no_symbols);
+    let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let mut end = wait_for(child);
     signals.keep();
     line.end();
@@ -69,8 +81,15 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         end.peak_rss = None;
         path = name(recording.target_pid().unwrap_or(child));
     }
+    if let Some(names) = &names {
+        names.stop();
+    }
     let outcome = recording.finish(end);
+    let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
     tell(options, outcome, path.as_deref());
+    if let Some(path) = path.filter(|_| is_there && !options.no_symbols) {
+        name_the_rest(options, names, &path);
+    }
     Ok(code(end.exit))
 }
 
@@ -178,6 +197,31 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     status::report_losses(&outcome, path);
     if !options.quiet {
         status::report(&outcome, path);
+    }
+}
+
+/// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
+fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
+    let known = names.map(Names::known).unwrap_or_default();
+    let help = Help {
+        search: options.search.search(),
+        target: known.target,
+        jit: known.jit,
+        time: Some(NAMES_AT_THE_END),
+        quiet: options.quiet,
+    };
+    match symbolize::add_names(path, help) {
+        Ok(named) if options.quiet => drop(named),
+        Ok(named) => {
+            named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
+            if !named.all {
+                say(format_args!(
+                    "heaptrack: not all names were found in time; `heaptrack symbolize {}`",
+                    path.display()
+                ));
+            }
+        }
+        Err(error) => say(format_args!("heaptrack: no names were added: {error:#}")),
     }
 }
 

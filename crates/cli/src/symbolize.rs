@@ -62,8 +62,10 @@ pub fn run(path: &Path, search: Search, quiet: bool) -> anyhow::Result<ExitCode>
 pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let file = File::options().read(true).write(true).open(path)?;
     // The recorder holds a lock as long as it writes.
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| anyhow::anyhow!("it is still being recorded, or another `symbolize` is at work"))?;
+    let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+        anyhow::bail!("it is still being recorded, or another `symbolize` is at work");
+    }
     let mut wanted = Wanted::new();
     let mut reader = Reader::open(path)?;
     reader.skip(SKIPPED);

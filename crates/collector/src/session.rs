@@ -17,7 +17,7 @@ use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
 use channel::{Header, Loss, Phase, Stamp};
-use format::{Exit, Losses, Session, Summary, Suppressions, Totals};
+use format::{Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
@@ -94,6 +94,7 @@ pub struct Recording {
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
     end: mpsc::Sender<End>,
+    blocks: mpsc::Sender<RawBlock>,
     thread: JoinHandle<Outcome>,
 }
 
@@ -104,6 +105,7 @@ impl Recording {
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (end, end_inbox) = mpsc::channel();
+        let (blocks, further) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
@@ -111,7 +113,7 @@ impl Recording {
             let held = hold_until_death(&shared.region().header().collector_alive);
             let failed = held.is_err();
             let _ = ready.send(held);
-            let mut collector = Collector::new(shared, plan, writer, numbers, stopping);
+            let mut collector = Collector::new(shared, plan, writer, numbers, stopping, further);
             if !failed {
                 collector.run();
             }
@@ -120,7 +122,7 @@ impl Recording {
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
         match is_ready.recv() {
-            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, thread }),
+            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, blocks, thread }),
             Ok(Err(error)) => Err(SetupError::Thread(error)),
             Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
         }
@@ -135,6 +137,11 @@ impl Recording {
     /// The same for a target that does not inherit it.
     pub fn variable_by_path(&self) -> String {
         format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
+    }
+
+    /// Where blocks go that somebody else makes (names of frames).
+    pub fn blocks(&self) -> mpsc::Sender<RawBlock> {
+        self.blocks.clone()
     }
 
     pub fn mapping(&self) -> &Mapping {
@@ -179,6 +186,8 @@ struct Collector {
     suppressions_written: bool,
     losses: Losses,
     sandbox_doubts: u32,
+    /// Blocks that others made.
+    further: mpsc::Receiver<RawBlock>,
     /// Our own resident memory when the target was forked, and some more.
     launch_rss: u64,
     first_pending: Option<Instant>,
@@ -187,7 +196,14 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(mapping: Arc<Mapping>, plan: Plan, writer: Writer, stats: Arc<Stats>, stop: Arc<AtomicBool>) -> Self {
+    fn new(
+        mapping: Arc<Mapping>,
+        plan: Plan,
+        writer: Writer,
+        stats: Arc<Stats>,
+        stop: Arc<AtomicBool>,
+        further: mpsc::Receiver<RawBlock>,
+    ) -> Self {
         let header = mapping.region().header();
         let now = Instant::now();
         let timeline = Timeline::new(plan.setup.clock, now, header);
@@ -207,6 +223,7 @@ impl Collector {
             suppressions_written: false,
             losses: Losses::default(),
             sandbox_doubts: 0,
+            further,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
             next_check: now,
@@ -295,6 +312,9 @@ impl Collector {
         self.watch_sandbox();
         let events = self.recorder.event_count();
         if let Some(block) = self.sampler.take() {
+            self.writer.put(block, events);
+        }
+        for block in self.further.try_iter() {
             self.writer.put(block, events);
         }
         let losses = self.read_losses();
@@ -420,6 +440,9 @@ impl Collector {
             ..self.recorder.totals()
         };
         if let Some(block) = self.sampler.take() {
+            self.writer.put(block, events);
+        }
+        for block in self.further.try_iter() {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);

@@ -262,6 +262,7 @@ fn code(text: &str, size: u64) -> Code {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

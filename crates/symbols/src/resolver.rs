@@ -116,12 +116,12 @@ impl<'f> Resolver<'f> {
         let offset = key & (EXACT - 1);
         // A return address belongs to the call before it.
         let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
-        let mut frames = self.from_dwarf(address).unwrap_or_default();
+        let mut frames = self.by_dwarf(address).unwrap_or_default();
         self.name_outermost(address, &mut frames);
         frames
     }
 
-    fn from_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
+    fn by_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
         let debug = self.debug.take()?;
         let mut frames = Vec::new();
         if let Ok(mut found) = debug.frames(address, &self.finder) {

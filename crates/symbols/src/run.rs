@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// A piece is written when it has so many bytes.
 const PIECE: usize = 256 << 10;
+/// Or after so long: what is slow to find is not lost when the time is over.
+const PIECE_TIME: Duration = Duration::from_millis(500);
 /// Frames between two looks at the clock.
 const BATCH: usize = 64;
 /// Debug information can be nested as deep as its author likes, and the reader goes down with it.
@@ -133,19 +135,25 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
     }
 }
 
-/// One module, in pieces of `frames` each; `send` returns false to stop.
-pub fn resolve_some(
+/// One module, or the code of none, in pieces; `send` returns false to stop.
+fn resolve_some(work: &ModuleWork, finder: Finder<'_>, jit: Option<&Jit>, send: impl FnMut(Symbols, usize) -> bool) {
+    let Some(module) = &work.module else { return resolve_jit(work, jit, send) };
+    let store = Store::new();
+    resolve_with(&mut open(&store, module, finder), work, module, send);
+}
+
+/// `None`: the file makes a library panic.
+pub fn open<'f>(store: &'f Store, module: &Module, finder: Finder<'f>) -> Option<Resolver<'f>> {
+    catch_unwind(AssertUnwindSafe(|| Resolver::open(store, module, finder))).ok()
+}
+
+/// The frames of one module, by a resolver that may be used again.
+pub fn resolve_with(
+    resolver: &mut Option<Resolver<'_>>,
     work: &ModuleWork,
-    finder: Finder<'_>,
-    jit: Option<&Jit>,
+    module: &Module,
     mut send: impl FnMut(Symbols, usize) -> bool,
 ) {
-    let Some(module) = &work.module else {
-        send(of_jit(work, jit), work.frames.len());
-        return;
-    };
-    let store = Store::new();
-    let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
     let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
     let mut pieces = Pieces::default();
     for batch in work.frames.chunks(BATCH) {
@@ -155,14 +163,14 @@ pub fn resolve_some(
             let frames = match frames {
                 Some(Ok(frames)) => frames,
                 Some(Err(_)) => {
-                    resolver = None;
+                    *resolver = None;
                     Vec::new()
                 }
                 None => Vec::new(),
             };
             pieces.add(*instance, &state, *key, &frames);
         }
-        if pieces.builder.len() >= PIECE {
+        if pieces.builder.len() >= PIECE || pieces.started.elapsed() >= PIECE_TIME {
             let (symbols, count) = pieces.take();
             if !send(symbols, count) {
                 return;
@@ -177,12 +185,13 @@ fn panicked(module: &Module) -> State {
     State { state: SymbolState::Unreadable, note: format!("{} cannot be read", module.path) }
 }
 
-fn of_jit(work: &ModuleWork, jit: Option<&Jit>) -> Symbols {
+/// Code of no module, by what a JIT compiler says about it.
+pub fn resolve_jit(work: &ModuleWork, jit: Option<&Jit>, mut send: impl FnMut(Symbols, usize) -> bool) {
     let state = State { state: SymbolState::Symbols, note: String::new() };
     let mut pieces = Pieces::default();
     for (instance, key) in &work.frames {
         let exact = key >> 47 & 1;
-        let address = (key & (1 << 47) - 1).saturating_sub(1 - exact);
+        let address = (key & ((1 << 47) - 1)).saturating_sub(1 - exact);
         let code = jit.and_then(|jit| jit.find(address));
         let frames: Vec<Frame> = code
             .map(|code| Frame {
@@ -195,15 +204,22 @@ fn of_jit(work: &ModuleWork, jit: Option<&Jit>) -> Symbols {
             .collect();
         pieces.add(*instance, &state, *key, &frames);
     }
-    pieces.take().0
+    let (symbols, count) = pieces.take();
+    send(symbols, count);
 }
 
 /// Builds a piece.
-#[derive(Default)]
 struct Pieces {
     builder: SymbolsBuilder,
     instance: Option<u16>,
     count: usize,
+    started: Instant,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Pieces { builder: SymbolsBuilder::default(), instance: None, count: 0, started: Instant::now() }
+    }
 }
 
 impl Pieces {
@@ -228,6 +244,7 @@ impl Pieces {
 
     fn take(&mut self) -> (Symbols, usize) {
         self.instance = None;
+        self.started = Instant::now();
         (self.builder.take(), std::mem::take(&mut self.count))
     }
 }

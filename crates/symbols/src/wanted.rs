@@ -91,7 +91,7 @@ impl Wanted {
             let file = module.map(|module| (module.path.as_str(), module.build_id.as_slice()));
             let work =
                 by_file.entry(file).or_insert_with(|| ModuleWork { module: module.cloned(), frames: Vec::new() });
-            work.frames.push((instance, frame & (1 << 48) - 1));
+            work.frames.push((instance, frame & ((1 << 48) - 1)));
         }
         let mut works: Vec<ModuleWork> = by_file.into_values().collect();
         let path = |work: &ModuleWork| work.module.as_ref().map(|module| module.path.clone());

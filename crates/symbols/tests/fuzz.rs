@@ -59,7 +59,7 @@ fn change(bytes: &mut Vec<u8>, sections: &[(usize, usize)], rng: &mut Rng) {
                 let count = (rng.next() as usize % 64).min(from + length - at.max(other));
                 bytes.copy_within(other..other + count, at);
             }
-            5 if rng.next() % 16 == 0 => bytes.truncate(at.max(64)),
+            5 if rng.next().is_multiple_of(16) => bytes.truncate(at.max(64)),
             _ => bytes[at] = rng.next() as u8,
         }
     }

@@ -26,7 +26,7 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
     }
     let Allocation { size, stack, tid, report } = allocation;
     let classes = Classes::new(&report.session.exe);
-    let frames = Frames { report, classes: &classes, stack: *stack };
+    let frames = Frames { report, classes: &classes, stack: *stack, whole: true };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
     out.write_all(b"\n")
@@ -216,7 +216,7 @@ impl Serialize for List<'_> {
             peak_bytes: site.costs.peak_bytes,
             peak_allocations: site.costs.peak_allocations,
             blamed: self.classes.blamed(self.report.levels(site.stack)),
-            frames: Frames { report: self.report, classes: self.classes, stack: site.stack },
+            frames: Frames { report: self.report, classes: self.classes, stack: site.stack, whole: false },
         });
         serializer.collect_seq(entries)
     }
@@ -241,6 +241,8 @@ struct Frames<'a> {
     report: &'a Report,
     classes: &'a Classes,
     stack: u32,
+    /// With `operator new`, which is no frame of a report.
+    whole: bool,
 }
 
 impl Serialize for Frames<'_> {
@@ -258,7 +260,7 @@ impl Serialize for Frames<'_> {
             class: Option<&'static str>,
         }
         let mut list = serializer.serialize_seq(None)?;
-        for level in self.report.levels(self.stack) {
+        for level in self.report.all_levels(self.stack).skip_while(|level| !self.whole && level.is_allocator()) {
             let marker = marker(level.frame);
             list.serialize_element(&Level {
                 function: marker.or(level.function),

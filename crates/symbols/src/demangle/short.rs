@@ -35,7 +35,7 @@ pub(super) fn rust(full: &str) -> String {
 fn last_of_path(path: &str) -> String {
     let parts: Vec<&str> = path.split("::").collect();
     let is_type = |part: &&str| part.starts_with(|first: char| first.is_ascii_uppercase());
-    let from = match parts.iter().rposition(|part| is_type(&part)) {
+    let from = match parts.iter().rposition(is_type) {
         Some(at) => at,
         None => parts.len().saturating_sub(if parts.last().is_some_and(|last| last.starts_with('{')) { 3 } else { 2 }),
     };
@@ -177,6 +177,10 @@ fn bracket(inner: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
         let short = arguments(argument, depth - 1, path);
         let short = short.replace("std::__cxx11::", "std::").replace("std::basic_string<char>", "std::string");
         kept.push(if short.len() > LONG { "..".to_owned() } else { short });
+    }
+    // Nothing but an allocator: then that is what it is about.
+    if kept.is_empty() && !inner.trim().is_empty() {
+        return "<..>".into();
     }
     format!("<{}>", kept.join(", "))
 }

@@ -1,0 +1,185 @@
+//! Names while recording: a thread of the lowest priority that reads the growing trace and resolves what is new in it.
+//!
+//! Given: the trace's file, and where blocks go. Gives back: Symbols blocks, within seconds of a frame's first use; at the end
+//! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
+//! that the target has open are held, so that they can be read when they, or the target, are gone.
+use format::{RawBlock, Reader};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use symbols::{Finder, Jit, ModuleWork, Resolver, SKIPPED, Search, Store, Target, Wanted};
+
+/// How often the file is looked at: files that the target opens are held soon after.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often new frames are resolved.
+const RESOLVE_EVERY: Duration = Duration::from_secs(2);
+/// Then all files are closed and opened again when needed.
+const MOST_MEMORY: u64 = 256 << 20;
+const LOWEST: i32 = 19;
+/// Deeply nested debug information needs it; it is only reserved.
+const STACK: usize = 64 << 20;
+
+/// The thread, and what it shares with the end of the recording.
+pub struct Names {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    target: Mutex<Option<Arc<Target>>>,
+    jit: Mutex<Jit>,
+}
+
+/// What is left for the end.
+#[derive(Default)]
+pub struct Known {
+    pub target: Option<Arc<Target>>,
+    pub jit: Option<Jit>,
+}
+
+impl Names {
+    /// `None`: there is no second way into the file; names come at the end then.
+    pub fn start(file: &File, blocks: mpsc::Sender<RawBlock>, search: Search) -> Option<Self> {
+        // A second description of the same file, for its own place in it.
+        let own = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(STACK);
+        builder.spawn(move || work(own, &blocks, search, &theirs)).ok()?;
+        Some(Names { shared })
+    }
+
+    /// Does not wait: the thread may be in the middle of a large file.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+
+    /// After the target's end: what the thread learned, and the rest of what a JIT compiler wrote.
+    pub fn known(self) -> Known {
+        self.stop();
+        let target = self.shared.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut jit = std::mem::take(&mut *self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(target) = &target {
+            jit.refresh(target);
+        }
+        Known { target, jit: Some(jit).filter(|jit| !jit.is_empty()) }
+    }
+}
+
+/// Reads on where the file has grown.
+struct Growing {
+    file: File,
+    at: u64,
+}
+
+impl Read for Growing {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(out, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+fn work(file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Shared) -> Option<()> {
+    let _ = rustix::process::setpriority_process(None, LOWEST);
+    let mut reader = loop {
+        match Reader::new(Growing { file: file.try_clone().ok()?, at: 0 }) {
+            Ok(reader) => break reader,
+            Err(format::Error::Empty) if !shared.stop.load(Ordering::Acquire) => std::thread::sleep(LOOK_EVERY),
+            Err(_) => return None,
+        }
+    };
+    reader.skip(SKIPPED);
+    let mut wanted = Wanted::new();
+    let mut search = search;
+    let target = loop {
+        read(&mut reader, &mut wanted, shared)?;
+        if let Some(session) = &wanted.session {
+            search.started_unix_ns = session.started_unix_ns;
+            break Arc::new(Target::new(session.pid));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    *shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&target));
+    let mut watcher = Watcher { reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY / 2 };
+    loop {
+        // What one round opened is kept for the next, until it is too much.
+        let store = Store::new();
+        watcher.rounds(&store, Finder { search: &search, target: Some(&target) })?;
+    }
+}
+
+/// Reads what is new. `None`: it is over.
+fn read<R: Read>(reader: &mut Reader<R>, wanted: &mut Wanted, shared: &Shared) -> Option<()> {
+    while let Some(block) = reader.next_block().ok()? {
+        wanted.add(block);
+        if shared.stop.load(Ordering::Acquire) {
+            return None;
+        }
+    }
+    (!shared.stop.load(Ordering::Acquire)).then_some(())
+}
+
+struct Watcher<'a> {
+    reader: Reader<Growing>,
+    wanted: Wanted,
+    blocks: &'a mpsc::Sender<RawBlock>,
+    shared: &'a Shared,
+    next: Instant,
+}
+
+impl Watcher<'_> {
+    /// Rounds until the files take too much memory. `None`: it is over.
+    fn rounds<'f>(&mut self, store: &'f Store, finder: Finder<'f>) -> Option<()> {
+        let mut open: HashMap<(String, Vec<u8>), Option<Resolver<'f>>> = HashMap::new();
+        while store.size() < MOST_MEMORY {
+            read(&mut self.reader, &mut self.wanted, self.shared)?;
+            if let Some(target) = finder.target {
+                for module in self.wanted.modules() {
+                    target.hold(module.instance, module.start, Path::new(&module.path));
+                }
+                self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
+            }
+            if Instant::now() >= self.next {
+                self.next = Instant::now() + RESOLVE_EVERY;
+                for work in self.wanted.take() {
+                    self.resolve(&work, store, finder, &mut open)?;
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Some(())
+    }
+
+    fn resolve<'f>(
+        &mut self,
+        work: &ModuleWork,
+        store: &'f Store,
+        finder: Finder<'f>,
+        open: &mut HashMap<(String, Vec<u8>), Option<Resolver<'f>>>,
+    ) -> Option<()> {
+        let (blocks, shared) = (self.blocks, self.shared);
+        let send = |piece: format::Symbols, _: usize| {
+            blocks.send(piece.to_block()).is_ok() && !shared.stop.load(Ordering::Acquire)
+        };
+        let Some(module) = &work.module else {
+            // The file that names them may still be behind the code that runs.
+            let jit = shared.jit.lock().unwrap_or_else(PoisonError::into_inner);
+            if !jit.is_empty() {
+                symbols::resolve_jit(work, Some(&jit), send);
+            }
+            return Some(());
+        };
+        let file = (module.path.clone(), module.build_id.clone());
+        let resolver = open.entry(file).or_insert_with(|| symbols::open(store, module, finder));
+        symbols::resolve_with(resolver, work, module, send);
+        (!shared.stop.load(Ordering::Acquire)).then_some(())
+    }
+}
