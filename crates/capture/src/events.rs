@@ -10,13 +10,17 @@ use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::Place;
 use crate::real;
 use crate::sys;
-use crate::walk::{MAX_FRAMES, Walk};
+use crate::walk::Walk;
 use channel::{
     ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
     encode_free, encode_mark, encode_path,
 };
 use core::sync::atomic::{Ordering, compiler_fence};
 
+/// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
+/// such ones, one is walked afresh, to the root, and lies in one piece from then on.
+const FEW_JUMPS: u32 = 2;
+const PATIENCE: u32 = 64;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// About 50 us.
 const SPINS: u32 = 2000;
@@ -342,7 +346,15 @@ fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<Stack
     }
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    unsafe { local.memo.find(place, MAX_FRAMES) }.map(|tail| tail.number)
+    let tail = unsafe { local.memo.find(place, usize::MAX) }?;
+    if tail.jumps > FEW_JUMPS {
+        local.patched_together += 1;
+        if local.patched_together >= PATIENCE {
+            local.patched_together = 0;
+            return Err(u64::MAX);
+        }
+    }
+    Ok(tail.number)
 }
 
 /// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in

@@ -21,6 +21,8 @@ pub struct Local {
     pub header: *const SlotHeader,
     pub area: *mut u8,
     pub generation: u32,
+    /// Comparisons of walks in many pieces since one was walked afresh.
+    pub patched_together: u32,
     pub main: Level,
     pub nested: Level,
     pub probe: [Probe; 2],

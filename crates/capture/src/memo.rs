@@ -8,16 +8,16 @@
 //! the frame where an older walk took over: tails are shared, never copied.
 //!
 //! ```text
-//! check  | to caller (16) | return address (48)          |  what a comparison reads, four nodes a cache line
-//!        | link (32)      | 0 | NEXT | NEEDS | SLOT (11) |
-//! place  | depth (16)     | CFA (48)                     |  what only the first node of a comparison needs
-//! rbp    | rbp in this frame, if NEEDS                   |
+//! check  | address of the word              |  what a comparison reads, four nodes a cache line
+//!        | S | return address               |  the word: this frame's return address, at CFA - 8
+//! way    | link (32) | 0 | SLOT (11)        |  how to get to the caller, where that is special
+//! rbp    | rbp in this frame, if NEEDS      |
+//! depth  | frames from here to the root (16)|
 //!
-//! CFA: of the callee, i.e. rsp in this frame after the call; the return address is at CFA - 8.
-//! to caller: words from this CFA to the caller's.   depth: frames from here to the root.
-//! link: number of the caller's node, 0 = none.      NEXT: it is the one beside.
+//! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
+//! link: number of the caller's node, 0 = none, the stack ends here.
 //! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
-//! NEEDS: a later step uses this frame's rbp.
+//! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
 //! ```
 //!
 //! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
@@ -31,16 +31,15 @@ const SETS: usize = 1 << 12;
 const WAYS: usize = 4;
 const LOW48: u64 = (1 << 48) - 1;
 const SLOT: u64 = 0x7ff;
-const NEEDS: u64 = 1 << 11;
-const NEXT: u64 = 1 << 12;
-/// A frame of half a megabyte: such walks are not remembered.
-const FAR: u64 = 1 << 16;
+const ENTRY_NEEDS: u64 = 1 << 32;
+/// No return address has this bit.
+const SPECIAL: u64 = 1 << 63;
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 struct Check {
+    at: u64,
     pc: u64,
-    how: u64,
 }
 
 /// A frame to look for or to remember.
@@ -67,24 +66,32 @@ pub struct Tail {
     pub number: StackId,
     pub depth: u16,
     pub needs_rbp: bool,
+    /// How often the comparison had to jump from one remembered walk to another.
+    pub jumps: u32,
 }
 
 #[repr(C)]
 pub struct Memo {
-    /// `tag << 32 | number`; way 0 is the youngest.
+    /// `tag (31) | NEEDS (1) | number (32)`; way 0 is the youngest.
     sets: [[u64; WAYS]; SETS],
     checks: [Check; NODES],
-    places: [u64; NODES],
+    ways: [u64; NODES],
     rbps: [u64; NODES],
+    depths: [u16; NODES],
     /// Number of the next node; never 0.
     head: u32,
     /// Nodes older than this are forgotten.
     oldest: u32,
 }
 
-#[cold]
-#[inline(never)]
-fn unlikely() {}
+/// Where the way from one node leads.
+enum Way {
+    Caller(*const Check),
+    /// There is no caller: everything was compared.
+    End,
+    /// The caller's node is forgotten, or a word differs.
+    Broken,
+}
 
 impl Memo {
     /// The numbers that the next `count` frames get, leaf first. They are spent even if the frames are not remembered.
@@ -118,15 +125,21 @@ impl Memo {
     }
 
     #[inline(always)]
-    fn place(&self, number: u32) -> u64 {
+    fn way(&self, number: u32) -> u64 {
         // SAFETY: as above.
-        unsafe { *self.places.get_unchecked(number as usize & (NODES - 1)) }
+        unsafe { *self.ways.get_unchecked(number as usize & (NODES - 1)) }
     }
 
     #[inline(always)]
     fn rbp(&self, number: u32) -> u64 {
         // SAFETY: as above.
         unsafe { *self.rbps.get_unchecked(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn depth(&self, number: u32) -> u16 {
+        // SAFETY: as above.
+        unsafe { *self.depths.get_unchecked(number as usize & (NODES - 1)) }
     }
 
     #[inline(always)]
@@ -145,7 +158,7 @@ impl Memo {
     /// remembered one turned out different (0: there was none). `deepest`: the most frames it may have.
     ///
     /// # Safety
-    /// The words of the stack at and above `place.cfa - 8` belong to a thread that is here, in a call: the caller's.
+    /// The words of the stack at and above `place.cfa.wrapping_sub(8)` belong to a thread that is here, in a call: the caller's.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
         let hash = Self::hash(place.pc, place.cfa);
@@ -154,7 +167,7 @@ impl Memo {
         for way in 0..WAYS {
             // SAFETY: `way` is below the array's length; nobody else touches this thread's memo.
             let entry = unsafe { *(*set).get_unchecked(way) };
-            if entry >> 32 != hash >> 32 {
+            if entry >> 33 != hash >> 33 {
                 continue;
             }
             let number = entry as u32;
@@ -163,71 +176,93 @@ impl Memo {
             }
             let check = self.check(number);
             // SAFETY: in the arena.
-            let Check { pc, how } = unsafe { *check };
-            let known = self.place(number);
-            if known & LOW48 != place.cfa || pc & LOW48 != place.pc || known >> 48 > deepest as u64 {
+            let Check { at, pc } = unsafe { *check };
+            if at != place.cfa.wrapping_sub(8) || pc & !SPECIAL != place.pc {
                 continue;
             }
-            if how & NEEDS != 0 && self.rbp(number) != place.rbp {
+            if deepest < SEGMENT && self.depth(number) as usize > deepest {
+                continue;
+            }
+            let needs_rbp = entry & ENTRY_NEEDS != 0;
+            if needs_rbp && self.rbp(number) != place.rbp {
                 continue;
             }
             // SAFETY: the caller's promise; the frame itself was just compared.
-            match unsafe { self.verify(check, place.cfa) } {
-                Ok(()) => {
+            match unsafe { self.verify(check) } {
+                Ok(jumps) => {
                     if way != 0 {
                         // SAFETY: both below the array's length.
                         unsafe { core::ptr::swap(set.cast::<u64>(), set.cast::<u64>().add(way)) };
                     }
-                    return Ok(Tail { number, depth: (known >> 48) as u16, needs_rbp: how & NEEDS != 0 });
+                    return Ok(Tail { number, depth: self.depth(number), needs_rbp, jumps });
                 }
-                Err(at) => differs = if at > differs { at } else { differs },
+                Err(higher) => differs = if higher > differs { higher } else { differs },
             }
         }
         Err(differs)
     }
 
-    /// Compares the words of every frame above the one at `check`, whose CFA is `cfa`.
+    /// Compares the words of every frame above the one at `check`. How many jumps it took, or the CFA of the frame that
+    /// differs.
     ///
     /// # Safety
     /// As `find`; the frame itself holds.
     #[inline(always)]
-    unsafe fn verify(&self, mut check: *const Check, mut cfa: u64) -> Result<(), u64> {
+    unsafe fn verify(&self, mut check: *const Check) -> Result<u32, u64> {
+        let mut jumps = 0;
         // SAFETY: in the arena.
         let mut node = unsafe { *check };
         loop {
-            check = if node.how & NEXT != 0 {
-                // SAFETY: a neighbour is younger than a node that is alive; never set on the arena's last place.
-                unsafe { check.add(1) }
+            if node.pc & SPECIAL == 0 {
+                // SAFETY: a plain node's caller is beside it, younger and alive; the arena's last place is never plain.
+                check = unsafe { check.add(1) };
             } else {
-                // A branch, not a conditional move: the neighbour must not wait for the link to be loaded.
-                unlikely();
-                let link = (node.how >> 32) as u32;
-                if link == 0 {
-                    return Ok(());
-                }
-                if !self.is_alive(link) {
-                    return Err(cfa);
-                }
-                self.check(link)
-            };
-            // SAFETY: in the arena.
-            let caller = unsafe { *check };
-            cfa += node.pc >> 48 << 3;
-            // SAFETY: all frames below are as they were, so the walk would read this very word.
-            if unsafe { ((cfa - 8) as *const u64).read() } != caller.pc & LOW48 {
-                return Err(cfa);
+                jumps += 1;
+                // SAFETY: the caller's promise.
+                check = match unsafe { self.follow(check) } {
+                    Way::Caller(caller) => caller,
+                    Way::End => return Ok(jumps),
+                    Way::Broken => return Err(node.at + 8),
+                };
             }
-            let slot = node.how & SLOT;
-            if slot != 0 {
-                // SAFETY: both in the arena.
-                let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
-                // SAFETY: as the word above.
-                if unsafe { ((cfa - 8 * slot) as *const u64).read() } != self.rbp(number) {
-                    return Err(cfa);
+            // All frames below are as they were, so the walk would read this very word. Plain nodes of one walk first.
+            // SAFETY: as above.
+            unsafe {
+                node = *check;
+                while (node.at as *const u64).read() == node.pc {
+                    check = check.add(1);
+                    node = *check;
+                }
+                if node.pc & SPECIAL == 0 || (node.at as *const u64).read() != node.pc & !SPECIAL {
+                    return Err(node.at + 8);
                 }
             }
-            node = caller;
         }
+    }
+
+    /// From a special node to its caller.
+    ///
+    /// # Safety
+    /// As `verify`.
+    #[inline(never)]
+    unsafe fn follow(&self, check: *const Check) -> Way {
+        // SAFETY: in the arena.
+        let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
+        let way = self.way(number);
+        let link = (way >> 32) as u32;
+        if link == 0 {
+            return Way::End;
+        }
+        if !self.is_alive(link) {
+            return Way::Broken;
+        }
+        let caller = self.check(link);
+        let slot = way & SLOT;
+        // SAFETY: the caller's frame follows from what was compared, and its rbp is read where the walk would read it.
+        if slot != 0 && unsafe { (((*caller).at + 8 - 8 * slot) as *const u64).read() } != self.rbp(link) {
+            return Way::Broken;
+        }
+        Way::Caller(caller)
     }
 
     /// Remembers new frames of a walk, leaf first, numbered from `first` on, that went on at `tail` (or ended).
@@ -236,47 +271,33 @@ impl Memo {
         if count == 0 || count > SEGMENT {
             return;
         }
-        // From the root down, because a node knows how far its caller is.
-        let mut caller_cfa = tail.map(|number| self.place(number) & LOW48);
         for i in (0..count).rev() {
             let number = first.wrapping_add(i as u32);
             let (place, fact) = frame(i);
-            let distance = caller_cfa.map_or(0, |cfa| cfa.wrapping_sub(place.cfa) >> 3);
-            if distance >= FAR {
-                return;
-            }
-            caller_cfa = Some(place.cfa);
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
-            let at_edge = number as usize & (NODES - 1) == NODES - 1;
-            let mut how = (link as u64) << 32 | fact.caller_slot as u64 & SLOT;
-            if fact.needs_rbp {
-                how |= NEEDS;
-            }
-            if !is_last && !at_edge {
-                how |= NEXT;
-            }
             let at = number as usize & (NODES - 1);
+            let plain = !is_last && fact.caller_slot == 0 && at != NODES - 1;
             // SAFETY: the mask keeps the index below the arrays' length.
             unsafe {
-                *self.checks.get_unchecked_mut(at) = Check { pc: place.pc & LOW48 | distance << 48, how };
-                *self.places.get_unchecked_mut(at) = place.cfa & LOW48 | (fact.depth as u64) << 48;
+                *self.checks.get_unchecked_mut(at) =
+                    Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | if plain { 0 } else { SPECIAL } };
+                *self.ways.get_unchecked_mut(at) = (link as u64) << 32 | fact.caller_slot as u64 & SLOT;
                 *self.rbps.get_unchecked_mut(at) = place.rbp;
+                *self.depths.get_unchecked_mut(at) = fact.depth;
             }
-        }
-        for i in (0..count).rev() {
-            self.enter(frame(i).0, first.wrapping_add(i as u32));
+            self.enter(place, number, fact.needs_rbp);
         }
     }
 
     /// Makes a node findable.
-    fn enter(&mut self, place: Place, number: u32) {
+    fn enter(&mut self, place: Place, number: u32, needs_rbp: bool) {
         let hash = Self::hash(place.pc, place.cfa);
         let set = self.set(hash);
         set[3] = set[2];
         set[2] = set[1];
         set[1] = set[0];
-        set[0] = hash >> 32 << 32 | number as u64;
+        set[0] = hash >> 33 << 33 | if needs_rbp { ENTRY_NEEDS } else { 0 } | number as u64;
     }
 }
 
