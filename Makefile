@@ -56,7 +56,7 @@ end-to-end: static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
 
 soak: setup static
-	$(MAKE) --no-print-directory unit FUZZ_SECONDS=600
+	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=600
 	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
 
 bench: setup static

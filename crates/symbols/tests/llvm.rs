@@ -52,12 +52,14 @@ fn compressed_sections() {
     compare(&program, &program, &Search::default());
 }
 
+/// llvm-symbolizer 14 cannot unpack zstd: it is asked about the program before.
 #[test]
 fn zstd_sections() {
     let folder = Folder::new();
     let program = folder.build("plain", &["-gdwarf-5"]);
     let packed = folder.join("packed");
-    zstd_sections_of(&program, &packed);
+    run("objcopy", &["--compress-debug-sections=zstd".as_ref(), program.as_os_str(), packed.as_os_str()]);
+    assert!(readelf(&["-t"], &packed).contains("ZSTD"));
     compare(&packed, &program, &Search::default());
 }
 
