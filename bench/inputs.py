@@ -35,7 +35,31 @@ select count(*), sum(price), max(title) from item join kind on kind.id = item.ki
 select name, title from item join kind on kind.id = item.kind order by name desc limit 5;
 """
 
+# As a log pipeline does: parse a record a line, check and rewrite it, write it out again, compressed.
 PYTHON = """
+import gzip, hashlib, json, re, sys
+word = re.compile(r"[a-z]+")
+with open(sys.argv[1]) as file:
+    lines = [json.dumps(record) for record in json.load(file)]
+total = packed = 0
+digest = hashlib.sha256()
+for _ in range(int(sys.argv[2])):
+    out = []
+    for line in lines:
+        record = json.loads(line)
+        record["name"] = word.sub(lambda match: match.group().capitalize(), record["name"])
+        record["tags"] = sorted(set(tag for tag in record["tags"] if word.fullmatch(tag)))
+        record["address"]["label"] = f'{record["address"]["street"]} {record["address"]["number"]}'
+        out.append(json.dumps(record, sort_keys=True))
+    text = "\\n".join(out).encode()
+    digest.update(text)
+    packed += len(gzip.compress(text))
+    total += len(text)
+print(total, packed, digest.hexdigest())
+"""
+
+# Nothing but the C parser and printer: as many events a second as Python can make.
+PYTHON_DENSE = """
 import json, sys
 with open(sys.argv[1]) as file:
     text = file.read()
@@ -117,7 +141,8 @@ def make():
     return {
         "churn": compile_churn(),
         "json": write("documents.json", json.dumps(list(documents(16000)))),
-        "python": write("roundtrip.py", PYTHON),
+        "python": write("pipeline.py", PYTHON),
+        "python_dense": write("roundtrip.py", PYTHON_DENSE),
         "sql": write("work.sql", SQL),
         "node": write("work.js", NODE),
         "templates": write("templates.cpp", TEMPLATES),

@@ -42,7 +42,8 @@ def workloads():
     cc1plus = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True).stdout.strip()
     jq = 'map({name, n: (.tags | length), t: (.tags | join(","))}) | group_by(.n) | map({n: .[0].n, l: (map(.t | length) | add)})'
     rows = [
-        Workload("python", ["/usr/bin/python3", made["python"], made["json"], "10"], env={"PYTHONMALLOC": "malloc"}),
+        Workload("python", ["/usr/bin/python3", made["python"], made["json"], "4"], env={"PYTHONMALLOC": "malloc"}),
+        Workload("python, parser only", ["/usr/bin/python3", made["python_dense"], made["json"], "10"], env={"PYTHONMALLOC": "malloc"}),
         Workload("sqlite3", ["/usr/bin/sqlite3", ":memory:"], stdin=made["sql"]),
         Workload("jq", ["/usr/bin/jq", jq, made["json"]]),
         Workload("node", [shutil.which("node"), made["node"], made["json"]]),
