@@ -51,6 +51,10 @@ unit:
 models:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom -p channel --test models
 
+# The ring and the watermark under every interleaving that loom can make.
+models:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p channel --test models --target-dir target/loom
+
 # Two at a time: tests wait more than they work, but there are two cores.
 end-to-end: static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
