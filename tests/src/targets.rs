@@ -16,6 +16,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("coroutines", "coroutines.c", &["-Wl,-z,now"], &[]),
     ("libbump.so", "libbump.c", &["-shared", "-fPIC"], &[]),
     ("signals", "signals.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
+    ("addon.node", "addon.c", &["-shared", "-fPIC", "-I/usr/include/node"], &[]),
     ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
     ("libblue.so", "libblue.c", &["-shared", "-fPIC"], &[]),
     ("deps/libinner.so", "libinner.c", &["-shared", "-fPIC"], &[]),

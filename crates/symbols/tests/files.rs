@@ -226,3 +226,46 @@ fn a_program_that_was_replaced_while_it_ran() {
     assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
     assert_eq!(recorded.build_id, build_id(&copy));
 }
+
+/// A process with a root of its own, as in a container: its paths are true there and only there.
+#[test]
+fn a_path_in_another_root() {
+    let folder = Folder::new();
+    let program = folder.join("sleeper.c");
+    std::fs::write(
+        &program,
+        "#include <unistd.h>\nint shelf(void) { return pause(); }\nint main(void) { return shelf(); }\n",
+    )
+    .unwrap();
+    let inside = folder.join("root/srv/app");
+    std::fs::create_dir_all(&inside).unwrap();
+    let built = inside.join("sleeper");
+    let flags = ["-g", "-static", "-Wl,--build-id", "-o"].map(std::ffi::OsStr::new);
+    run("gcc", &[&flags[..], &[built.as_os_str(), program.as_os_str()][..]].concat());
+    // An absolute link means another file inside than outside.
+    std::os::unix::fs::symlink("/srv/app/sleeper", folder.join("root/srv/link")).unwrap();
+    let address = address_of(&built, "shelf");
+    let mut command = std::process::Command::new("unshare");
+    let mut child = command.args(["-r", "chroot"]).arg(folder.join("root")).arg("/srv/app/sleeper").spawn().unwrap();
+    let exe = format!("/proc/{}/exe", child.id());
+    while !std::fs::read_link(&exe).is_ok_and(|path| path.ends_with("srv/app/sleeper")) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let target = Target::new(child.id());
+    let search = Search::default();
+    for path in ["/srv/app/sleeper", "/srv/link"] {
+        let recorded = Module { path: path.into(), ..module(&built) };
+        assert_eq!(ask(&recorded, &search, address).0.state, SymbolState::Missing, "not in our own root");
+        let store = Store::new();
+        let finder = Finder { search: &search, target: Some(&target) };
+        let mut resolver = Resolver::open(&store, &recorded, finder);
+        assert_eq!(told(&resolver.frames(address | EXACT)), ("shelf".into(), Some(program.clone()), true), "{path}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The root is held: it can be looked into when nobody lives there any more.
+    let recorded = Module { path: "/srv/app/sleeper".into(), ..module(&built) };
+    let store = Store::new();
+    let finder = Finder { search: &search, target: Some(&target) };
+    assert_eq!(Resolver::open(&store, &recorded, finder).state().state, SymbolState::Debug);
+}

@@ -1,0 +1,320 @@
+//! Names: what was recorded says functions, files and lines, wherever and whenever it is opened.
+use heaptrack_tests::process::wait_for;
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::{Chance, Folder, Program, Report, scale, targets};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The number of the line that ends in `// line: NAME`.
+fn line_of(source: &Path, name: &str) -> u64 {
+    let text = std::fs::read_to_string(source).unwrap();
+    let is_it = |line: &str| line.split("line: ").nth(1).is_some_and(|rest| rest.trim_end_matches(" */") == name);
+    text.lines().position(is_it).unwrap_or_else(|| panic!("no line {name}")) as u64 + 1
+}
+
+fn named_source() -> PathBuf {
+    targets::sources().join("named.cpp")
+}
+
+/// A copy of a target that may be removed or replaced.
+fn copy_of(name: &str, folder: &Folder) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::copy(targets::target(name), &path).unwrap();
+    path
+}
+
+/// The levels of the sites that asked for blocks of `bytes`: (short name, line, inlined), as far as `main`.
+fn stacks(report: &Report, bytes: u64) -> Vec<Vec<(String, Option<u64>, bool)>> {
+    let list = report.json()["allocations"].as_array().unwrap();
+    let fits =
+        |site: &&Value| site["allocated_bytes"].as_u64().unwrap() == site["allocations"].as_u64().unwrap() * bytes;
+    let level = |frame: &Value| {
+        let name = frame["short"].as_str().unwrap_or("?").to_owned();
+        (name, frame["line"].as_u64(), frame["inlined"].as_bool().unwrap())
+    };
+    let mut found: Vec<Vec<_>> = Vec::new();
+    for site in list.iter().filter(fits) {
+        let levels: Vec<_> = site["frames"].as_array().unwrap().iter().map(level).collect();
+        let end = levels.iter().position(|(name, _, _)| name == "main").map_or(levels.len(), |at| at + 1);
+        found.push(levels[..end].to_vec());
+    }
+    found.sort();
+    found
+}
+
+/// What `early` must look like.
+fn expected_early() -> Vec<Vec<(String, Option<u64>, bool)>> {
+    let line = |name: &str| Some(line_of(&named_source(), name));
+    let main = ("main".to_owned(), line("main"), false);
+    let early = |at: &str| ("shelf::early".to_owned(), line(at), false);
+    let mut stacks = vec![
+        vec![early("early 1"), main.clone()],
+        vec![("shelf::inlined".to_owned(), line("inlined"), true), early("early 2"), main.clone()],
+        vec![early("early 3"), main],
+    ];
+    stacks.sort();
+    stacks
+}
+
+fn state_of(report: &Report, module: &Path) -> String {
+    let module = module.to_string_lossy();
+    let list = report.json()["symbols"].as_array().unwrap();
+    let entry = list.iter().find(|entry| entry["module"] == *module).unwrap_or_else(|| panic!("{list:?}"));
+    entry["state"].as_str().unwrap().to_owned()
+}
+
+fn symbolize(arguments: &[&str], trace: &Path) -> String {
+    let output = Command::new(heaptrack()).arg("symbolize").args(arguments).arg(trace).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+fn run(program: &str, arguments: &[&std::ffi::OsStr]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn functions_files_lines_and_inlining_without_the_program() {
+    let folder = Folder::new();
+    let path = copy_of("named", &folder);
+    let outcome = Program::new(&path).recorded();
+    std::fs::remove_file(&path).unwrap();
+    let report = outcome.whole_report();
+    assert_eq!(stacks(&report, 1111), expected_early());
+    assert_eq!(state_of(&report, &path), "debug");
+    let list = report.json()["allocations"].as_array().unwrap();
+    for site in list.iter().filter(|site| site["allocated_bytes"] == 1111) {
+        let blamed = &site["frames"][site["blamed"].as_u64().unwrap() as usize];
+        assert_eq!((blamed, &blamed["class"]), (&site["frames"][0], &Value::from("program")));
+        assert_eq!(blamed["file"], *named_source().to_string_lossy());
+        assert!(["shelf::early()", "shelf::inlined()"].contains(&blamed["function"].as_str().unwrap()));
+    }
+}
+
+/// The promise is about time: what is first used after 5 s has its name after 15 s.
+#[test]
+fn a_growing_trace_copied_after_15_seconds_has_its_names() {
+    let folder = Folder::new();
+    let path = copy_of("named", &folder);
+    let program = Program::new(&path).arg("20");
+    let running = program.start();
+    running.target(&program);
+    std::thread::sleep(Duration::from_secs(15));
+    let copy = folder.join("copy.htz");
+    std::fs::copy(&running.trace, &copy).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let report = Report::of(&copy);
+    assert!(!report.complete());
+    assert_eq!(stacks(&report, 1111), expected_early());
+    let line = |name: &str| Some(line_of(&named_source(), name));
+    let late = vec![("shelf::late".to_owned(), line("late"), false), ("main".to_owned(), line("main late"), false)];
+    assert_eq!(stacks(&report, 2222), std::slice::from_ref(&late));
+    let whole = running.finish().whole_report();
+    assert_eq!((stacks(&whole, 1111), stacks(&whole, 2222)), (expected_early(), vec![late]));
+}
+
+#[test]
+fn names_can_come_later() {
+    let program = Program::target("named");
+    let outcome = program.clone().option("--no-symbols").recorded();
+    let before = outcome.whole_report();
+    assert!(stacks(&before, 1111).iter().flatten().all(|(name, line, _)| name == "?" && line.is_none()));
+    let bytes = std::fs::read(&outcome.trace).unwrap();
+    symbolize(&["-q"], &outcome.trace);
+    let after = std::fs::read(&outcome.trace).unwrap();
+    assert_eq!(after[..bytes.len()], bytes, "what was there stays");
+    let report = outcome.whole_report();
+    assert_eq!(stacks(&report, 1111), expected_early());
+    assert_eq!(report.json()["totals"], before.json()["totals"]);
+    // There is nothing more to do.
+    symbolize(&["-q"], &outcome.trace);
+    assert_eq!(std::fs::read(&outcome.trace).unwrap(), after);
+    let at_once = program.recorded().whole_report();
+    assert_eq!(stacks(&at_once, 1111), stacks(&report, 1111));
+}
+
+#[test]
+fn a_trace_that_is_being_recorded_is_left_alone() {
+    let program = Program::target("named").arg("3");
+    let running = program.start();
+    running.target(&program);
+    wait_for("the trace", || Report::try_of(&running.trace).ok());
+    let output = Command::new(heaptrack()).arg("symbolize").arg(&running.trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("still being recorded"), "{said}");
+    assert_eq!(stacks(&running.finish().whole_report(), 1111), expected_early());
+}
+
+#[test]
+fn a_stripped_program_and_its_debug_file_elsewhere() {
+    let folder = Folder::new();
+    let path = copy_of("named", &folder);
+    let debug = folder.join("elsewhere/named.debug");
+    std::fs::create_dir_all(folder.join("elsewhere")).unwrap();
+    run("objcopy", &["--only-keep-debug".as_ref(), path.as_os_str(), debug.as_os_str()]);
+    run("strip", &[path.as_os_str()]);
+    run("objcopy", &[format!("--add-gnu-debuglink={}", debug.display()).as_ref(), path.as_os_str()]);
+    let option = format!("--debug-path={}", folder.join("elsewhere").display());
+    let told = Program::new(&path).option(&option).recorded();
+    assert_eq!(stacks(&told.whole_report(), 1111), expected_early());
+    let plain = Program::new(&path).option("--no-symbols").recorded();
+    symbolize(&[&option], &plain.trace);
+    assert_eq!(stacks(&plain.whole_report(), 1111), expected_early());
+}
+
+#[test]
+fn a_program_replaced_while_it_runs() {
+    let folder = Folder::new();
+    let path = copy_of("named", &folder);
+    let program = Program::new(&path).arg("2");
+    let running = program.start();
+    running.target(&program);
+    // Long enough for a look at the program's files, and before any of its names is needed at the end.
+    std::thread::sleep(Duration::from_millis(700));
+    let other = copy_of("hello", &folder);
+    std::fs::rename(other, &path).unwrap();
+    let outcome = running.finish();
+    let report = outcome.whole_report();
+    assert_eq!(stacks(&report, 1111), expected_early(), "{}", outcome.stderr);
+    assert_eq!(state_of(&report, &path), "debug");
+}
+
+#[test]
+fn another_file_at_the_path_is_said_and_not_used() {
+    let folder = Folder::new();
+    let path = copy_of("named", &folder);
+    let outcome = Program::new(&path).option("--no-symbols").recorded();
+    std::fs::copy(targets::target("hello"), &path).unwrap();
+    let said = symbolize(&[], &outcome.trace);
+    assert!(said.contains("named is not the file that ran: its build-id is "), "{said}");
+    let report = outcome.whole_report();
+    assert_eq!(state_of(&report, &path), "mismatch");
+    let in_program = |site: &Value| site["frames"][0]["module"] == *path.to_string_lossy();
+    for site in report.json()["allocations"].as_array().unwrap().iter().filter(|site| in_program(site)) {
+        assert_eq!((&site["frames"][0]["function"], &site["frames"][0]["file"]), (&Value::Null, &Value::Null));
+    }
+    // When the right one is back, so are the names.
+    std::fs::copy(targets::target("named"), &path).unwrap();
+    symbolize(&[], &outcome.trace);
+    assert_eq!(stacks(&outcome.whole_report(), 1111), expected_early());
+}
+
+#[test]
+fn a_session_that_was_killed_gets_its_names() {
+    let program = Program::target("named").arg("5").option("--no-symbols");
+    let running = program.start();
+    running.target(&program);
+    wait_for("the first blocks", || {
+        let report = Report::try_of(&running.trace).ok()?;
+        (report.of_size(1111).allocations > 3).then_some(())
+    });
+    heaptrack_tests::process::signal("KILL", &[running.pid()]);
+    let outcome = running.finish();
+    symbolize(&[], &outcome.trace);
+    let report = outcome.report();
+    assert!(!report.complete());
+    assert_eq!(stacks(&report, 1111), expected_early());
+}
+
+#[test]
+fn symbolize_killed_at_any_moment_leaves_a_trace() {
+    let mut chance = Chance::new("kill symbolize");
+    let recorded = Program::new("python3").args(["-c", "import json, re, decimal"]).option("--no-symbols").recorded();
+    let totals = recorded.whole_report().json()["totals"].clone();
+    let folder = Folder::new();
+    let copy = folder.join("copy.htz");
+    std::fs::copy(&recorded.trace, &copy).unwrap();
+    for _ in 0..scale::count(100) {
+        let mut command = Command::new(heaptrack());
+        let mut child = command.arg("symbolize").arg(&copy).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(chance.between(0, 300_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let report = Report::of(&copy);
+        assert!(report.complete());
+        assert_eq!(report.json()["totals"], totals);
+        if chance.between(0, 3) == 0 {
+            std::fs::copy(&recorded.trace, &copy).unwrap();
+        }
+    }
+    symbolize(&[], &copy);
+    let named = Report::of(&copy);
+    assert!(named.json()["symbols"].as_array().unwrap().len() > 1);
+}
+
+#[test]
+fn node_functions_stand_between_native_frames() {
+    let addon = targets::target("addon.node");
+    let source = targets::sources().join("addon.js");
+    // It leaves a log in its folder, and its map in /tmp.
+    let folder = Folder::new();
+    let node = Program::new("node").arg("--perf-basic-prof").arg(&source).arg(&addon).current_dir(folder.path());
+    let outcome = node.recorded();
+    let report = outcome.whole_report();
+    let list = report.json()["allocations"].as_array().unwrap();
+    let own =
+        |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|count| count * 12345);
+    let mut compiled = 0;
+    for site in list.iter().filter(own) {
+        let frames = site["frames"].as_array().unwrap();
+        assert_eq!(frames[0]["function"], "addon_takes", "{frames:?}");
+        assert_eq!(frames[0]["line"], line_of(&targets::sources().join("addon.c"), "addon"));
+        assert_eq!((&frames[0]["class"], &site["blamed"]), (&Value::from("program"), &Value::from(0)));
+        assert_eq!(frames[1]["function"], "take");
+        if let Some(script) = frames.iter().find(|frame| frame["function"] == "takeSome") {
+            assert_eq!(script["line"], line_of(&source, "takeSome"));
+            assert_eq!(script["file"], *source.to_string_lossy());
+            assert_eq!((&script["module"], &script["class"]), (&Value::Null, &Value::from("program")));
+            compiled += site["allocations"].as_u64().unwrap();
+        }
+    }
+    assert!(compiled > 1000, "only {compiled} calls have their JavaScript function");
+}
+
+#[test]
+fn the_demo_blames_its_own_functions() {
+    let folder = Folder::new();
+    let source = targets::workspace().join("demo/shop.cpp");
+    let program = folder.join("shop");
+    run("g++", &["-g".as_ref(), "-O1".as_ref(), source.as_os_str(), "-o".as_ref(), program.as_os_str()]);
+    let report = Program::new(&program).recorded().whole_report();
+    let mut blamed = 0;
+    for list in ["peak", "leaked", "allocations", "temporary"] {
+        for site in report.json()[list].as_array().unwrap() {
+            // What libraries do before `main` is nobody's own.
+            let is_of_main = site["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == "main");
+            assert_eq!(site["blamed"].is_u64(), is_of_main, "{site}");
+            if let Some(at) = site["blamed"].as_u64() {
+                blamed += 1;
+                assert_eq!(site["frames"][at as usize]["file"], *source.to_string_lossy(), "{site}");
+            }
+        }
+    }
+    assert!(blamed > 4);
+}
+
+#[test]
+fn rules_change_who_is_blamed() {
+    let outcome = Program::target("named").recorded();
+    let folder = Folder::new();
+    let rules = folder.join("rules");
+    std::fs::write(&rules, "# not mine\ndependency name shelf::*\n").unwrap();
+    let print = |rules: &Path| {
+        let mut command = Command::new(heaptrack());
+        command.arg("print").arg("--json").arg("--rules").arg(rules).arg(&outcome.trace).output().unwrap()
+    };
+    let report: Value = serde_json::from_slice(&print(&rules).stdout).unwrap();
+    let sites = report["allocations"].as_array().unwrap();
+    let site = sites.iter().find(|site| site["allocated_bytes"] == 1111).unwrap();
+    assert_eq!(site["frames"][0]["class"], "dependency");
+    assert_eq!(site["frames"][site["blamed"].as_u64().unwrap() as usize]["function"], "main");
+    std::fs::write(&rules, "nonsense\n").unwrap();
+    let refused = print(&rules);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("line 1: a rule is"));
+}
