@@ -318,3 +318,20 @@ fn rules_change_who_is_blamed() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("line 1: a rule is"));
 }
+
+/// The loader calls it `./libred.so`; whoever opens the trace stands elsewhere.
+#[test]
+fn a_library_by_a_relative_path() {
+    let library = targets::target("libred.so");
+    let folder = library.parent().unwrap();
+    let code = "import ctypes; ctypes.CDLL('./libred.so').work()";
+    let report = Program::new("python3").args(["-c", code]).current_dir(folder).recorded().whole_report();
+    let list = report.json()["allocations"].as_array().unwrap();
+    let site = list.iter().find(|site| site["allocations"] == 1 && site["allocated_bytes"] == 301).unwrap();
+    for (frame, name) in site["frames"].as_array().unwrap().iter().zip(["red_inner", "work"]) {
+        assert_eq!(
+            (&frame["function"], &frame["module"]),
+            (&Value::from(name), &Value::from(library.to_string_lossy()))
+        );
+    }
+}

@@ -111,7 +111,7 @@ fn work(file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Sh
     let mut watcher = Watcher { reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY / 2 };
     loop {
         // What one round opened is kept for the next, until it is too much.
-        let store = Store::new();
+        let store = Store::bounded(Some(MOST_MEMORY));
         watcher.rounds(&store, Finder { search: &search, target: Some(&target) })?;
     }
 }

@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// How long the program's end may be followed by work of ours.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
+/// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
+const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     try_run(options, inherited).unwrap_or_else(|refusal| {
@@ -72,7 +74,8 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
     let line = StatusLine::start(recording.stats(), options.quiet);
-    let names = watched.filter(|_| !options.no_symbols);
+    let with_names = !options.no_symbols && has_memory();
+    let names = watched.filter(|_| with_names);
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let mut end = wait_for(child);
     signals.keep();
@@ -87,7 +90,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let outcome = recording.finish(end);
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
     tell(options, outcome, path.as_deref());
-    if let Some(path) = path.filter(|_| is_there && !options.no_symbols) {
+    if let Some(path) = path.filter(|_| is_there && with_names) {
         name_the_rest(options, names, &path);
     }
     Ok(code(end.exit))
@@ -200,6 +203,11 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     }
 }
 
+/// Reading debug information takes memory, and where that is short (`ulimit -v`) recording comes first.
+fn has_memory() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
+}
+
 /// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
 fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
@@ -208,6 +216,7 @@ fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
         target: known.target,
         jit: known.jit,
         time: Some(NAMES_AT_THE_END),
+        memory: Some(MEMORY_FOR_NAMES),
         quiet: options.quiet,
     };
     match symbolize::add_names(path, help) {

@@ -25,6 +25,8 @@ pub struct Help {
     pub target: Option<Arc<Target>>,
     pub jit: Option<Jit>,
     pub time: Option<Duration>,
+    /// Bytes of debug information, a file.
+    pub memory: Option<u64>,
     pub quiet: bool,
 }
 
@@ -77,7 +79,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     if total == 0 {
         return Ok(Named { all: true, ..Named::default() });
     }
-    let Help { mut search, target, jit, time, quiet } = help;
+    let Help { mut search, target, jit, time, memory, quiet } = help;
     let session = wanted.session.unwrap_or_default();
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
@@ -85,14 +87,21 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let mut tally = Tally::default();
     let mut bar = Bar::new(quiet);
     let mut failed: Option<io::Error> = None;
-    let all = symbols::resolve_all(works, search, target, jit, Budget { threads: THREADS, time }, |piece, progress| {
-        tally.count(&piece);
-        bar.draw(progress);
-        if failed.is_none() {
-            let block: RawBlock = piece.to_block();
-            failed = appender.write(&block).err();
-        }
-    });
+    let all = symbols::resolve_all(
+        works,
+        search,
+        target,
+        jit,
+        Budget { threads: THREADS, time, memory },
+        |piece, progress| {
+            tally.count(&piece);
+            bar.draw(progress);
+            if failed.is_none() {
+                let block: RawBlock = piece.to_block();
+                failed = appender.write(&block).err();
+            }
+        },
+    );
     bar.end();
     match failed {
         Some(error) => Err(error.into()),

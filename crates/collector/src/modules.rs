@@ -52,11 +52,16 @@ impl Modules {
         build_id.truncate((raw.build_id_len.load(Ordering::Relaxed) as usize).min(BUILD_ID_MAX));
         let path = text(region, raw.name_at.load(Ordering::Relaxed), raw.name_len.load(Ordering::Relaxed));
         let image = raw.image.load(Ordering::Relaxed);
-        let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
+        let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
+        let start = raw.start.load(Ordering::Relaxed);
+        // `./libx.so` means nothing to whoever opens the trace.
+        if path.contains('/') && !path.starts_with('/') {
+            path = process.mapped_file(start).unwrap_or(path);
+        }
         Some(Module {
             instance: u16::try_from(index + 1).ok()?,
             image,
-            start: raw.start.load(Ordering::Relaxed),
+            start,
             end: raw.end.load(Ordering::Relaxed),
             bias: raw.bias.load(Ordering::Relaxed),
             path,

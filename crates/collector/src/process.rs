@@ -50,6 +50,18 @@ impl Process {
         Some(path.to_string_lossy().into_owned())
     }
 
+    /// The file that is mapped at an address, by its whole path. The loader may know it by a relative one.
+    pub fn mapped_file(&self, address: u64) -> Option<String> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
+        let line = maps.lines().find(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+            range.is_some_and(|(start, end)| (number(start)..number(end)).contains(&address))
+        })?;
+        let path = line.get(line.find('/')?..)?;
+        Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+    }
+
     pub fn thread_name(&self, tid: u32) -> Option<String> {
         let name = fs::read(format!("/proc/{}/task/{tid}/comm", self.pid)).ok()?;
         Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
@@ -75,6 +87,9 @@ mod tests {
         assert!(!process.has_own_filter());
         assert_eq!(process.exe().unwrap(), std::env::current_exe().unwrap().to_string_lossy());
         assert!(process.thread_name(std::process::id()).is_some());
+        let here = our_own_process_is_known as fn() as usize as u64;
+        assert_eq!(process.mapped_file(here), process.exe());
+        assert_eq!(process.mapped_file(1), None);
     }
 
     #[test]

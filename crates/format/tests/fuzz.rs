@@ -66,6 +66,20 @@ fn round(seed: u64, files: &[Vec<RawBlock>]) {
     assert_eq!(reading.blocks[..bent.len()], bent);
 }
 
+fn symbols() -> RawBlock {
+    let mut builder = SymbolsBuilder::default();
+    for module in 1..4 {
+        builder.module(module, SymbolState::Debug, "a note");
+        for frame in 0..20u64 {
+            let function = Some(builder.function(&format!("_Z{frame}"), &format!("f{frame}()"), &format!("f{frame}")));
+            let file = Some(builder.string(&format!("/src/{}.cc", frame % 3)));
+            let place = Place { function, file, line: Some(frame as u32 * 7), inlined: frame % 2 == 1 };
+            builder.frame(frame * 1000, vec![place; (frame % 4) as usize]);
+        }
+    }
+    builder.take().to_block()
+}
+
 fn peak_memory_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -74,8 +88,10 @@ fn peak_memory_kb() -> u64 {
 
 #[test]
 fn hostile_bytes_are_harmless() {
-    let files: Vec<Vec<RawBlock>> =
-        std::iter::once(small_blocks()).chain((0..8).map(|n| random_blocks(&mut Rng(n), 300))).collect();
+    let files: Vec<Vec<RawBlock>> = [small_blocks(), vec![session().to_block(), symbols()]]
+        .into_iter()
+        .chain((0..8).map(|n| random_blocks(&mut Rng(n), 300)))
+        .collect();
     if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
         round(seed, &files);
     }

@@ -46,6 +46,15 @@ impl<'f> Elf<'f> {
         })
     }
 
+    /// Bytes of debug information, unpacked, of the sections that are read.
+    pub(crate) fn debug_size(&self) -> u64 {
+        let sections =
+            self.file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
+        sections
+            .map(|section| section.compressed_data().map_or(0, |data| data.uncompressed_size))
+            .fold(0, u64::saturating_add)
+    }
+
     /// Name and CRC of the file with the debug information.
     pub(crate) fn debug_link(&self) -> Option<(&'f [u8], u32)> {
         self.file.gnu_debuglink().ok().flatten()

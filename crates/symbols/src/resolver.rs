@@ -99,7 +99,11 @@ impl<'f> Resolver<'f> {
         self.hint = if self.table.is_nim { Hint::Nim } else { Hint::None };
         let (file, at) = separate.as_ref().map_or((&elf, &path), |found| (&found.elf, &found.path));
         let mut state = if self.table.is_empty() { SymbolState::Stripped } else { SymbolState::Symbols };
-        if file.has_dwarf() {
+        if file.has_dwarf() && !store.has_room(file.debug_size()) {
+            // Not `Symbols`: whoever has more memory asks again.
+            state = SymbolState::Unreadable;
+            trouble = format!("{} has much debug information: `heaptrack symbolize` reads it", at.display());
+        } else if file.has_dwarf() {
             match DebugInfo::new(store, file, at, &path, &self.finder) {
                 Ok(debug) => {
                     self.debug = Some(debug);

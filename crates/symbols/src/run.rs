@@ -32,6 +32,8 @@ pub struct Budget {
     pub threads: usize,
     /// `None`: until it is done.
     pub time: Option<Duration>,
+    /// Files with more bytes of debug information are left out.
+    pub memory: Option<u64>,
 }
 
 /// How far it is.
@@ -47,6 +49,7 @@ struct Shared {
     search: Search,
     target: Option<Arc<Target>>,
     jit: Mutex<Option<Jit>>,
+    memory: Option<u64>,
     stop: AtomicBool,
     done: AtomicUsize,
     left_modules: AtomicUsize,
@@ -68,6 +71,7 @@ pub fn resolve_all(
         search,
         target,
         jit: Mutex::new(jit),
+        memory: budget.memory,
         stop: AtomicBool::new(false),
         done: AtomicUsize::new(0),
         left_modules,
@@ -130,16 +134,15 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
             gone_on = gone_on && pieces.send(symbols).is_ok();
             gone_on && !shared.stop.load(Ordering::Relaxed)
         };
-        resolve_some(&work, finder, jit.as_ref(), send);
+        match &work.module {
+            None => resolve_jit(&work, jit.as_ref(), send),
+            Some(module) => {
+                let store = Store::bounded(shared.memory);
+                resolve_with(&mut open(&store, module, finder), &work, module, send);
+            }
+        }
         shared.left_modules.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// One module, or the code of none, in pieces; `send` returns false to stop.
-fn resolve_some(work: &ModuleWork, finder: Finder<'_>, jit: Option<&Jit>, send: impl FnMut(Symbols, usize) -> bool) {
-    let Some(module) = &work.module else { return resolve_jit(work, jit, send) };
-    let store = Store::new();
-    resolve_with(&mut open(&store, module, finder), work, module, send);
 }
 
 /// `None`: the file makes a library panic.

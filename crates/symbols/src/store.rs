@@ -37,11 +37,21 @@ pub struct Store {
     caches: Arena<Cache>,
     unpacked: Arena<Vec<u8>>,
     bytes: Cell<u64>,
+    limit: Option<u64>,
 }
 
 impl Store {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No file with more debug information than that is read.
+    pub fn bounded(limit: Option<u64>) -> Self {
+        Store { limit, ..Self::default() }
+    }
+
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.limit.is_none_or(|limit| bytes <= limit)
     }
 
     pub(crate) fn file(&self, file: File) -> &Cache {
