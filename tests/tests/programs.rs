@@ -11,7 +11,7 @@ fn free_port() -> u16 {
 
 fn python_suite(test: &str) {
     let folder = Folder::new();
-    let program = Program::new("/usr/bin/python3.11").args(["-m", "test", test]).current_dir(folder.path());
+    let program = Program::new("/usr/bin/python3.11").args(["-m", "test", "-W", test]).current_dir(folder.path());
     let outcome = program.recorded();
     assert_eq!(outcome.code, 0, "{}\n{}", outcome.stdout, outcome.stderr);
     assert!(outcome.stdout.contains("Tests result: SUCCESS"), "{}", outcome.stdout);
