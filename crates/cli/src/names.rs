@@ -142,10 +142,12 @@ impl Watcher<'_> {
         while store.size() < MOST_MEMORY {
             read(&mut self.reader, &mut self.wanted, self.shared)?;
             if let Some(target) = finder.target {
-                for module in self.wanted.modules() {
+                for module in self.wanted.new_modules() {
                     target.hold(module.instance, module.start, Path::new(&module.path));
                 }
-                self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
+                if self.wanted.has_jit() {
+                    self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
+                }
             }
             if Instant::now() >= self.next {
                 self.next = Instant::now() + RESOLVE_EVERY;

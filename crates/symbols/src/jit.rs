@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// More of a perf map than any program writes.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_CODES: usize = 4 << 20;
 const STEP: usize = 1 << 20;
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 const DUMP_MAGIC: u32 = 0x4a69_5444;
 const DUMP_LOAD: u32 = 0;
 const DUMP_MOVE: u32 = 1;
@@ -61,6 +63,7 @@ pub struct Jit {
     /// jitdump tells lines before it tells the function.
     pending: BTreeMap<u64, (String, u32)>,
     header_read: bool,
+    looked: Option<Instant>,
 }
 
 impl Jit {
@@ -69,7 +72,10 @@ impl Jit {
         if self.map.is_none() {
             self.map = open_map(target).map(Growing::new);
         }
-        if self.dump.is_none() {
+        // Few programs have one, and to look for it is not free for the target.
+        let look = self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
+        if self.dump.is_none() && look {
+            self.looked = Some(Instant::now());
             let is_dump = |path: &PathBuf| {
                 let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 name.starts_with("jit-") && name.ends_with(".dump")

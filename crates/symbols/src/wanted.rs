@@ -15,6 +15,10 @@ pub struct Wanted {
     /// Bits of frames that were asked for, or answered by the file.
     seen: HashSet<u64>,
     pending: Vec<u64>,
+    /// Frames in code of no module were seen.
+    has_jit: bool,
+    /// Modules that nobody was told of yet.
+    new_modules: Vec<u16>,
 }
 
 /// The frames of one file. `frames`: by instance, for a file may be loaded several times.
@@ -35,12 +39,18 @@ impl Wanted {
         match block.decode() {
             Ok(Block::Session(session)) => self.session = Some(session),
             Ok(Block::Modules(modules)) => {
-                self.modules.extend(modules.into_iter().map(|module| (module.instance, module)));
+                for module in modules {
+                    let instance = module.instance;
+                    if self.modules.insert(instance, module).is_none() {
+                        self.new_modules.push(instance);
+                    }
+                }
             }
             Ok(Block::Stacks(stacks)) => {
                 let frames = stacks.nodes.iter().map(|node| node.frame).filter(|frame| !frame.is_marker());
                 for frame in frames {
                     if self.seen.insert(frame.0) {
+                        self.has_jit |= frame.is_jit();
                         self.pending.push(frame.0);
                     }
                 }
@@ -69,8 +79,15 @@ impl Wanted {
         self.pending.retain(|frame| !known.contains(frame));
     }
 
-    pub fn modules(&self) -> impl Iterator<Item = &Module> {
-        self.modules.values()
+    /// Modules since the last call.
+    pub fn new_modules(&mut self) -> Vec<&Module> {
+        let new = std::mem::take(&mut self.new_modules);
+        new.iter().filter_map(|instance| self.modules.get(instance)).collect()
+    }
+
+    /// The target runs code of no module.
+    pub const fn has_jit(&self) -> bool {
+        self.has_jit
     }
 
     pub const fn pending(&self) -> usize {
