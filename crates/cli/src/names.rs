@@ -22,8 +22,8 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(2);
 /// Then all files are closed and opened again when needed.
 const MOST_MEMORY: u64 = 256 << 20;
 const LOWEST: i32 = 19;
-/// Deeply nested debug information needs it; it is only reserved.
-const STACK: usize = 64 << 20;
+/// Debug information is read by recursion.
+const STACK: usize = 8 << 20;
 
 /// The thread, and what it shares with the end of the recording.
 pub struct Names {

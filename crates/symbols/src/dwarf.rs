@@ -52,6 +52,27 @@ fn load_split<'f>(file: &Elf<'f>) -> Dwarf<Slice<'f>> {
     }
 }
 
+/// Real programs nest blocks and inlined functions a few dozen deep. The reader goes down by recursion, so what is
+/// deeper could end the process by an overflow of its stack.
+const DEEPEST: isize = 2000;
+
+fn is_too_deep(dwarf: &Dwarf<Slice<'_>>) -> bool {
+    let mut units = dwarf.units();
+    while let Ok(Some(unit)) = units.next() {
+        let Ok(abbreviations) = dwarf.abbreviations(&unit) else { continue };
+        let Ok(mut entries) = unit.entries_raw(&abbreviations, None) else { continue };
+        while !entries.is_empty() {
+            match entries.read_abbreviation() {
+                Ok(Some(abbreviation)) if entries.skip_attributes(abbreviation.attributes()).is_err() => break,
+                Err(_) => break,
+                Ok(_) if entries.next_depth() > DEEPEST => return true,
+                Ok(_) => {}
+            }
+        }
+    }
+    false
+}
+
 impl<'f> DebugInfo<'f> {
     /// `file` has the debug information of the module at `module`; `at` is where it lies itself.
     pub(crate) fn new(
@@ -60,14 +81,21 @@ impl<'f> DebugInfo<'f> {
         at: &Path,
         module: &Path,
         finder: &Finder<'_>,
-    ) -> Result<Self, gimli::Error> {
+    ) -> Result<Self, String> {
         let mut dwarf = load(file);
         if let Some(shared) = alternate(store, file, at, finder) {
-            dwarf.set_sup(load(&shared));
+            let shared = load(&shared);
+            if is_too_deep(&shared) {
+                return Err("it is nested too deep".into());
+            }
+            dwarf.set_sup(shared);
         }
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        if is_too_deep(&dwarf) {
+            return Err("it is nested too deep".into());
+        }
         let package = package(store, at, module, finder);
-        Ok(DebugInfo { context: Context::from_dwarf(dwarf)?, package, store })
+        Ok(DebugInfo { context: Context::from_dwarf(dwarf).map_err(|error| error.to_string())?, package, store })
     }
 
     pub(crate) fn frames(&self, address: u64, finder: &Finder<'_>) -> Result<FrameIter<'_, Slice<'f>>, gimli::Error> {
@@ -87,7 +115,7 @@ impl<'f> DebugInfo<'f> {
         if let Some(package) = &self.package
             && let Ok(Some(found)) = package.find_cu(wanted.dwo_id, &wanted.parent)
         {
-            return Some(Arc::new(found));
+            return Some(Arc::new(found)).filter(|found| !is_too_deep(found));
         }
         let name = as_path(wanted.path.as_ref()?);
         let path = wanted.comp_dir.as_ref().map_or_else(PathBuf::new, |folder| as_path(folder).to_owned()).join(name);
@@ -95,7 +123,7 @@ impl<'f> DebugInfo<'f> {
             let mut dwarf = load_split(&Elf::parse(self.store, self.store.file(file))?);
             let header = dwarf.units().next().ok()??;
             let unit = dwarf.unit(header).ok()?;
-            if unit.dwo_id != Some(wanted.dwo_id) {
+            if unit.dwo_id != Some(wanted.dwo_id) || is_too_deep(&dwarf) {
                 return None;
             }
             dwarf.make_dwo(&wanted.parent);

@@ -109,7 +109,10 @@ impl<'f> Resolver<'f> {
                     self.debug = Some(debug);
                     state = SymbolState::Debug;
                 }
-                Err(error) => trouble = format!("the debug information of {} is damaged: {error}", at.display()),
+                Err(error) => {
+                    state = SymbolState::Unreadable;
+                    trouble = format!("the debug information of {} is damaged: {error}", at.display());
+                }
             }
         }
         self.state = State { state, note: trouble };

@@ -22,9 +22,8 @@ const PIECE: usize = 256 << 10;
 const PIECE_TIME: Duration = Duration::from_millis(500);
 /// Frames between two looks at the clock.
 const BATCH: usize = 64;
-/// Debug information can be nested as deep as its author likes, and the reader goes down with it.
-const STACK: usize = 256 << 20;
-const SMALLER_STACK: usize = 8 << 20;
+/// Debug information is read by recursion.
+const STACK: usize = 8 << 20;
 
 /// How long and how wide.
 #[derive(Clone, Copy, Debug)]
@@ -109,12 +108,9 @@ pub fn resolve_all(
 }
 
 fn start(shared: Arc<Shared>, pieces: mpsc::SyncSender<Symbols>) {
-    let spawn = |stack: usize| {
-        let (shared, pieces) = (Arc::clone(&shared), pieces.clone());
-        let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(stack);
-        builder.spawn(move || work(&shared, &pieces))
-    };
-    if spawn(STACK).is_err() && spawn(SMALLER_STACK).is_err() {
+    let (theirs, to) = (Arc::clone(&shared), pieces.clone());
+    let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(STACK);
+    if builder.spawn(move || work(&theirs, &to)).is_err() {
         work(&shared, &pieces);
     }
 }

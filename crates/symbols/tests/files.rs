@@ -269,3 +269,51 @@ fn a_path_in_another_root() {
     let finder = Finder { search: &search, target: Some(&target) };
     assert_eq!(Resolver::open(&store, &recorded, finder).state().state, SymbolState::Debug);
 }
+
+/// 400,000 inlined functions in each other: a reader that goes down by recursion would not come back.
+#[test]
+fn debug_information_that_is_nested_too_deep_is_refused() {
+    let folder = Folder::new();
+    let source = folder.join("deep.s");
+    let text = r#"
+        .text
+        .globl main
+        .type main, @function
+        main: xor %eax, %eax
+        ret
+        .Lend: .size main, .-main
+        .section .debug_abbrev, "", @progbits
+        .byte 1, 0x11, 1, 0x11, 1, 0x12, 6, 0, 0
+        .byte 2, 0x2e, 1, 0x3, 8, 0x11, 1, 0x12, 6, 0, 0
+        .byte 3, 0x1d, 1, 0x11, 1, 0x12, 6, 0, 0, 0
+        .section .debug_info, "", @progbits
+        .long .Lstop - .Lstart
+        .Lstart: .value 4
+        .long 0
+        .byte 8, 1
+        .quad main
+        .long .Lend - main
+        .byte 2
+        .asciz "main"
+        .quad main
+        .long .Lend - main
+        .rept 400000
+        .byte 3
+        .quad main
+        .long .Lend - main
+        .endr
+        .rept 400002
+        .byte 0
+        .endr
+        .Lstop:
+        .section .note.GNU-stack, "", @progbits
+    "#;
+    std::fs::write(&source, text).unwrap();
+    let program = folder.join("deep");
+    let flags = ["-no-pie", "-Wl,--build-id", "-o"].map(std::ffi::OsStr::new);
+    run("gcc", &[&flags[..], &[program.as_os_str(), source.as_os_str()][..]].concat());
+    let (state, frames) = ask(&module(&program), &Search::default(), address_of(&program, "main"));
+    assert_eq!(state.state, SymbolState::Unreadable);
+    assert!(state.note.ends_with("deep is damaged: it is nested too deep"), "{}", state.note);
+    assert_eq!(told(&frames), ("main".into(), None, false), "the symbol table still tells");
+}
