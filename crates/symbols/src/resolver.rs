@@ -153,24 +153,27 @@ impl<'f> Resolver<'f> {
         Some(frames)
     }
 
-    /// The function that has the frame is in the symbol table too, where its name may be fuller than in DWARF.
+    /// The function that has the frame is in the symbol table too, where its name may be fuller than in DWARF; the source
+    /// file may stand there when no line is known.
     fn name_outermost(&mut self, address: u64, frames: &mut Vec<Frame>) {
-        let known = frames.last().and_then(|frame| frame.name.clone());
-        if known.as_ref().is_some_and(|name| is_mangled(&name.raw)) {
+        let is_whole = |frame: &Frame| frame.file.is_some() && frame.name.as_ref().is_some_and(|n| is_mangled(&n.raw));
+        if frames.last().is_some_and(is_whole) {
             return;
         }
         let Some(symbol) = self.table.find(address) else { return };
-        let file = symbol.file.map(String::from_utf8_lossy);
-        let symbol = String::from_utf8_lossy(symbol.name);
-        if known.is_some_and(|known| !is_mangled(&symbol) && !is_alias(&known.raw, &symbol)) {
-            return;
-        }
-        let name = Some(self.name(&symbol));
+        let (file, symbol) = (symbol.file.map(String::from_utf8_lossy), String::from_utf8_lossy(symbol.name));
+        let file = file.map(|file| self.file(&file));
+        let name = self.name(&symbol);
         match frames.last_mut() {
-            Some(last) => last.name = name,
-            None => {
-                let file = file.map(|file| self.file(&file));
-                frames.push(Frame { name, file, line: None, inlined: false });
+            None => frames.push(Frame { name: Some(name), file, line: None, inlined: false }),
+            Some(last) => {
+                last.file = last.file.take().or(file);
+                let is_better = |known: &Arc<Name>| {
+                    !is_mangled(&known.raw) && (is_mangled(&symbol) || is_alias(&known.raw, &symbol))
+                };
+                if last.name.as_ref().is_none_or(is_better) {
+                    last.name = Some(name);
+                }
             }
         }
     }
