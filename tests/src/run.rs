@@ -44,6 +44,13 @@ pub fn heaptrack() -> PathBuf {
     path
 }
 
+/// Where the tests themselves run in the background, SIGINT and others are ignored, and programs inherit that.
+fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(program);
+    command
+}
+
 impl Program {
     /// A program by name or path.
     pub fn new(path: impl AsRef<OsStr>) -> Self {
@@ -99,7 +106,7 @@ impl Program {
     /// Without us.
     pub fn alone(&self) -> Outcome {
         let folder = Folder::new();
-        let mut command = Command::new(&self.path);
+        let mut command = with_default_signals(&self.path);
         command.args(&self.arguments);
         self.surroundings(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -120,7 +127,7 @@ impl Program {
 
     /// As `start`, with the trace at a place of the caller's choice.
     pub fn start_into(&self, folder: Folder, trace: PathBuf) -> Running {
-        let mut command = Command::new(heaptrack());
+        let mut command = with_default_signals(heaptrack());
         command.args(&self.options).arg("-o").arg(&trace).arg("--").arg(&self.path).args(&self.arguments);
         self.surroundings(&mut command);
         let recorder = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -1,8 +1,7 @@
 //! System calls without libc: no errno is touched, nothing is locked. Each returns what the kernel returned.
 use core::arch::asm;
 
-pub const ENOENT: isize = -2;
-pub const EFAULT: isize = -14;
+const EFAULT: isize = -14;
 
 const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
@@ -168,15 +167,6 @@ pub fn on_signal_stack() -> bool {
     // SAFETY: only asks; the kernel fills three words of ours.
     unsafe { call(131, 0, stack.as_mut_ptr() as usize, 0, 0, 0, 0) };
     stack[1] as u32 & 1 != 0
-}
-
-/// execve.
-///
-/// # Safety
-/// The three pointers are what execve(2) wants.
-pub unsafe fn execve(path: *const u8, argv: *const *const u8, envp: *const *const u8) -> isize {
-    // SAFETY: the caller's promise.
-    unsafe { call(59, path as usize, argv as usize, envp as usize, 0, 0, 0) }
 }
 
 /// A second mapping of the shared pages from `at` on, `len` bytes.
