@@ -235,7 +235,10 @@ impl Core {
         // SAFETY: as above.
         let complete = unsafe { real::resolve(maps, Core::start as *const () as u64) };
         // SAFETY: as above.
-        unsafe { crate::sandbox::resolve(maps, Core::start as *const () as u64) };
+        unsafe {
+            crate::sandbox::resolve(maps, Core::start as *const () as u64);
+            crate::exec::resolve(maps, Core::start as *const () as u64);
+        }
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
         // SAFETY: before main, nobody else edits the environment.
@@ -319,7 +322,10 @@ impl Core {
         let parts = self.parts();
         let stamp = rdtsc_or_zero(parts.ticks);
         // SAFETY: the caller's promise.
-        let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp) };
+        let change = unsafe {
+            let may_ask = self.may_call();
+            (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may_ask)
+        };
         if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
             self.rules().clear();
         }
@@ -404,31 +410,6 @@ impl Core {
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
         (self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid).then_some(&parts.carried)
-    }
-
-    /// A function of the process that is not ours, found as the loader would find the next one.
-    pub fn next_function(&self, name: &[u8]) -> Option<u64> {
-        let debug = self.debug()?;
-        // SAFETY: the loader's list; called from exec, where a program that loads modules at the same time is lost
-        // anyway.
-        unsafe { real::find_behind((*debug).maps, Core::start as *const () as u64, name) }
-    }
-
-    /// A symbol of the whole process, as the program itself sees it: its own copy of libc's variables comes first.
-    pub fn symbol(&self, name: &[u8]) -> Option<u64> {
-        let debug = self.debug()?;
-        // SAFETY: as above.
-        unsafe { real::find_anywhere((*debug).maps, name) }
-    }
-
-    fn debug(&self) -> Option<*const Debug> {
-        match self.parts_if_any() {
-            Some(parts) => Some(parts.debug),
-            None => {
-                let auxiliary = auxiliary(stack_end());
-                find_debug(auxiliary?.headers)
-            }
-        }
     }
 
     fn read_stops(&self, list: &[u8]) {

@@ -3,8 +3,11 @@
 //! The program's environment never shows our variables, so the exec functions put them into the one that the new image
 //! gets. Everything else (children, spawned programs, processes that do not record) passes through untouched.
 use crate::core::CORE;
+use crate::elf::LinkMap;
 use crate::environment::{CHANNEL, Carried, PRELOAD, bytes};
+use crate::real;
 use crate::sys;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 type Strings = *const *const u8;
 
@@ -19,26 +22,38 @@ pub enum Flavour {
     Descriptor,
 }
 
-impl Flavour {
-    fn name(self) -> &'static [u8] {
-        match self {
-            Flavour::Path => b"execve",
-            Flavour::Search => b"execvpe",
-            Flavour::Descriptor => b"fexecve",
-        }
+/// libc's functions, in the order of `Flavour`, and the address of its `environ`. Found once, at the start: a forked
+/// child may have got its parent's loader in the middle of a change, and must not search it.
+static REAL: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+static ENVIRON: AtomicUsize = AtomicUsize::new(0);
+
+/// # Safety
+/// As `real::resolve`.
+pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
+    for (name, place) in [&b"execve"[..], b"execvpe", b"fexecve"].into_iter().zip(&REAL) {
+        // SAFETY: the caller's promise.
+        let found = unsafe { real::find_behind(first, ourselves, name) };
+        place.store(found.unwrap_or(0) as usize, Ordering::Release);
     }
+    // The program's own copy of libc's variable comes first, as the program itself sees it.
+    // SAFETY: the caller's promise.
+    let environ = unsafe { real::find_anywhere(first, b"environ") };
+    ENVIRON.store(environ.unwrap_or(0) as usize, Ordering::Release);
 }
 
-/// Runs the real function with our variables added if this process records. `environment` null: the current one.
+/// Runs the real function with our variables added if this process records. No `environment`: the current one.
 ///
 /// # Safety
 /// The arguments are what the flavour's function takes.
 pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Option<Strings>) -> i32 {
-    let Some(real) = CORE.next_function(flavour.name()) else { return -1 };
+    CORE.start();
+    let real = REAL[flavour as usize].load(Ordering::Acquire);
+    if real == 0 {
+        return -1;
+    }
     // SAFETY: the libc function of that name and signature.
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
-    // SAFETY: the caller's promise, and libc's own variable.
-    let environment = environment.unwrap_or_else(|| unsafe { current() });
+    let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
     // SAFETY: a list of strings.
     match unsafe { Extended::new(environment, carried) } {
@@ -52,16 +67,11 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     }
 }
 
-/// libc's `environ`.
-///
-/// # Safety
-/// The process has one.
-unsafe fn current() -> Strings {
-    match CORE.symbol(b"environ") {
-        // SAFETY: libc's variable.
-        Some(variable) => unsafe { *(variable as *const Strings) },
-        None => core::ptr::null(),
-    }
+/// What libc's `environ` points to now.
+fn current() -> Strings {
+    let variable = ENVIRON.load(Ordering::Acquire) as *const Strings;
+    // SAFETY: libc's variable, found at the start.
+    if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
 /// A copy of an environment list with our two variables, in memory of its own.

@@ -84,11 +84,19 @@ impl Modules {
         }
     }
 
-    /// Looks through the loader's list and publishes what is new and what is gone.
+    /// Looks through the loader's list and publishes what is new and what is gone. New ones only where we `may_ask` the
+    /// kernel about them: in a sandbox their frames stay without a module.
     ///
     /// # Safety
     /// The caller is the only writer, and the list does not change meanwhile (the loader's lock, or its notification).
-    pub unsafe fn refresh(&mut self, region: &Region, debug: *const Debug, program: Headers, stamp: Stamp) -> Change {
+    pub unsafe fn refresh(
+        &mut self,
+        region: &Region,
+        debug: *const Debug,
+        program: Headers,
+        stamp: Stamp,
+        may_ask: bool,
+    ) -> Change {
         let mut change = Change::default();
         for known in self.known.iter_mut().take(self.known_count as usize) {
             known.seen = 0;
@@ -100,7 +108,8 @@ impl Modules {
             // SAFETY: as above.
             while let Some(m) = unsafe { map.as_ref() } {
                 // SAFETY: as above.
-                change.loaded += unsafe { self.meet(region, m, program, stamp) } as u32;
+                change.loaded +=
+                    (!self.is_known(m) && may_ask && unsafe { self.meet(region, m, program, stamp) }) as u32;
                 map = m.next;
             }
             board = if d.version >= 2 { d.next } else { core::ptr::null() };
@@ -112,19 +121,20 @@ impl Modules {
         change
     }
 
-    /// True when the map is a new module.
+    /// True when the map is one that we have; it is then marked as seen.
+    fn is_known(&mut self, map: &LinkMap) -> bool {
+        let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
+        let mut known = self.known.iter_mut().take(self.known_count as usize);
+        let found = known.find(|known| known.map == address && known.dynamic == dynamic);
+        found.map(|known| known.seen = 1).is_some()
+    }
+
+    /// Takes a new map in. False when it is no module of use.
     ///
     /// # Safety
     /// As `refresh`.
     unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
-        let known = self.known.iter_mut().take(self.known_count as usize);
-        for known in known {
-            if known.map == address && known.dynamic == dynamic {
-                known.seen = 1;
-                return false;
-            }
-        }
         // SAFETY: a mapped object of the loader.
         let Some(instance) = (unsafe { register(region, map, program, stamp) }) else { return false };
         let place = self.known_count as usize;
