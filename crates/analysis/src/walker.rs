@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     fn alloc(&mut self, now: &Now, info: u32, kept: Self::Kept);
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// `exec` took all blocks with it.
-    fn end_image(&mut self, now: &Now);
+    fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
 }
 
 const NONE: u64 = u64::MAX;
@@ -132,7 +132,7 @@ impl<S: Sink> Visitor for Walker<S> {
 
     fn image(&mut self, image: u32) {
         self.now.image = image;
-        self.sink.end_image(&self.now);
+        self.sink.end_image(&self.now, &self.live);
         self.live.clear();
         self.latest = NONE;
         self.latest_of.clear();
