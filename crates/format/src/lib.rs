@@ -33,6 +33,7 @@ mod stack;
 mod summary;
 mod symbols;
 mod thread;
+mod walk;
 mod wire;
 mod writer;
 
@@ -53,6 +54,7 @@ pub use stack::{StackEncoder, StackNode, Stacks};
 pub use summary::{Exit, Summary, Totals};
 pub use symbols::{Function, ModuleSymbols, Place, SymbolState, Symbols, SymbolsBuilder};
 pub use thread::Thread;
+pub use walk::{Visitor, Walked};
 pub use writer::FileWriter;
 
 /// First bytes of every trace. The first byte is not ASCII and the line ends break when a file went through text
