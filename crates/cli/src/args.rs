@@ -12,6 +12,8 @@ pub enum Invocation {
     Record(Record),
     Print(Print),
     Symbolize(Symbolize),
+    Analyze(Analyze),
+    Report(Report),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -20,6 +22,8 @@ const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  analyze [OPTIONS] FILE...  the page: timeline, trees, flame graph, leaks (also -a)
+  report [OPTIONS] FILE      the page as one file to share
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
@@ -28,6 +32,7 @@ Examples:
   heaptrack ls -l                      record to heaptrack.ls.<pid>.htz
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
   heaptrack print heaptrack.ls.42.htz  read it
+  heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
 Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage.";
 
@@ -48,6 +53,9 @@ pub struct Record {
     /// Only record (we never open a window at the end; for old scripts).
     #[arg(long)]
     pub record_only: bool,
+    /// Open the page while the program runs; it stays until Ctrl-C.
+    #[arg(long)]
+    pub live: bool,
     /// Start the program under gdb.
     #[arg(short, long)]
     pub debug: bool,
@@ -119,6 +127,66 @@ pub struct Print {
     pub file: PathBuf,
 }
 
+/// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack analyze", bin_name = "heaptrack analyze", version, after_help = "Examples:
+  heaptrack analyze heaptrack.ls.42.htz                   opens the browser
+  heaptrack analyze new.htz --compare old.htz             what changed
+  heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
+
+Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed.")]
+pub struct Analyze {
+    /// A trace to compare with: all numbers are differences.
+    #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
+    pub compare: Option<PathBuf>,
+    /// Known leaks, in LSan's format: lines of leak:NAME.
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub suppressions: Vec<PathBuf>,
+    /// Do not use the suppressions that the program brought.
+    #[arg(long)]
+    pub disable_embedded_suppressions: bool,
+    /// Do not use our own list of known leaks.
+    #[arg(long)]
+    pub disable_builtin_suppressions: bool,
+    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
+    /// The port; any free one if not given.
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub port: u16,
+    /// Another address to listen on than this machine's own; who knows the token can then connect from elsewhere.
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::analyze::parse_listen)]
+    pub listen: Option<std::net::IpAddr>,
+    /// Only print the address.
+    #[arg(long)]
+    pub no_browser: bool,
+    /// The traces; one that is still growing is followed.
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
+
+/// Writes the page with all its data into one file: no server, no network, opens from disk.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack report", bin_name = "heaptrack report", version, after_help = "Example:
+  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine")]
+pub struct Report {
+    /// Where to write it; the trace's name with .html if not given.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// The most megabytes; what does not fit is left out, and said.
+    #[arg(long, default_value_t = 24, value_name = "MB")]
+    pub max_size: u64,
+    /// Known leaks, in LSan's format: lines of leak:NAME.
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub suppressions: Option<PathBuf>,
+    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
 /// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack symbolize", bin_name = "heaptrack symbolize", version)]
@@ -151,8 +219,13 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
         return Invocation::Print(Print::parse_from(words));
     }
+    if name.as_deref() == Some(OsStr::new("heaptrack_gui")) {
+        return Invocation::Analyze(Analyze::parse_from(words));
+    }
     match words.get(1).and_then(|word| word.to_str()) {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("analyze" | "-a" | "--analyze") => return Invocation::Analyze(Analyze::parse_from(words.split_off(1))),
+        Some("report") => return Invocation::Report(Report::parse_from(words.split_off(1))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
@@ -216,6 +289,8 @@ mod tests {
         command().debug_assert();
         Print::command().debug_assert();
         Symbolize::command().debug_assert();
+        Analyze::command().debug_assert();
+        Report::command().debug_assert();
     }
 
     #[test]
@@ -249,6 +324,10 @@ mod tests {
         let parse = |line: &str| parse(line.split(' ').map(OsString::from));
         assert!(matches!(parse("heaptrack print x.htz"), Invocation::Print(_)));
         assert!(matches!(parse("/usr/bin/heaptrack_print x.htz"), Invocation::Print(_)));
+        assert!(matches!(parse("heaptrack -a x.htz y.htz"), Invocation::Analyze(a) if a.files.len() == 2));
+        assert!(matches!(parse("heaptrack_gui -d base.htz x.htz"), Invocation::Analyze(a) if a.compare.is_some()));
+        assert!(matches!(parse("heaptrack report x.htz -o y.html"), Invocation::Report(_)));
+        assert!(matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.live && r.command.len() == 2));
         assert!(matches!(parse("heaptrack -- print"), Invocation::Record(r) if r.command == ["print"]));
         assert!(matches!(parse("heaptrack -q print x"), Invocation::Record(r) if r.command == ["print", "x"]));
         assert!(matches!(parse("heaptrack ./print"), Invocation::Record(r) if r.command == ["./print"]));

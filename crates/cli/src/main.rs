@@ -5,14 +5,17 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod analyze;
 mod args;
 mod launch;
 mod library;
+mod live;
 mod names;
 mod output;
 mod print;
 mod program;
 mod record;
+mod report;
 mod signals;
 mod status;
 mod symbolize;
@@ -33,6 +36,8 @@ fn main() -> ExitCode {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Analyze(options) => answer(analyze::run(&options)),
+        Invocation::Report(options) => answer(report::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

@@ -8,8 +8,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod again;
 mod assets;
 mod guard;
+mod report;
 mod server;
+mod shelf;
+mod sources;
+mod trace;
 
+pub use report::{Page, report};
 pub use server::{Answers, BindError, Refusal, Server};
+pub use shelf::{OpenError, Options, Shelf};

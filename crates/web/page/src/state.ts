@@ -21,11 +21,14 @@ export const VIEWS = [
 ] as const;
 export type View = (typeof VIEWS)[number][0];
 
+/** The very event of the peak, which no time says exactly. */
+export const PEAK = -1;
+
 export type State = {
   view: View;
   /** Which of the traces that were given. */
   file: number;
-  /** Nanoseconds. `at`: a moment. `from`/`to`: a range. */
+  /** Nanoseconds. `at`: a moment, or PEAK. `from`/`to`: a range. */
   at?: number | undefined;
   from?: number | undefined;
   to?: number | undefined;
@@ -113,7 +116,7 @@ export const parse = (hash: string): State => {
   if (VIEWS.some(([name]) => name === view)) state.view = view;
   const words = new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1));
   for (const key of NUMBERS) {
-    const number = Number(words.get(key));
+    const number = words.get(key) === "peak" ? PEAK : Number(words.get(key));
     if (words.has(key) && Number.isFinite(number)) state[key] = number;
   }
   for (const key of SWITCHES) if (words.has(key)) state[key] = words.get(key) === "1";
@@ -126,7 +129,7 @@ export const format = (state: State): string => {
   const words = new URLSearchParams();
   for (const key of [...NUMBERS, ...TEXTS] as Key[]) {
     const value = state[key];
-    if (value !== undefined && value !== INITIAL[key]) words.set(key, String(value));
+    if (value !== undefined && value !== INITIAL[key]) words.set(key, value === PEAK && key === "at" ? "peak" : String(value));
   }
   for (const key of SWITCHES) if (state[key] !== INITIAL[key]) words.set(key, state[key] ? "1" : "0");
   for (const key of LISTS) for (const value of state[key] as unknown[]) words.append(key, String(value));
@@ -139,7 +142,7 @@ export const mode = (state: State): Mode => (state.at !== undefined ? "moment" :
 /** The query of the engine: what decides the costs of stacks. */
 export const query = (state: State): string => {
   const words = new URLSearchParams();
-  if (state.at !== undefined) words.set("at", String(Math.round(state.at)));
+  if (state.at !== undefined) words.set("at", state.at === PEAK ? "peak" : String(Math.round(state.at)));
   else {
     if (state.from !== undefined) words.set("from", String(Math.round(state.from)));
     if (state.to !== undefined) words.set("to", String(Math.round(state.to)));
@@ -167,3 +170,6 @@ const filters = (state: State, words: URLSearchParams): void => {
 
 export const filtered = (state: State): boolean =>
   state.include.length + state.exclude.length + state.thread.length > 0 || state.size !== undefined || state.lifetime !== undefined;
+
+/** How a moment is called. */
+export const momentText = (at: number, format: (ns: number) => string): string => (at === PEAK ? "the peak" : format(at));

@@ -8,7 +8,7 @@ import { change, current, useAnswer, useAsk, useChange, usePreference } from "..
 import { time } from "../units";
 import { Callers } from "./callers";
 import { ChartView } from "./charts";
-import { type Page, PageContext, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf } from "./context";
+import { type Page, PageContext, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf, opened } from "./context";
 import { Detail } from "./detail";
 import { DiffTable } from "./diff";
 import { Figures } from "./figures";
@@ -61,12 +61,12 @@ const Lonely = ({ title, text, others }: { title: string; text: string; others?:
   <main class="lonely">
     <h1>{title}</h1>
     <Problem text={text} />
-    {others && others.traces.length > 1 && (
+    {others && opened(others).length > 1 && (
       <ul>
-        {others.traces.map((trace, index) => (
-          <li key={trace.path}>
+        {opened(others).map(({ index, name }) => (
+          <li key={index}>
             <button type="button" class="link" onClick={() => change({ file: index })}>
-              {trace.name}
+              {name}
             </button>
           </li>
         ))}
@@ -95,7 +95,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   const shape = mode(state);
   const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
   // Whether most is the user's own is asked of the whole session, so that it does not change with a range.
-  const whole = useAsk("overview", { ask: { trace: state.file, query: "", version: 0 * trace.version + trace.version }, costs: [], limit: 0 });
+  const whole = useAsk("overview", { ask: { trace: state.file, query: "", version: trace.version }, costs: [], limit: 0 });
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
   const look = lookOf(state, mine);

@@ -31,7 +31,8 @@ export type TraceStatus = {
 };
 export type Status = {
   tool: string;
-  traces: TraceStatus[];
+  /** Null: lies beside, and nobody asked for it. */
+  traces: (TraceStatus | null)[];
   /** Traces that lie beside those given and can be opened too. */
   beside: { index: number; name: string }[];
   compare: number | null;
@@ -39,6 +40,9 @@ export type Status = {
 };
 
 /** What the details are about. */
+export const opened = (status: Status): { index: number; name: string }[] =>
+  status.traces.flatMap((trace, index) => (trace ? [{ index, name: trace.name }] : []));
+
 export type Picked = { title: string; row: Row; selection: Selection };
 
 export type Page = {

@@ -1,6 +1,7 @@
 // The figures: six cards that answer the first questions.
 import type { JSX } from "preact";
 import { value } from "../costs";
+import { PEAK } from "../state";
 import { change, useAsk } from "../store";
 import { byteRate, bytes, count, exact, percent, rate, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
@@ -26,7 +27,8 @@ const Card = ({ name, figure, note, title, onClick }: { name: string; figure: st
   );
 };
 
-const SHORT_LIVED_NS = 1_000_000;
+/** The end of a bucket: 2^20 ns. */
+const SHORT_LIVED_NS = 1 << 20;
 
 type Lifetimes = { from: number[]; to: number[]; deallocations: number[] };
 
@@ -64,7 +66,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
         figure={number("peak_bytes", bytes, "bytes")}
         note={isDiff ? note("peak_bytes", bytes) : `at ${time(peakTime)} · ${count(now("peak_allocations"))} blocks`}
         title={`${exact(now("peak_bytes"))} bytes. Click: what was live then`}
-        onClick={isDiff ? undefined : () => change({ at: peakTime, from: undefined, to: undefined })}
+        onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
       />
       {isWhole ? (
         <Card
@@ -90,7 +92,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
         onClick={() => change({ view: "allocations" })}
       />
       <Card
-        name={short === undefined || status.report || isDiff ? "Temporary" : "Short-lived (< 1 ms)"}
+        name={short === undefined || status.report || isDiff ? "Temporary" : "Short-lived (≤ 1.05 ms)"}
         figure={short === undefined || status.report || isDiff ? number("temporary", count, "count") : count(short)}
         note={isDiff ? note("temporary", count) : short === undefined || status.report ? `${percent(now("temporary") / Math.max(1, allocations))} of allocations · ${rate(now("temporary"), length)}` : `${percent(short / Math.max(1, allocations))} · temporary ${count(now("temporary"))} (${percent(now("temporary") / Math.max(1, allocations))})`}
         title={`Temporary: ${exact(now("temporary"))} (${percent(now("temporary") / Math.max(1, allocations))}, ${rate(now("temporary"), length)}), freed by their own thread before it allocated anything else. Click: lifetimes`}

@@ -1,7 +1,7 @@
 // The line on top: what is looked at, and what has been chosen, each removable.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { filtered } from "../state";
+import { filtered, momentText } from "../state";
 import { change, recall, remember } from "../store";
 import { count, time } from "../units";
 import { usePage } from "./context";
@@ -53,7 +53,7 @@ const Chips = (): JSX.Element => {
   const chip = (text: string, title: string, onRemove: () => void): void => {
     parts.push(<Chip key={text} text={text} title={title} onRemove={onRemove} />);
   };
-  if (state.at !== undefined) chip(`live at ${time(state.at)}`, "Only what was live at this moment", () => change({ at: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare }));
+  if (state.at !== undefined) chip(`live at ${momentText(state.at, time)}`, "Only what was live at this moment", () => change({ at: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare }));
   else if (state.from !== undefined || state.to !== undefined)
     chip(`range ${time(state.from ?? 0)} – ${state.to === undefined ? "end" : time(state.to)}`, "Only this range of time", () => change({ from: undefined, to: undefined }));
   if (look.levels === "mine") chip("my code", "Only levels in your own code are shown; the costs of what they call are theirs", () => change({ levels: "all" }));
@@ -63,7 +63,7 @@ const Chips = (): JSX.Element => {
   if (state.size !== undefined) chip(`size ${state.size}`, "Only blocks of this size", () => change({ size: undefined }));
   if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks that lived so long", () => change({ lifetime: undefined }));
   if (state.compare !== undefined) {
-    const text = state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : (status.traces[Number(state.compare)]?.name ?? status.beside.find(({ index }) => index === Number(state.compare))?.name ?? state.compare);
+    const text = state.compare === "@peak" ? "the peak" : state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : (status.traces[Number(state.compare)]?.name ?? status.beside.find(({ index }) => index === Number(state.compare))?.name ?? state.compare);
     chip(`compared to ${text}`, "All numbers are differences", () => change({ compare: undefined }));
   }
   return (

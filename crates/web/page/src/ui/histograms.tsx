@@ -78,7 +78,8 @@ export const LifetimesView = (): JSX.Element => {
     return {
       from,
       to,
-      label: index + 1 === data?.from.length ? `${time(from)} and more` : `${time(from)} – ${time(to + 1)}`,
+      // Events know their time to 0.1 ms.
+      label: to < 100_000 ? `< ${time(131_072)}` : `${time(from)} – ${time(to + 1)}`,
       amount: dead + alive,
       parts: [
         { name: "freed", amount: dead, note: `${format(dead)} freed after so long` },
@@ -88,6 +89,7 @@ export const LifetimesView = (): JSX.Element => {
       filter: { lifetime: `${from}..${to}` },
     };
   });
+  joinShort(bars, format);
   return (
     <section class="view" aria-label="Lifetimes">
       <div class="tools">
@@ -106,6 +108,28 @@ export const LifetimesView = (): JSX.Element => {
       {data && <Bars title="Lifetimes" bars={bars} format={format} canFilter={!status.report} />}
     </section>
   );
+};
+
+/** Buckets below what the clock can tell are one. */
+const joinShort = (bars: Bar[], format: (value: number) => string): void => {
+  const short = bars.filter((bar) => bar.to < 131_072);
+  if (short.length < 2) return;
+  const sum = (of: (bar: Bar) => number): number => short.reduce((all, bar) => all + of(bar), 0);
+  const [first] = short;
+  if (!first) return;
+  const to = Math.max(...short.map((bar) => bar.to));
+  const joined: Bar = {
+    ...first,
+    to,
+    amount: sum((bar) => bar.amount),
+    parts: first.parts.map((part, place) => {
+      const amount = sum((bar) => bar.parts[place]?.amount ?? 0);
+      return { ...part, amount, note: `${format(amount)} ${part.name} after so long` };
+    }),
+    note: short.map((bar) => bar.note).join("; "),
+    filter: { lifetime: `..${to}` },
+  };
+  bars.splice(0, short.length, joined);
 };
 
 const bytes2 = (value: number): string => {

@@ -5,7 +5,7 @@ import { ask } from "../client";
 import { format } from "../state";
 import { change, recall, remember, useAsk } from "../store";
 import { time } from "../units";
-import { usePage } from "./context";
+import { opened, usePage } from "./context";
 import { EDITORS, filled } from "./editor";
 import { threadName } from "./lanes";
 import { Dialog, Menu, Pick, copy, download } from "./parts";
@@ -88,7 +88,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
 
 export const CompareMenu = (): JSX.Element => {
   const { state, status } = usePage();
-  const others = [...status.traces.map((trace, index) => ({ index, name: trace.name })), ...status.beside].filter(({ index }) => index !== state.file);
+  const others = [...opened(status), ...status.beside].filter(({ index }) => index !== state.file);
   return (
     <Menu text="Compare…" title="Compare with another trace or another moment">
       {(close) => (
@@ -153,7 +153,7 @@ export const CompareMenu = (): JSX.Element => {
 
 export const OpenMenu = (): JSX.Element => {
   const { state, status, say } = usePage();
-  const all = [...status.traces.map((trace, index) => ({ index, name: trace.name })), ...status.beside];
+  const all = [...opened(status), ...status.beside];
   return (
     <Menu text="Open…" title="Another trace, suppressions, editor">
       {(close) => (

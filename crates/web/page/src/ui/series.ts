@@ -27,6 +27,25 @@ export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "step
 export const bandName = (band: { function: string | null; short?: string | null; module: string | null }): string =>
   band.short ?? band.function ?? band.module ?? "[unknown]";
 
+/** Lines of one function are one band: two bands of the same name would tell nobody anything. */
+const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
+  const known = new Map<string, Timeline["bands"][number]>();
+  for (const band of bands) {
+    const name = `${band.function} ${band.module}`;
+    const first = known.get(name);
+    const sum = (a: number[], b: number[]): number[] => a.map((value, index) => value + (b[index] ?? 0));
+    if (!first) known.set(name, band);
+    else
+      known.set(name, {
+        ...first,
+        live_bytes: sum(first.live_bytes, band.live_bytes),
+        allocations: sum(first.allocations, band.allocations),
+        temporary: sum(first.temporary, band.temporary),
+      });
+  }
+  return [...known.values()];
+};
+
 /** `rate`: per second within each slice; else summed up from the start. Levels (live bytes) are what they are. */
 export const series = (answer: Timeline, what: What, options: { rate: boolean; detail: boolean; total: boolean; rss: boolean; keep: number }): Series => {
   const times = [answer.range.from_ns, ...answer.time_ns];
@@ -42,8 +61,9 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
   };
   const bands: Band[] = [];
   if (options.detail) {
-    const kept = answer.bands.slice(0, options.keep);
-    const rest = answer.bands.slice(options.keep);
+    const all = byFunction(answer.bands);
+    const kept = all.slice(0, options.keep);
+    const rest = all.slice(options.keep);
     const other = (answer.other?.[what] ?? []).map((value, index) => rest.reduce((sum, band) => sum + (band[what][index] ?? 0), value));
     if (other.some((value) => value > 0)) bands.push({ name: "other", colour: OTHER, values: shape(other) });
     for (const band of [...kept].reverse()) {

@@ -5,7 +5,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../client";
-import { type State, timeless } from "../state";
+import { PEAK, type State, momentText, timeless } from "../state";
 import { change, useAnswer, useAsk } from "../store";
 import { bytes, count, signed, time } from "../units";
 import { type Drawing, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, xOf } from "./area";
@@ -91,7 +91,7 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
     change({ at: undefined, from: Math.round(low), to: Math.round(high), compare: state.compare?.startsWith("@") ? undefined : state.compare }, how);
   };
   const moment = (at: number, shift: boolean): void => {
-    if (shift && state.at !== undefined) change({ compare: `@${Math.round(state.at)}`, at: Math.round(at), from: undefined, to: undefined });
+    if (shift && state.at !== undefined) change({ compare: state.at === PEAK ? "@peak" : `@${Math.round(state.at)}`, at: Math.round(at), from: undefined, to: undefined });
     else change({ at: Math.round(at), from: undefined, to: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare });
   };
   const eventTime = (event: { clientX: number }): number => timeOf(drawing, event.clientX - (canvas.current?.getBoundingClientRect().left ?? 0));
@@ -101,14 +101,14 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
 
   const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
     const size = (to - from) / 100;
-    const now = hover ?? state.at ?? data.peak.time_ns;
+    const now = hover ?? (state.at === undefined || state.at === PEAK ? data.peak.time_ns : state.at);
     if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       const next = Math.max(from, Math.min(to, now + (event.key === "ArrowRight" ? size : -size) * (event.ctrlKey ? 10 : 1)));
       if (event.shiftKey) commit([state.from ?? now, next], "replace");
       setHover(next);
       say(`${time(next)}: ${readout(data, shape.times, next)}`);
     } else if (event.key === "Enter" || event.key === " ") moment(now, event.shiftKey);
-    else if (event.key === "p") moment(data.peak.time_ns, false);
+    else if (event.key === "p") moment(PEAK, false);
     else if (event.key === "Escape") change({ at: undefined, from: undefined, to: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare });
     else return;
     event.preventDefault();
@@ -148,7 +148,7 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
           const end = eventTime(event);
           setDrag(undefined);
           if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, end)) > 4) commit([drag[0], end], "push");
-          else moment(Math.abs(peakX - xOf(drawing, end)) <= 4 ? data.peak.time_ns : end, event.shiftKey);
+          else moment(Math.abs(peakX - xOf(drawing, end)) <= 4 && !isRate ? PEAK : end, event.shiftKey);
         }}
         onPointerLeave={() => setHover(undefined)}
         onWheel={(event) => {
@@ -164,8 +164,8 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
       >
         <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={`Live heap over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`} />
         {selection && <Selection drawing={drawing} range={selection} data={data} times={shape.times} showDelta={drag !== undefined} />}
-        {state.compare?.startsWith("@") && <Marker drawing={drawing} time={Number(state.compare.slice(1))} text="base" kind="base" />}
-        {state.at !== undefined && <Marker drawing={drawing} time={state.at} text={`live at ${time(state.at)}`} kind="moment" />}
+        {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? data.peak.time_ns : Number(state.compare.slice(1))} text="base" kind="base" />}
+        {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? data.peak.time_ns : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
         {!isRate && peakX >= LEFT - 1 && peakX <= width - RIGHT + 1 && (
           <button
             type="button"
@@ -174,7 +174,7 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
             title="Show what was live at the peak"
             onPointerDown={(event) => event.stopPropagation()}
             onPointerUp={(event) => event.stopPropagation()}
-            onClick={(event) => moment(data.peak.time_ns, event.shiftKey)}
+            onClick={(event) => moment(PEAK, event.shiftKey)}
           >
             <span>
               peak {bytes(peakValue)} at {time(data.peak.time_ns)}

@@ -1,7 +1,6 @@
 // Functions with what they cost themselves and with all they call; who calls one, whom it calls, on which of its lines.
 //
-// What must hold: a stack counts once for a function, however often the function is on it; its caller and callee are those of the
-// outermost time, its line that of the innermost.
+// What must hold: a stack counts once for a function, a caller, a callee or a line, however often it is on it.
 import { WIDTH } from "../costs";
 import { type Profile, add } from "./profile";
 import type { Level, Paths } from "./stacks";
@@ -60,26 +59,32 @@ export const neighbours = (profile: Profile, paths: Paths, wanted: number, level
     const stack = profile.stack[row] ?? 0;
     const from = paths.start[stack] ?? 0;
     const to = paths.start[stack + 1] ?? 0;
-    let first = -1;
-    let last = -1;
+    const seen = new Set<unknown>();
+    const once = (entry: object): boolean => !seen.has(entry) && seen.add(entry) !== undefined;
+    let isOn = false;
     for (let place = from; place < to; place++) {
       if (paths.keys[place] !== wanted) continue;
-      if (first < 0) first = place;
-      last = place;
+      isOn = true;
+      if (place > from) {
+        const caller = enter(callers, place - 1);
+        if (once(caller)) book(caller.inclusive, profile, row);
+      }
+      if (place + 1 < to) {
+        const callee = enter(callees, place + 1);
+        if (once(callee)) book(callee.inclusive, profile, row);
+        if (place + 2 === to) book(callee.self, profile, row);
+      }
+      const { file, line } = levelOf(paths.levels[place] ?? 0);
+      const name = `${file ?? ""}:${line ?? 0}`;
+      let entry = lines.get(name);
+      if (!entry) {
+        entry = { file: file ?? "", line: line ?? 0, inclusive: empty(profile), self: empty(profile) };
+        lines.set(name, entry);
+      }
+      if (once(entry)) book(entry.inclusive, profile, row);
+      if (place + 1 === to) book(entry.self, profile, row);
     }
-    if (first < 0) continue;
-    rows.push(row);
-    if (first > from) book(enter(callers, first - 1).inclusive, profile, row);
-    if (first + 1 < to) book(enter(callees, first + 1).inclusive, profile, row);
-    const { file, line } = levelOf(paths.levels[last] ?? 0);
-    const name = `${file ?? ""}:${line ?? 0}`;
-    let entry = lines.get(name);
-    if (!entry) {
-      entry = { file: file ?? "", line: line ?? 0, inclusive: empty(profile), self: empty(profile) };
-      lines.set(name, entry);
-    }
-    book(entry.inclusive, profile, row);
-    if (last + 1 === to) book(entry.self, profile, row);
+    if (isOn) rows.push(row);
   }
   return { callers: [...callers.values()], callees: [...callees.values()], lines: [...lines.values()], rows };
 };

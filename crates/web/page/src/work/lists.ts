@@ -1,6 +1,6 @@
 // The lists of the first screen: costs blamed on the user's own code.
 //
-// Given: costs of stacks. Gives back: per function that is to blame its sums and its dearest stack. A stack on which nothing is the user's own is
+// Given: costs of stacks. Gives back: per line that is to blame its sums and its dearest stack. A stack on which nothing is the user's own is
 // blamed on its innermost level.
 import { type Cost, WIDTH, value } from "../costs";
 import { type Profile, add } from "./profile";
@@ -15,7 +15,7 @@ export type Blamed = {
 };
 
 export const blame = (profile: Profile, stacks: Stacks): Blamed[] => {
-  const { ofLevel } = stacks.keys("function");
+  const { ofLevel } = stacks.keys("line");
   const known = new Map<number, Blamed>();
   for (let row = 0; row < profile.stack.length; row++) {
     const stack = profile.stack[row] ?? 0;

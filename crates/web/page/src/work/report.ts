@@ -53,20 +53,38 @@ export class Report implements Source {
   }
 
   private profile(words: URLSearchParams): Answer {
-    const number = (name: string): number | undefined => (words.has(name) ? Number(words.get(name)) : undefined);
+    const number = (name: string): number | undefined => (words.has(name) ? this.time(words.get(name) ?? "") : undefined);
     const compare = words.get("compare");
     const whole = this.data.answers.profile ?? {};
     let now: Answer;
-    if (words.has("at")) now = this.moment(this.border(number("at") ?? 0));
+    if (words.get("at") === "peak") now = this.peak();
+    else if (words.has("at")) now = this.moment(this.border(number("at") ?? 0));
     else if (words.has("from") || words.has("to")) {
       const last = this.data.slices.time_ns.length - 1;
       now = this.range(this.border(number("from") ?? 0), words.has("to") ? this.border(number("to") ?? 0) : last);
     } else now = whole;
     if (compare?.startsWith("@")) {
-      const base = this.moment(this.border(Number(compare.slice(1))));
+      const base = compare === "@peak" ? this.peak() : this.moment(this.border(this.time(compare.slice(1))));
       return { ...now, base: base.columns ?? base, base_totals: base.totals };
     }
     return now;
+  }
+
+  private time(word: string): number {
+    return word === "peak" ? ((this.data.answers.profile?.totals as Record<string, number> | undefined)?.peak_time_ns ?? 0) : Number(word);
+  }
+
+  /** The peak itself is known exactly, wherever the borders are. */
+  private peak(): Answer {
+    const whole = (this.data.answers.profile ?? {}) as unknown as Record<string, number[]>;
+    const columns = new Columns();
+    whole.stack?.forEach((stack, index) => {
+      if ((whole.peak_allocations?.[index] ?? 0) === 0) return;
+      columns.set(stack, "live_bytes", whole.peak_bytes?.[index] ?? 0);
+      columns.set(stack, "live_allocations", whole.peak_allocations?.[index] ?? 0);
+    });
+    const time = this.time("peak");
+    return { ...columns.answer(), range: { from_ns: time, to_ns: time } };
   }
 
   /** The nearest border. */

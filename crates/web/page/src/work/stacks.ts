@@ -13,7 +13,7 @@ export type StacksAnswer = {
     line: (number | null)[];
     module: (number | null)[];
     offset: (number | null)[];
-    class: (number | null)[];
+    class: (string | null)[];
     inlined: (boolean | number)[];
   };
   nodes: { parent: number[]; level: number[] };
@@ -46,7 +46,11 @@ export class Stacks {
   private readonly keyOf = new Map<Merge, { ids: Map<string, number>; names: string[]; level: number[]; ofLevel: Uint32Array }>();
   private depths: Uint32Array | undefined;
 
-  constructor(readonly answer: StacksAnswer) {
+  /** `byName`: levels are the same when their functions' names are, as between two traces. */
+  constructor(
+    readonly answer: StacksAnswer,
+    private readonly byName = false,
+  ) {
     this.count = answer.stacks.node.length;
   }
 
@@ -69,7 +73,7 @@ export class Stacks {
       line: levels.line[id] ?? null,
       module: text(levels.module),
       offset: levels.offset[id] ?? null,
-      class: text(levels.class),
+      class: levels.class[id] ?? null,
       inlined: Boolean(levels.inlined[id]),
     };
   }
@@ -113,7 +117,11 @@ export class Stacks {
   }
 
   private keyName(id: number, merge: Merge): string {
-    return keyName(this.level(id), merge);
+    const level = this.level(id);
+    if (!this.byName) return keyName(level, merge);
+    const module = level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null;
+    // A line moves with every change above it.
+    return keyName({ ...level, module: level.function === null || merge === "module" ? module : null }, merge === "line" ? "function" : merge);
   }
 
   /** Paths for a way of looking; made once. */
@@ -177,13 +185,13 @@ export class Stacks {
   }
 
   private hidden(look: Look): Uint8Array {
-    const { strings, levels } = this.answer;
+    const { levels } = this.answer;
     const hidden = new Uint8Array(levels.class.length);
     if (look.levels === "all") return hidden;
     for (let id = 0; id < hidden.length; id++) {
-      const name = levels.class[id];
-      const text = name === null || name === undefined ? null : strings[name];
-      if (text !== "program" && text !== null) hidden[id] = 1;
+      // A marker has no class and always stays.
+      const name = levels.class[id] ?? null;
+      if (name !== "program" && name !== null) hidden[id] = 1;
     }
     return hidden;
   }

@@ -3,9 +3,10 @@ import { SUMS, WIDTH, value } from "../costs";
 import { flame } from "./flame";
 import { type Function, functions, neighbours } from "./functions";
 import { type Blamed, blame, dearest, ranked } from "./lists";
-import { type Profile, type ProfileAnswer, read, total } from "./profile";
+import { type Columns, type Profile, type ProfileAnswer, read, total } from "./profile";
 import type { Ask, Entry, Message, Op, Overview, Requests, Row, Selection, Stack, Totals, TreeRow } from "./protocol";
 import { type Answer, Refusal, type Source, open } from "./source";
+import { join } from "./join";
 import { type Level, type Look, Stacks, type StacksAnswer, keyName, matcher } from "./stacks";
 import { type Direction, type Node, type Sort, Tree, expandAll, expandChain, expandHot, find, visible } from "./tree";
 
@@ -52,13 +53,46 @@ const named = ({ trace, query, version }: Ask): string => `${trace} ${version} $
 
 const dataOf = (ask: Ask): Promise<Data> =>
   allData.get(named(ask), async () => {
-    const [stacks, answer] = await Promise.all([stacksOf(ask.trace, ask.version), from().get("profile", ask.trace, ask.query) as Promise<Answer>]);
     const words = new URLSearchParams(ask.query);
+    const [stacks, answer] = await (isOtherTrace(words) ? both(ask, words) : one(ask));
     const suppressed = words.get("suppressions") === "off" ? undefined : stacks.answer.stacks.suppressed;
     // A server has filtered already; a report leaves it to us.
     const keep = from().isReport ? stacks.matching(words.getAll("include"), words.getAll("exclude")) : undefined;
     return { stacks, answer: answer as ProfileAnswer, profile: read(answer as ProfileAnswer, suppressed, keep) };
   });
+
+const isOtherTrace = (words: URLSearchParams): boolean => /^\d+$/.test(words.get("compare") ?? "");
+
+const one = (ask: Ask): Promise<[Stacks, Answer]> => Promise.all([stacksOf(ask.trace, ask.version), from().get("profile", ask.trace, ask.query)]);
+
+/** This trace and another one, asked the same. */
+const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => {
+  const other = Number(words.get("compare"));
+  const same = new URLSearchParams(words);
+  same.delete("compare");
+  await ready(other);
+  const [stacks, base, now, before] = await Promise.all([
+    stacksOf(ask.trace, ask.version),
+    stacksOf(other, 0),
+    from().get("profile", ask.trace, same.toString()) as Promise<ProfileAnswer>,
+    from().get("profile", other, same.toString()) as Promise<ProfileAnswer>,
+  ]);
+  const columns = (answer: ProfileAnswer): Columns => (answer.profile ?? answer) as Columns;
+  const moved = { ...columns(before), stack: columns(before).stack.map((stack) => stack + stacks.count) } as Columns;
+  return [new Stacks(join(stacks.answer, base.answer), true), { ...now, base: moved, base_totals: before.totals }];
+};
+
+/** A trace that lies beside is loaded when it is first asked for. */
+const ready = async (trace: number): Promise<void> => {
+  for (;;) {
+    const status = (await from().get("status", trace, "")) as { traces: ({ state: string; error: string | null } | null)[] };
+    const found = status.traces[trace];
+    if (found?.state === "failed") throw new Refusal(found.error ?? "The trace to compare with cannot be read.");
+    if (found?.state === "ready" || found?.state === "live") return;
+    if (!found) throw new Refusal("There is no such trace to compare with.");
+    await new Promise((done) => setTimeout(done, 100));
+  }
+};
 
 const totalsOf = ({ profile, answer }: Data): Totals => ({
   sums: total(profile.sums),
