@@ -6,7 +6,7 @@ import type { Flame } from "../work/flame";
 import { type Level, matcher } from "../work/stacks";
 import { FONT, type Pen } from "./pen";
 
-export const BOX = 20;
+export const BOX = 22;
 const NARROW = 0.6;
 
 export type Scene = {

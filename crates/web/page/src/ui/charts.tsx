@@ -17,7 +17,7 @@ const TITLES: Record<What, string> = { live_bytes: "Memory consumed", allocation
 export const ChartView = ({ what }: { what: What }): JSX.Element => {
   const { state, status } = usePage();
   const words = new URLSearchParams(status.report ? "" : timeless(state));
-  words.set("points", "512");
+  words.set("points", what === "live_bytes" ? "512" : "160");
   words.set("top", String(Math.max(1, state.bands)));
   const isZoomed = state.from !== undefined && state.to !== undefined;
   if (isZoomed && !status.report) {

@@ -13,6 +13,8 @@ export const shown = (shape: Shape, mode: Mode): Cost[] => (shape[mode] ?? SHOWN
 
 type Options = { mode: Mode; totals: Totals | undefined; self?: boolean; prefix?: string };
 
+const title = (cost: Cost, mode: Mode, prefix: string | undefined, self: boolean | undefined): string => `${prefix ?? ""}${name(cost, mode)}${self ? " (self)" : ""}`;
+
 /** A column of numbers with its share of the total as a bar. In a comparison: the difference. */
 export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options): Column<Row> => {
   const { kind } = COSTS[cost];
@@ -25,9 +27,9 @@ export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options):
   const isDiff = (row: Row): boolean => row.base !== undefined && !self;
   return {
     id: self ? `self ${cost}` : cost,
-    title: `${prefix ?? ""}${name(cost, mode)}${self ? " (self)" : ""}`,
+    title: title(cost, mode, prefix, self),
     help: help(cost, mode) + (self ? " Only what is allocated right here, not by what it calls." : ""),
-    width: kind === "bytes" ? 122 : 112,
+    width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 26),
     numeric: true,
     bar: (row) => (!isShare || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),
     cell: (row) => {

@@ -8,11 +8,11 @@ import type { Overview } from "../work/protocol";
 import { nameOf, where } from "../names";
 import { usePage } from "./context";
 
-const Card = ({ name, figure, note, title, onClick }: { name: string; figure: string; note: JSX.Element | string; title: string; onClick?: (() => void) | undefined }): JSX.Element => {
+const Card = ({ name, figure, note, title, isText, onClick }: { name: string; figure: string; isText?: boolean; note: JSX.Element | string; title: string; onClick?: (() => void) | undefined }): JSX.Element => {
   const inner = (
     <>
       <span class="figure-name">{name}</span>
-      <strong class="figure">{figure}</strong>
+      <strong class={isText ? "figure text" : "figure"}>{figure}</strong>
       <span class="figure-note">{note}</span>
     </>
   );
@@ -48,14 +48,14 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
   const allocations = now("allocations");
   const short = lifetimes?.deallocations.reduce((sum, amount, index) => ((lifetimes.to[index] ?? 0) < SHORT_LIVED_NS ? sum + amount : sum), 0);
   const isWhole = mode === "session";
-  const rssNote = session ? (session.overhead_bytes > 0 ? `of which ${bytes(session.overhead_bytes)} ours` : "of the process") : "";
-  const system = session?.system_memory ? ` · system ${bytes(session.system_memory)}` : "";
+  const rssNote = session ? (session.overhead_bytes > 0 ? `${bytes(session.overhead_bytes)} of it ours` : "of the process") : "";
+  const system = session?.system_memory ? ` · machine ${bytes(session.system_memory)}` : "";
   if (mode === "moment") {
     return (
       <div class="figures">
         <Card name="Live heap" figure={number("live_bytes", bytes, "bytes")} note={isDiff ? note("live_bytes", bytes) : `at ${time(totals.to_ns)}`} title={`${exact(now("live_bytes"))} bytes`} />
         <Card name="Live blocks" figure={number("live_allocations", count, "count")} note={isDiff ? note("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
-        <Card name="Biggest holder" figure={biggest ? nameOf(biggest.level, false) : "–"} note={biggest ? `${bytes(value(biggest.sums, "live_bytes"))} · ${where(biggest.level)}` : ""} title="Whose code holds most" />
+        <Card isText name="Biggest holder" figure={biggest ? nameOf(biggest.level, false) : "–"} note={biggest ? `${bytes(value(biggest.sums, "live_bytes"))} · ${where(biggest.level)}` : ""} title="Whose code holds most" />
       </div>
     );
   }
@@ -99,6 +99,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
         onClick={() => change({ view: "lifetimes" })}
       />
       <Card
+        isText
         name="Biggest holder at peak"
         figure={biggest ? nameOf(biggest.level, false) : "–"}
         note={biggest ? `${bytes(value(biggest.sums, "peak_bytes"))} · ${where(biggest.level)}` : "nothing"}

@@ -206,7 +206,7 @@ const Cell = <R,>({ column, row }: { column: Column<R>; row: R }): JSX.Element =
   const share = column.bar?.(row) ?? 0;
   return (
     <div class={column.numeric ? "cell number" : "cell"} role="gridcell">
-      {share !== 0 && <span class={share < 0 ? "heat less" : "heat"} style={{ width: `${Math.min(100, Math.abs(share) * 100)}%`, "--heat": String(Math.min(1, Math.abs(share))) }} />}
+      {share !== 0 && <span class={share < 0 ? "heat less" : "heat"} style={{ width: `${Math.min(100, Math.abs(share) * 100)}%` }} />}
       <span class="cell-text">{column.cell(row)}</span>
     </div>
   );

@@ -5,6 +5,7 @@ import { type State, mode } from "../state";
 import { change, useAsk } from "../store";
 import { bytes, count, exact, percent, time } from "../units";
 import { usePage } from "./context";
+import { bandName } from "./series";
 import { Choices, Empty, Problem } from "./parts";
 
 type Top = { function: string | null; short?: string | null; module?: string | null; allocations: number; allocated_bytes?: number; bytes?: number };
@@ -30,7 +31,7 @@ export const SizesView = (): JSX.Element => {
       to,
       label: from === to ? bytes2(from) : `${bytes2(from)} – ${bytes2(to)}`,
       amount: data?.[measure]?.[index] ?? 0,
-      parts: top.map((one) => ({ name: one.short ?? one.function ?? one.module ?? "[unknown]", amount: one.allocations, note: `${exact(one.allocations)} allocations${one.allocated_bytes !== undefined ? ` of ${bytes(one.allocated_bytes)}, ${bytes(one.allocated_bytes / Math.max(1, one.allocations))} each` : ""}` })),
+      parts: top.map((one) => ({ name: bandName({ function: one.function, short: one.short ?? null, module: one.module ?? null }), amount: one.allocations, note: `${exact(one.allocations)} allocations${one.allocated_bytes !== undefined ? ` of ${bytes(one.allocated_bytes)}, ${bytes(one.allocated_bytes / Math.max(1, one.allocations))} each` : ""}` })),
       note: isMoment ? bytes(data?.live_bytes?.[index] ?? 0) : `${exact(calls)} allocations of ${bytes(sum)} in all, ${bytes(calls > 0 ? sum / calls : 0)} each; at the peak ${bytes(data?.peak_bytes?.[index] ?? 0)}, live at the end ${bytes(data?.live_bytes?.[index] ?? 0)}`,
       filter: { size: `${from}..${to}` },
     };

@@ -92,7 +92,7 @@ export const Leaks = (): JSX.Element => {
       width: 260,
       cell: (site) => (
         <span class={site.suppressed ? "suppressed" : ""} title={site.function ?? ""}>
-          {site.short ?? site.function ?? site.module ?? "[unknown]"} <span class="place">{site.file ? `${base(site.file)}:${site.line ?? "?"}` : ""}</span>
+          {site.short ?? site.function ?? (site.module ? base(site.module) : "[unknown]")} <span class="place">{site.file ? `${base(site.file)}:${site.line ?? "?"}` : ""}</span>
         </span>
       ),
       text: (site) => site.function ?? "",

@@ -1,5 +1,6 @@
 // The `timeline` answer as bands that can be drawn, in one of several ways.
 import { OTHER, bandColour } from "../colours";
+import { base } from "../names";
 import { bytes, count, time } from "../units";
 import type { Band, Drawing } from "./area";
 
@@ -25,7 +26,7 @@ export type What = "live_bytes" | "allocations" | "temporary";
 export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "stepped" | "format"> & { unit: string };
 
 export const bandName = (band: { function: string | null; short?: string | null; module: string | null }): string =>
-  band.short ?? band.function ?? band.module ?? "[unknown]";
+  band.short ?? band.function ?? (band.module ? base(band.module) : "[unknown]");
 
 /** Lines of one function are one band: two bands of the same name would tell nobody anything. */
 const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
@@ -66,6 +67,8 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
     const rest = all.slice(options.keep);
     const other = (answer.other?.[what] ?? []).map((value, index) => rest.reduce((sum, band) => sum + (band[what][index] ?? 0), value));
     if (other.some((value) => value > 0)) bands.push({ name: "other", colour: OTHER, values: shape(other) });
+    // Colours go by rank, bands are drawn from below.
+    for (const band of kept) bandColour(band.function ?? band.module ?? "");
     for (const band of [...kept].reverse()) {
       if (band[what].every((value) => value === 0)) continue;
       bands.push({ name: bandName(band), colour: bandColour(band.function ?? band.module ?? ""), values: shape(band[what]) });

@@ -78,7 +78,10 @@ const Listing = ({ file, text, cost, max, wanted }: { file: File; text: string |
     return [...near].sort((a, b) => a - b);
   }, [lines, costs, wanted]);
   useEffect(() => {
-    target.current?.scrollIntoView({ block: "center" });
+    const row = target.current;
+    const box = row?.closest<HTMLElement>(".listing");
+    // Only the listing scrolls, not the page with it.
+    if (row && box) box.scrollTop = row.offsetTop - box.clientHeight / 2;
   }, [wanted, file.file, text === undefined]);
   let last = 0;
   return (
@@ -102,7 +105,7 @@ const Listing = ({ file, text, cost, max, wanted }: { file: File; text: string |
             return (
               <tr key={number} ref={number === (wanted ?? hottest) ? target : undefined} class={`${number === wanted ? "wanted" : ""}${isGap ? " gap" : ""}`}>
                 <td class="number" title={total > 0 ? percent(total / max) : undefined}>
-                  {total > 0 && <span class="heat" style={{ width: `${(total / max) * 100}%`, "--heat": String(total / max) }} />}
+                  {total > 0 && <span class="heat" style={{ width: `${(total / max) * 100}%` }} />}
                   <span class="cell-text">{total > 0 ? show(total, kind) : ""}</span>
                 </td>
                 <td class="number">{self > 0 ? show(self, kind) : ""}</td>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { COSTS, type Cost, value } from "../costs";
 import { nameOf, where } from "../names";
 import { change, useAsk } from "../store";
-import { bytes, count, percent, show, signed, time } from "../units";
+import { bytes, count, lifetime, percent, show, signed } from "../units";
 import type { Entry, Overview } from "../work/protocol";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
@@ -11,7 +11,7 @@ import { MiniFlame } from "./flame";
 import { type Leak, VerdictBadge, leakNote } from "./leaks";
 import { Suppressions } from "./suppressions";
 
-const SHOWN = 6;
+const SHOWN = innerHeight > 1150 ? 8 : 4;
 
 export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
   const { mode, status } = usePage();
@@ -40,7 +40,7 @@ const noteOf = (entry: Entry, cost: Cost): string => {
   const parts = [where(entry.level)];
   const calls = value(entry.sums, "allocations");
   if (cost === "allocations") {
-    if (value(entry.sums, "deallocations") > 0) parts.push(`mean life ${time(value(entry.sums, "mean_lifetime"))}`);
+    if (value(entry.sums, "deallocations") > 0) parts.push(`mean life ${lifetime(value(entry.sums, "mean_lifetime"))}`);
     if (calls > 0) parts.push(`${bytes(value(entry.sums, "average"))} each`);
   } else if (cost === "temporary") parts.push(`${percent(value(entry.sums, "temporary") / Math.max(1, calls))} of its ${count(calls)} are freed at once`);
   else {
