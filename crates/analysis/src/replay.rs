@@ -4,7 +4,9 @@ use crate::live::Live;
 use crate::map::IntMap;
 use crate::names::Names;
 use crate::report::{Faults, Report};
-use format::{Block, Event, Events, Freed, Losses, Malformed, Module, RawBlock, Session, Summary, Thread, Totals};
+use format::{
+    Block, Counting, Event, Events, Freed, Losses, Malformed, Module, RawBlock, Session, Summary, Thread, Totals,
+};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -30,6 +32,9 @@ pub struct Replay {
     /// The latest allocation of the thread whose events these are, and of the others.
     latest: Option<u64>,
     latest_of: IntMap<u32, u64>,
+    counting: Counting,
+    /// For KDE's rule: the info that was allocated last; 0 after any free.
+    last_info: u32,
     faults: Faults,
 }
 
@@ -72,7 +77,10 @@ impl Replay {
 
     fn add_block(&mut self, block: Block) -> Result<(), Malformed> {
         match block {
-            Block::Session(session) => self.session = Some(session),
+            Block::Session(session) => {
+                self.counting = session.counting();
+                self.session = Some(session);
+            }
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
@@ -123,6 +131,7 @@ impl Replay {
     fn alloc(&mut self, sequence: u64, info: u32) {
         self.next_sequence = sequence + 1;
         self.latest = Some(sequence);
+        self.last_info = info;
         let Some(&KnownInfo { size, site }) = self.definitions.infos.get(info as usize) else {
             self.faults.damaged_events += 1;
             return;
@@ -162,8 +171,15 @@ impl Replay {
         totals.deallocations += 1;
         totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
         totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
+        let is_temporary = match self.counting {
+            Counting::Thread | Counting::Block => self.latest == Some(sequence),
+            Counting::Info => self.last_info == info,
+        };
+        if self.counting != Counting::Thread {
+            (self.latest, self.last_info) = (None, 0);
+        }
         match how {
-            Freed::Call if self.latest == Some(sequence) => {
+            Freed::Call if is_temporary => {
                 totals.temporary += 1;
                 site.temporary += 1;
             }
