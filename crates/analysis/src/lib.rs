@@ -16,19 +16,22 @@
 //! - Leaked is what is live at the end. What was live when `exec` ended an image is gone with it: neither freed nor leaked.
 #![forbid(unsafe_code)]
 
+mod book;
 mod class;
-mod definitions;
+mod costs;
 mod live;
 mod lookup;
 mod map;
 mod names;
+mod plain;
 mod replay;
 mod report;
-mod site;
+mod walker;
 
+pub use book::{Book, SiteId};
 pub use class::{BadRule, Class, Classes};
+pub use costs::Costs;
 pub use lookup::{Allocation, Lookup};
 pub use names::{Level, ModuleNames, Names};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
-pub use site::Costs;

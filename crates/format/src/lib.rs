@@ -36,6 +36,7 @@ mod stack;
 mod summary;
 mod symbols;
 mod thread;
+mod walk;
 mod wire;
 mod writer;
 
@@ -58,6 +59,7 @@ pub use stack::{StackEncoder, StackNode, Stacks};
 pub use summary::{Exit, Summary, Totals};
 pub use symbols::{Function, ModuleSymbols, Place, SymbolState, Symbols, SymbolsBuilder};
 pub use thread::Thread;
+pub use walk::{Visitor, Walked};
 pub use writer::FileWriter;
 
 /// First bytes of every trace. The first byte is not ASCII and the line ends break when a file went through text

@@ -19,7 +19,7 @@ pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     losses(out, trace)?;
     names(out, report)?;
     list(out, trace, "peak", |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, trace, "leaked", |costs| (costs.leaked_bytes, costs.leaked_allocations))
+    list(out, trace, "leaked", |costs| (costs.live_bytes, costs.live_allocations))
 }
 
 fn command(report: &Report) -> String {
