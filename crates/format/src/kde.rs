@@ -6,11 +6,11 @@
 //! and those by limits.
 //!
 //! ```text
-//! file -> Input (unpacks) -> Text (whole lines) -> Translation -> RawBlock
+//! file -> Unpacker -> Text (whole lines) -> Translation -> RawBlock
 //! ```
 //! What such a file does not tell (threads, which of two equal blocks was freed, when it began) stays untold; `docs/kde.md` says
 //! what follows from that.
-mod input;
+mod ahead;
 mod line;
 mod names;
 mod pairs;
@@ -18,21 +18,24 @@ mod pointers;
 mod raw;
 mod text;
 mod translation;
+mod unpack;
 
 use crate::{BlockKind, Damage, Error, RawBlock, Session};
-pub(crate) use input::is_packed;
-use input::{Ahead, End, Input, Unpacker};
+pub use ahead::KdeAhead;
 use std::collections::VecDeque;
-use std::io::{self, Read};
-use text::{Lines, Text};
+use std::io::Read;
+use text::{Cutter, Lines, Text};
 use translation::{Refused, Translation};
+pub(crate) use unpack::is_packed;
+use unpack::{End, Unpacker};
 
 /// The newest format of KDE's that is known here.
 const NEWEST: u32 = 3;
 const DAMAGE_KEPT: usize = 256;
 const TOOL: &str = "KDE heaptrack ";
 const INTERPRETED: &str = " (interpreted)";
-const BY_ADDRESS: &str = " (by address)";
+const OLD: &str = " (format 0)";
+const RAW: &str = " (raw)";
 
 /// What sort of file of KDE's it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,29 +61,35 @@ pub enum Counting {
 }
 
 impl Session {
-    /// The rule by which a trace's temporary blocks are counted: its recorder's own.
-    pub fn counting(&self) -> Counting {
-        match self.tool.starts_with(TOOL) {
-            true if self.tool.ends_with(INTERPRETED) => Counting::Info,
-            true if self.tool.ends_with(BY_ADDRESS) => Counting::Block,
-            _ => Counting::Thread,
-        }
+    /// What sort of KDE's files it came from, if from one.
+    pub fn kde(&self) -> Option<Sort> {
+        let how = self.tool.strip_prefix(TOOL)?;
+        [Sort::Interpreted, Sort::Old, Sort::Raw].into_iter().find(|sort| how.ends_with(sort.suffix()))
     }
 
-    /// KDE's heaptrack recorded it.
-    pub fn is_kde(&self) -> bool {
-        self.counting() != Counting::Thread
+    /// The rule by which a trace's temporary blocks are counted: its recorder's own.
+    pub fn counting(&self) -> Counting {
+        match self.kde() {
+            None => Counting::Thread,
+            Some(Sort::Interpreted) => Counting::Info,
+            Some(Sort::Old | Sort::Raw) => Counting::Block,
+        }
+    }
+}
+
+impl Sort {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Sort::Interpreted => INTERPRETED,
+            Sort::Old => OLD,
+            Sort::Raw => RAW,
+        }
     }
 }
 
 /// How a session names its recorder: `version` has the parts of 1.4.0 in its bytes.
 fn tool(version: u32, sort: Sort) -> String {
-    let how = if sort == Sort::Interpreted { INTERPRETED } else { BY_ADDRESS };
-    format!("{TOOL}{}.{}.{}{how}", version >> 16, version >> 8 & 0xff, version & 0xff)
-}
-
-fn raw_tool(tool: &str) -> String {
-    format!("{}{BY_ADDRESS}", tool.trim_end_matches(INTERPRETED).trim_end_matches(BY_ADDRESS))
+    format!("{TOOL}{}.{}.{}{}", version >> 16, version >> 8 & 0xff, version & 0xff, sort.suffix())
 }
 
 /// True for the first bytes of a plain text of KDE's.
@@ -91,6 +100,7 @@ pub(crate) fn is_text(first: &[u8]) -> bool {
 /// Gives out blocks as `Reader` does.
 pub struct KdeReader<R: Read> {
     text: Text<R>,
+    lines: Lines,
     translation: Translation,
     queue: VecDeque<RawBlock>,
     block: RawBlock,
@@ -106,31 +116,25 @@ impl<R: Read> KdeReader<R> {
     /// Reads the first line. `first`: the first bytes of `input`, at least four if it has as many; they are still to be read
     /// from it.
     pub fn new(input: R, first: &[u8]) -> Result<Self, Error> {
-        Self::with(Input::Here(Unpacker::new(input, first)?), is_packed(first))
+        Self::with(Text::Here(Cutter::new(Unpacker::new(input, first)?)), is_packed(first))
     }
 
-    /// The same with a thread that unpacks ahead; without one where none can be started.
-    pub(crate) fn ahead(input: R, again: impl FnOnce() -> io::Result<R>, first: &[u8]) -> Result<Self, Error>
+    /// The same with a thread that unpacks ahead.
+    fn unpacked_ahead(input: R, first: &[u8]) -> Result<Self, Error>
     where
         R: Send + 'static,
     {
-        match Ahead::start(Unpacker::new(input, first)?) {
-            Ok(ahead) => Self::with(Input::Ahead(ahead), is_packed(first)),
-            Err(_) => Self::new(again()?, first),
-        }
+        Self::with(Text::ahead(Cutter::new(Unpacker::new(input, first)?))?, is_packed(first))
     }
 
-    fn with(input: Input<R>, is_packed: bool) -> Result<Self, Error> {
-        let mut text = Text::new(input);
-        let mut lines = text.take()?;
+    fn with(mut text: Text<R>, is_packed: bool) -> Result<Self, Error> {
+        let mut lines = text.next(Lines::default())?;
         let start = lines.rest().get(..lines.rest().len().min(256)).unwrap_or_default().to_vec();
+        if start.is_empty() {
+            return Err(if lines.last == Some((End::Whole, 0)) { Error::Empty } else { Error::NotATrace });
+        }
         if start.starts_with(b"v ") {
             lines.next();
-        }
-        text.put_back(lines);
-        if start.is_empty() {
-            let is_empty = text.unfinished_bytes() == 0 && text.end() == Some(End::Whole);
-            return Err(if is_empty { Error::Empty } else { Error::NotATrace });
         }
         if !is_text(&start) {
             return Err(Error::NotATrace);
@@ -138,6 +142,7 @@ impl<R: Read> KdeReader<R> {
         let (version, format) = first_line(&start)?;
         Ok(KdeReader {
             text,
+            lines,
             translation: Translation::new(format, version),
             queue: VecDeque::new(),
             block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
@@ -152,11 +157,20 @@ impl<R: Read> KdeReader<R> {
 
     /// The next block; `None` at the end.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
+        match self.take_block()? {
+            Some(block) => {
+                self.block = block;
+                Ok(Some(&self.block))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn take_block(&mut self) -> Result<Option<RawBlock>, Error> {
         loop {
             while let Some(block) = self.queue.pop_front() {
                 if !self.skipped.contains(&block.kind) {
-                    self.block = block;
-                    return Ok(Some(&self.block));
+                    return Ok(Some(block));
                 }
             }
             if self.is_over {
@@ -169,11 +183,6 @@ impl<R: Read> KdeReader<R> {
     /// Blocks of these kinds are not given out.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
-    }
-
-    /// What it is; known for sure once the first events were given out.
-    pub const fn sort(&self) -> Sort {
-        self.translation.sort
     }
 
     /// The writer came to its end.
@@ -192,23 +201,22 @@ impl<R: Read> KdeReader<R> {
 
     /// Translates until blocks are there, or the end.
     fn read(&mut self) -> Result<(), Error> {
+        let mut lines = std::mem::take(&mut self.lines);
         while !self.translation.is_full() && !self.is_over {
-            let dropped = self.text.dropped();
-            let mut lines = self.text.take()?;
-            let dropped = self.text.dropped() - dropped;
-            if dropped > 0 {
-                self.note(lines.offset(), dropped, "a line of more than 16 MiB");
-            }
-            let is_end = lines.rest().is_empty();
-            while !lines.rest().is_empty() && !self.translation.is_full() && !self.is_over {
+            if !lines.rest().is_empty() {
                 self.translate(&mut lines);
+                continue;
             }
-            self.text.put_back(lines);
-            if is_end {
-                self.end();
+            if let Some((end, unfinished)) = lines.last {
+                self.end(end, unfinished, lines.offset());
                 return Ok(());
             }
+            lines = self.text.next(lines)?;
+            if lines.dropped > 0 {
+                self.note(lines.offset() - lines.dropped, lines.dropped, "a line of more than 16 MiB");
+            }
         }
+        self.lines = lines;
         self.translation.take(&mut self.queue);
         Ok(())
     }
@@ -218,11 +226,11 @@ impl<R: Read> KdeReader<R> {
         loop {
             let plain = self.translation.events(lines.rest());
             lines.consume(plain);
-            if plain == 0 {
-                break;
-            }
             if self.translation.is_full() {
                 return;
+            }
+            if plain == 0 {
+                break;
             }
         }
         let offset = lines.offset();
@@ -238,15 +246,14 @@ impl<R: Read> KdeReader<R> {
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, end: End, unfinished: usize, offset: u64) {
         self.is_over = true;
-        let end = self.text.end();
-        if end == Some(End::Damaged) {
-            self.note(self.text.offset(), 0, "the packed data is damaged from here on");
+        if end == End::Damaged {
+            self.note(offset, 0, "the packed data is damaged from here on");
         }
         // A raw file does not say that it is whole, but its packing does.
         let is_ended = self.translation.has_trailer || self.translation.sort == Sort::Raw && self.is_packed;
-        self.finished = end == Some(End::Whole) && is_ended && self.text.unfinished_bytes() == 0;
+        self.finished = end == End::Whole && is_ended && unfinished == 0;
         self.translation.take(&mut self.queue);
         if self.finished {
             self.queue.push_back(self.translation.summary(self.damage_count == 0).to_block());

@@ -48,7 +48,7 @@ pub use event::{Event, EventEncoder, Events, Freed, MAX_EVENTS};
 pub use frame::Frame;
 pub use index::{Index, IndexEntry, TRAILER_LEN};
 pub use info::{Info, InfoEncoder, Infos};
-pub use kde::{Counting, KdeReader, Sort};
+pub use kde::{Counting, KdeAhead, KdeReader, Sort};
 pub use losses::Losses;
 pub use module::Module;
 pub use reader::{Damage, Reader};

@@ -2,7 +2,7 @@
 //!
 //! Given: a file. Gives back: blocks. What must hold: the sort is told by the first bytes, never by the name; who reads
 //! blocks from here needs to know of no sort.
-use crate::kde::{KdeReader, is_packed, is_text};
+use crate::kde::{KdeAhead, KdeReader, is_packed, is_text};
 use crate::{BlockKind, Damage, Error, RawBlock, Reader};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,6 +11,8 @@ use std::path::Path;
 pub enum Source<R: Read = File> {
     Own(Box<Reader<R>>),
     Kde(Box<KdeReader<R>>),
+    /// By threads of its own: a text is large for what it says.
+    KdeAhead(KdeAhead),
 }
 
 impl Source {
@@ -26,9 +28,11 @@ impl Source {
         }
         let mut file = File::open(path)?;
         let first = first_bytes(&mut file)?;
-        if is_packed(&first) {
-            let kde = KdeReader::ahead(file, || File::open(path), &first)?;
-            return Ok(Source::Kde(Box::new(kde)));
+        if is_packed(&first) || is_text(&first) {
+            return Ok(match KdeAhead::open(path, &first)? {
+                Ok(ahead) => Source::KdeAhead(ahead),
+                Err(here) => Source::Kde(Box::new(here)),
+            });
         }
         Self::new(file)
     }
@@ -59,6 +63,7 @@ impl<R: Read> Source<R> {
         match self {
             Source::Own(reader) => reader.next_block(),
             Source::Kde(reader) => reader.next_block(),
+            Source::KdeAhead(reader) => reader.next_block(),
         }
     }
 
@@ -67,6 +72,7 @@ impl<R: Read> Source<R> {
         match self {
             Source::Own(reader) => reader.skip(kinds),
             Source::Kde(reader) => reader.skip(kinds),
+            Source::KdeAhead(reader) => reader.skip(kinds),
         }
     }
 
@@ -75,6 +81,7 @@ impl<R: Read> Source<R> {
         match self {
             Source::Own(reader) => reader.finished(),
             Source::Kde(reader) => reader.finished(),
+            Source::KdeAhead(reader) => reader.finished(),
         }
     }
 
@@ -83,6 +90,7 @@ impl<R: Read> Source<R> {
         match self {
             Source::Own(reader) => reader.damage(),
             Source::Kde(reader) => reader.damage(),
+            Source::KdeAhead(reader) => reader.damage(),
         }
     }
 
@@ -90,6 +98,7 @@ impl<R: Read> Source<R> {
         match self {
             Source::Own(reader) => reader.damage_count(),
             Source::Kde(reader) => reader.damage_count(),
+            Source::KdeAhead(reader) => reader.damage_count(),
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) enum Refused {
 
 pub(super) struct Translation {
     format: u32,
+    version: u32,
     pub(super) sort: Sort,
     session: Session,
     suppressions: String,
@@ -71,6 +72,7 @@ impl Translation {
         let session = Session { version: VERSION, page_size: PAGE as u32, ..Session::default() };
         Translation {
             format,
+            version,
             sort,
             session: Session { tool: tool(version, sort), ..session },
             suppressions: String::new(),
@@ -374,7 +376,7 @@ impl Translation {
                 return false;
             }
             self.sort = Sort::Raw;
-            self.session.tool = super::raw_tool(&self.session.tool);
+            self.session.tool = tool(self.version, Sort::Raw);
             self.is_session_new = true;
         }
         true

@@ -4,7 +4,6 @@
 //! much the file unpacks to; a cut file is no error.
 use flate2::read::MultiGzDecoder;
 use std::io::{self, BufReader, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -28,93 +27,14 @@ enum Packing<R: Read> {
     Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<R>>>),
 }
 
-/// Unpacks where it is read.
 pub(crate) struct Unpacker<R: Read> {
     packing: Packing<R>,
-    end: Option<End>,
-}
-
-/// Text, from here or from a thread that unpacks ahead.
-pub(crate) enum Input<R: Read> {
-    Here(Unpacker<R>),
-    Ahead(Ahead),
-}
-
-/// Pieces that are unpacked ahead, and how large they are.
-const PIECES: usize = 4;
-const PIECE: usize = 256 << 10;
-
-type Piece = io::Result<(Vec<u8>, Option<End>)>;
-
-pub(crate) struct Ahead {
-    pieces: Receiver<Piece>,
-    piece: Vec<u8>,
-    at: usize,
     end: Option<End>,
 }
 
 /// True for files that are packed as KDE's are.
 pub(crate) fn is_packed(first: &[u8]) -> bool {
     first.starts_with(GZIP) || first.starts_with(ZSTD)
-}
-
-impl<R: Read> Input<R> {
-    /// How it ended, once `read` gave 0.
-    pub(crate) const fn end(&self) -> Option<End> {
-        match self {
-            Input::Here(unpacker) => unpacker.end,
-            Input::Ahead(ahead) => ahead.end,
-        }
-    }
-
-    /// 0 at the end, whatever sort of end it is. An error is one of the disk.
-    pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Input::Here(unpacker) => unpacker.read(out),
-            Input::Ahead(ahead) => ahead.read(out),
-        }
-    }
-}
-
-impl Ahead {
-    /// Starts the thread; it ends with the text, or when nobody reads any more.
-    pub(crate) fn start<R: Read + Send + 'static>(unpacker: Unpacker<R>) -> io::Result<Self> {
-        let (sender, pieces) = sync_channel(PIECES);
-        let builder = std::thread::Builder::new().name("heaptrack-unpack".into());
-        builder.spawn(move || unpack(unpacker, &sender))?;
-        Ok(Ahead { pieces, piece: Vec::new(), at: 0, end: None })
-    }
-
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.piece.len() {
-            if self.end.is_some() {
-                return Ok(0);
-            }
-            // The thread says how it ended before it goes.
-            let piece = self.pieces.recv().unwrap_or(Ok((Vec::new(), Some(End::Damaged))));
-            (self.piece, self.end) = piece?;
-            self.at = 0;
-        }
-        let rest = self.piece.get(self.at..).unwrap_or_default();
-        let count = rest.len().min(out.len());
-        out[..count].copy_from_slice(&rest[..count]);
-        self.at += count;
-        Ok(count)
-    }
-}
-
-fn unpack<R: Read>(mut unpacker: Unpacker<R>, pieces: &SyncSender<Piece>) {
-    loop {
-        let mut bytes = vec![0; PIECE];
-        let piece = unpacker.read(&mut bytes).map(|count| {
-            bytes.truncate(count);
-            (bytes, unpacker.end)
-        });
-        let is_last = piece.as_ref().map_or(true, |(_, end)| end.is_some());
-        if pieces.send(piece).is_err() || is_last {
-            return;
-        }
-    }
 }
 
 impl<R: Read> Unpacker<R> {
@@ -132,7 +52,13 @@ impl<R: Read> Unpacker<R> {
         Ok(Unpacker { packing, end: None })
     }
 
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+    /// How it ended, once `read` gave 0.
+    pub(crate) const fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// 0 at the end, whatever sort of end it is. An error is one of the disk.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.end.is_some() {
             return Ok(0);
         }
@@ -170,16 +96,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// Both ways, which must agree.
     fn read(bytes: &[u8]) -> (Vec<u8>, End) {
-        let first = &bytes[..bytes.len().min(4)];
-        let here = read_all(Input::Here(Unpacker::new(bytes, first).unwrap()));
-        let unpacker = Unpacker::new(io::Cursor::new(bytes.to_vec()), first).unwrap();
-        assert_eq!(read_all(Input::<&[u8]>::Ahead(Ahead::start(unpacker).unwrap())), here);
-        here
-    }
-
-    fn read_all(mut input: Input<&[u8]>) -> (Vec<u8>, End) {
+        let mut input = Unpacker::new(bytes, &bytes[..bytes.len().min(4)]).unwrap();
         let mut text = Vec::new();
         let mut piece = [0; 1000];
         loop {
