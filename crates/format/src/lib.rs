@@ -50,6 +50,7 @@ pub use index::{Index, IndexEntry, TRAILER_LEN};
 pub use info::{Info, InfoEncoder, Infos};
 pub use kde::{Counting, KdeAhead, KdeReader, Sort};
 pub use losses::Losses;
+pub use map::IntMap;
 pub use module::Module;
 pub use reader::{Damage, Reader};
 pub use sample::RssSample;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-#[derive(Default)]
-pub(crate) struct Mix(u64);
+#[derive(Clone, Copy, Default)]
+pub struct Mix(u64);
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
