@@ -3,6 +3,7 @@
 //! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
 use crate::book::{Book, NO_SITE};
 use crate::costs::Costs;
+use crate::live::Live;
 use crate::walker::{Now, Sink};
 use format::Freed;
 
@@ -83,6 +84,19 @@ impl Plain {
         sites
     }
 
+    /// Apart from the rest, which then need not have the present time at hand for each event.
+    #[inline(never)]
+    fn new_peak(&mut self, now: &Now) {
+        self.peak_bytes = self.live_bytes;
+        self.peak_allocations = self.live_allocations;
+        self.peak_time_ns = now.time_ns;
+        self.peak_event = now.events;
+        self.epoch += 1;
+        if self.epoch == u32::MAX {
+            self.first_epoch();
+        }
+    }
+
     /// The numbers of epochs are used up: begins again with the first.
     #[cold]
     fn first_epoch(&mut self) {
@@ -121,14 +135,7 @@ impl Sink for Plain {
         self.live_allocations += 1;
         self.live_bytes = self.live_bytes.wrapping_add(used.size);
         if self.live_bytes > self.peak_bytes {
-            self.peak_bytes = self.live_bytes;
-            self.peak_allocations = self.live_allocations;
-            self.peak_time_ns = now.time_ns;
-            self.peak_event = now.events;
-            self.epoch += 1;
-            if self.epoch == u32::MAX {
-                self.first_epoch();
-            }
+            self.new_peak(now);
         }
     }
 
@@ -144,7 +151,7 @@ impl Sink for Plain {
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
-    fn end_image(&mut self, _: &Now) {
+    fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
         self.gone.resize(self.uses.len(), 0);
         for (used, gone) in self.uses.iter_mut().zip(&mut self.gone) {
             used.settle(self.epoch);

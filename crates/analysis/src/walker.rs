@@ -15,6 +15,8 @@ pub(crate) struct Now {
     pub(crate) next_sequence: u64,
     pub(crate) thread: u32,
     pub(crate) image: u32,
+    /// What makes a block temporary: the session says it.
+    pub(crate) counting: Counting,
 }
 
 /// Who counts.
@@ -25,7 +27,7 @@ pub(crate) trait Sink {
     fn alloc(&mut self, now: &Now, info: u32, kept: Self::Kept);
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// `exec` took all blocks with it.
-    fn end_image(&mut self, now: &Now);
+    fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
 }
 
 const NONE: u64 = u64::MAX;
@@ -37,8 +39,6 @@ pub(crate) struct Walker<S: Sink> {
     /// The latest allocation of the thread whose events these are, and of the others.
     pub(crate) latest: u64,
     pub(crate) latest_of: IntMap<u32, u64>,
-    /// What makes a block temporary: the session says it.
-    pub(crate) counting: Counting,
     /// Events that are later than this are not wanted yet.
     pub(crate) time_limit: u64,
     pub(crate) unknown_frees: u64,
@@ -53,7 +53,6 @@ impl<S: Sink> Walker<S> {
             now: Now::default(),
             latest: NONE,
             latest_of: IntMap::default(),
-            counting: Counting::Thread,
             time_limit: NONE,
             unknown_frees: 0,
             damaged: 0,
@@ -77,7 +76,7 @@ impl<S: Sink> Walker<S> {
     #[cold]
     fn temporary_for_kde(&mut self, sequence: u64, info: u32, how: Freed) -> bool {
         let latest = std::mem::replace(&mut self.latest, NONE);
-        let is_mistaken = self.counting == Counting::Info && latest == NONE && info == 0;
+        let is_mistaken = self.now.counting == Counting::Info && latest == NONE && info == 0;
         how == Freed::Call && (latest == sequence || is_mistaken)
     }
 
@@ -114,7 +113,7 @@ impl<S: Sink> Visitor for Walker<S> {
             self.damaged += 1;
             return;
         };
-        let temporary = match self.counting {
+        let temporary = match self.now.counting {
             Counting::Thread => self.latest == sequence && how == Freed::Call,
             Counting::Block | Counting::Info => self.temporary_for_kde(sequence, kept.info(), how),
         };
@@ -124,7 +123,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
-        if self.counting == Counting::Info {
+        if self.now.counting == Counting::Info {
             self.latest = NONE;
         }
     }
@@ -150,7 +149,7 @@ impl<S: Sink> Visitor for Walker<S> {
 
     fn image(&mut self, image: u32) {
         self.now.image = image;
-        self.sink.end_image(&self.now);
+        self.sink.end_image(&self.now, &self.live);
         self.live.clear();
         self.latest = NONE;
         self.latest_of.clear();
