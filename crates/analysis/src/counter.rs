@@ -24,6 +24,10 @@ impl Kept for Birth {
     fn is_dead(&self) -> bool {
         self.info == u32::MAX
     }
+    #[inline]
+    fn info(&self) -> u32 {
+        self.info
+    }
 }
 
 /// A bit per allocation: which ones count.

@@ -81,9 +81,17 @@ impl Engine {
 
     fn define(&mut self, block: Block) -> Result<(), Malformed> {
         let fits = self.book.add(block);
+        let counting = self.book.session.counting();
         match &mut self.feed {
-            Feed::Plain(walker) => walker.sink.grow(&self.book),
-            Feed::Indexed(walker) => Index::grow(walker, &self.book),
+            Feed::Plain(walker) => {
+                walker.now.counting = counting;
+                walker.sink.grow(&self.book);
+            }
+            Feed::Indexed(walker) => {
+                walker.now.counting = counting;
+                self.index.set_counting(counting);
+                Index::grow(walker, &self.book);
+            }
         }
         if fits { Ok(()) } else { Err(Malformed::Reference) }
     }

@@ -13,6 +13,7 @@ use crate::counter::{Birth, Counter, Peak};
 use crate::live::Live;
 use crate::moment::Moment;
 use crate::walker::{Now, Walker};
+use format::Counting;
 
 /// Most slices.
 const SLICES: usize = 256;
@@ -101,6 +102,11 @@ impl Index {
             entries: 0,
             live_bytes: 0,
         }
+    }
+
+    /// The session says it, and stands behind the start of the trace.
+    pub(crate) fn set_counting(&mut self, counting: Counting) {
+        self.checkpoints.iter_mut().for_each(|point| point.now.counting = counting);
     }
 
     /// After a block of events: makes a checkpoint if it is time. `block`: the one that follows.
