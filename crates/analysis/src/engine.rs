@@ -21,7 +21,7 @@ use std::borrow::Cow;
 /// How events are counted when they come in.
 enum Feed {
     /// Only the whole session; every other question walks from the start.
-    Plain(Walker<Plain>),
+    Plain(Box<Walker<Plain>>),
     Indexed(Box<Walker<Counter<'static>>>),
 }
 
@@ -43,7 +43,7 @@ impl Default for Engine {
 impl Engine {
     /// For one question or few: opening is as quick as it can be.
     pub fn new() -> Self {
-        Self::with(Feed::Plain(Walker::new(Plain::default())), Bounds::default())
+        Self::with(Feed::Plain(Box::new(Walker::new(Plain::default()))), Bounds::default())
     }
 
     /// For many questions: any range is quick.
@@ -81,9 +81,17 @@ impl Engine {
 
     fn define(&mut self, block: Block) -> Result<(), Malformed> {
         let fits = self.book.add(block);
+        let counting = self.book.session.counting();
         match &mut self.feed {
-            Feed::Plain(walker) => walker.sink.grow(&self.book),
-            Feed::Indexed(walker) => Index::grow(walker, &self.book),
+            Feed::Plain(walker) => {
+                walker.now.counting = counting;
+                walker.sink.grow(&self.book);
+            }
+            Feed::Indexed(walker) => {
+                walker.now.counting = counting;
+                self.index.set_counting(counting);
+                Index::grow(walker, &self.book);
+            }
         }
         if fits { Ok(()) } else { Err(Malformed::Reference) }
     }
@@ -310,7 +318,7 @@ impl Engine {
     }
 
     /// Event by event over the whole range.
-    fn costs_by_walk(
+    pub(crate) fn costs_by_walk(
         &self,
         blocks: &mut dyn Blocks,
         range: &Range,

@@ -13,6 +13,7 @@ use crate::counter::{Birth, Counter, Peak};
 use crate::live::Live;
 use crate::moment::Moment;
 use crate::walker::{Now, Walker};
+use format::Counting;
 
 /// Most slices.
 const SLICES: usize = 256;
@@ -49,8 +50,7 @@ pub(crate) struct Entry {
     pub(crate) temporary: u64,
     pub(crate) temporary_bytes: u64,
     pub(crate) lifetime_ns: u64,
-    pub(crate) live_bytes: u64,
-    pub(crate) live_allocations: u64,
+    live_allocations: u64,
     /// Within the slice.
     pub(crate) own_peak_bytes: u64,
     pub(crate) own_peak_time_ns: u64,
@@ -104,6 +104,11 @@ impl Index {
         }
     }
 
+    /// The session says it, and stands behind the start of the trace.
+    pub(crate) fn set_counting(&mut self, counting: Counting) {
+        self.checkpoints.iter_mut().for_each(|point| point.now.counting = counting);
+    }
+
     /// After a block of events: makes a checkpoint if it is time. `block`: the one that follows.
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
@@ -147,7 +152,6 @@ impl Index {
                     temporary: group.temporary,
                     temporary_bytes: group.temporary_bytes,
                     lifetime_ns: group.lifetime_ns,
-                    live_bytes: group.live_bytes,
                     live_allocations: group.live_allocations,
                     own_peak_bytes: group.own_peak_bytes,
                     own_peak_time_ns: group.own_peak_time_ns,

@@ -14,6 +14,7 @@ pub(crate) trait Kept: Copy {
     /// With so few blocks left in a chunk, pairs take less room than places, enough to be worth the search.
     const FEW: u32;
     fn is_dead(&self) -> bool;
+    fn info(&self) -> u32;
 }
 
 /// Only the info.
@@ -23,6 +24,10 @@ impl Kept for u32 {
     #[inline]
     fn is_dead(&self) -> bool {
         *self == u32::MAX
+    }
+    #[inline]
+    fn info(&self) -> u32 {
+        *self
     }
 }
 

@@ -4,7 +4,7 @@
 //! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
 use crate::live::{Kept, Live};
 use crate::map::IntMap;
-use format::{Events, Freed, Malformed, Visitor, Walked};
+use format::{Counting, Events, Freed, Malformed, Visitor, Walked};
 
 /// Where a walk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Now {
     pub(crate) next_sequence: u64,
     pub(crate) thread: u32,
     pub(crate) image: u32,
+    /// What makes a block temporary: the session says it.
+    pub(crate) counting: Counting,
 }
 
 /// Who counts.
@@ -69,6 +71,15 @@ impl<S: Sink> Walker<S> {
         true
     }
 
+    /// KDE's rule: nothing happened since it was allocated. Its reader knows infos, not blocks, and remembers info 0 after a free:
+    /// so a block of that info is temporary whenever a free came before.
+    #[cold]
+    fn temporary_for_kde(&mut self, sequence: u64, info: u32, how: Freed) -> bool {
+        let latest = std::mem::replace(&mut self.latest, NONE);
+        let is_mistaken = self.now.counting == Counting::Info && latest == NONE && info == 0;
+        how == Freed::Call && (latest == sequence || is_mistaken)
+    }
+
     /// All events of a block.
     pub(crate) fn walk(&mut self, events: &mut Events) -> Result<(), Malformed> {
         self.enter(events);
@@ -102,13 +113,19 @@ impl<S: Sink> Visitor for Walker<S> {
             self.damaged += 1;
             return;
         };
-        let temporary = self.latest == sequence && how == Freed::Call;
+        let temporary = match self.now.counting {
+            Counting::Thread => self.latest == sequence && how == Freed::Call,
+            Counting::Block | Counting::Info => self.temporary_for_kde(sequence, kept.info(), how),
+        };
         self.sink.free(&self.now, sequence, kept, how, temporary);
     }
 
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
+        if self.now.counting == Counting::Info {
+            self.latest = NONE;
+        }
     }
 
     fn thread(&mut self, thread: u32) {
