@@ -20,7 +20,9 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     if options.compare.is_some() {
         address.push_str(&format!("#/summary?compare={}", options.files.len()));
     }
-    writeln!(std::io::stdout(), "{address}").and_then(|()| std::io::stdout().flush()).context("cannot say the address")?;
+    writeln!(std::io::stdout(), "{address}")
+        .and_then(|()| std::io::stdout().flush())
+        .context("cannot say the address")?;
     tell(options, &server);
     shelf.start();
     if !options.no_browser && is_at_hand() {
@@ -52,7 +54,9 @@ fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
 fn tell(options: &Analyze, server: &Server) {
     let port = server.port();
     if let Some(address) = options.listen.filter(|address| !address.is_loopback()) {
-        say(format_args!("heaptrack: listening on {address}, not encrypted: whoever knows the token can read the traces and their sources"));
+        say(format_args!(
+            "heaptrack: listening on {address}, not encrypted: whoever knows the token can read the traces and their sources"
+        ));
     }
     if let Some((user, host)) = over_ssh() {
         say(format_args!("heaptrack: on your own machine type: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));

@@ -129,12 +129,17 @@ pub struct Print {
 
 /// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack analyze", bin_name = "heaptrack analyze", version, after_help = "Examples:
+#[command(
+    name = "heaptrack analyze",
+    bin_name = "heaptrack analyze",
+    version,
+    after_help = "Examples:
   heaptrack analyze heaptrack.ls.42.htz                   opens the browser
   heaptrack analyze new.htz --compare old.htz             what changed
   heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
 
-Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed.")]
+Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
+)]
 pub struct Analyze {
     /// A trace to compare with: all numbers are differences.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
@@ -167,8 +172,13 @@ pub struct Analyze {
 
 /// Writes the page with all its data into one file: no server, no network, opens from disk.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack report", bin_name = "heaptrack report", version, after_help = "Example:
-  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine")]
+#[command(
+    name = "heaptrack report",
+    bin_name = "heaptrack report",
+    version,
+    after_help = "Example:
+  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine"
+)]
 pub struct Report {
     /// Where to write it; the trace's name with .html if not given.
     #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
@@ -327,7 +337,9 @@ mod tests {
         assert!(matches!(parse("heaptrack -a x.htz y.htz"), Invocation::Analyze(a) if a.files.len() == 2));
         assert!(matches!(parse("heaptrack_gui -d base.htz x.htz"), Invocation::Analyze(a) if a.compare.is_some()));
         assert!(matches!(parse("heaptrack report x.htz -o y.html"), Invocation::Report(_)));
-        assert!(matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.live && r.command.len() == 2));
+        assert!(
+            matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.live && r.command.len() == 2)
+        );
         assert!(matches!(parse("heaptrack -- print"), Invocation::Record(r) if r.command == ["print"]));
         assert!(matches!(parse("heaptrack -q print x"), Invocation::Record(r) if r.command == ["print", "x"]));
         assert!(matches!(parse("heaptrack ./print"), Invocation::Record(r) if r.command == ["./print"]));

@@ -42,6 +42,23 @@ impl Seek for Shared {
     }
 }
 
+/// Where blocks of events are had again.
+pub enum Again {
+    /// Ours: they stand in the file, at these places.
+    Places(Vec<u64>),
+    /// KDE's, which are translated while they are read.
+    Memory(Arc<Vec<RawBlock>>),
+}
+
+/// Blocks that are kept.
+pub struct MemoryBlocks(pub Arc<Vec<RawBlock>>);
+
+impl Blocks for MemoryBlocks {
+    fn events(&mut self, number: usize) -> Option<&RawBlock> {
+        self.0.get(number)
+    }
+}
+
 /// Reads blocks of events by their number.
 pub struct FileBlocks {
     reader: Reader<Shared>,

@@ -85,7 +85,9 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
 fn cut(slices: usize) -> String {
     match slices {
         SLICES => "the texts of source files are left out.".into(),
-        _ => format!("the texts of source files are left out and ranges of time snap to {slices} slices instead of {SLICES}."),
+        _ => format!(
+            "the texts of source files are left out and ranges of time snap to {slices} slices instead of {SLICES}."
+        ),
     }
 }
 
@@ -123,13 +125,16 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
     for number in 0..count {
         let (from, to) = (border(number).to_string(), border(number + 1).to_string());
         let to = if number + 1 == count { "end" } else { &to };
-        let query = Query::new([("from", from.as_str()), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
-        let profile = open.engine.profile(&mut blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))?;
+        let query =
+            Query::new([("from", from.as_str()), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
+        let profile =
+            open.engine.profile(&mut *blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))?;
         let mut now = HashMap::new();
         for (site, costs) in &profile.stacks {
             now.insert(*site, *costs);
             let was = before.get(site).map_or((0, 0), |costs| (costs.live_bytes, costs.live_allocations));
-            let is_same = costs.allocations + costs.deallocations == 0 && was == (costs.live_bytes, costs.live_allocations);
+            let is_same =
+                costs.allocations + costs.deallocations == 0 && was == (costs.live_bytes, costs.live_allocations);
             if is_same {
                 continue;
             }

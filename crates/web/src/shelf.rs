@@ -182,7 +182,7 @@ pub(crate) fn table(open: &Open, options: &Options) -> Table {
 pub(crate) fn answer(view: View, open: &Open, table: &Table, query: &Query) -> Result<Vec<u8>, Refusal> {
     let mut blocks = open.blocks()?;
     let mut trace =
-        view::Trace { engine: &open.engine, table, blocks: &mut blocks, complete: open.finished && open.damage == 0 };
+        view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.finished && open.damage == 0 };
     let mut out = Vec::new();
     match view::answer(view, query, &mut trace, None, &mut out) {
         Ok(()) => Ok(out),
@@ -211,21 +211,21 @@ fn look(path: &Path) -> Result<(), format::Error> {
     if metadata.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
     }
-    format::Reader::open(path).map(drop)
+    format::Source::open(path).map(drop)
 }
 
 /// Traces in the folders of the given ones, by name.
 fn beside(files: &[&Path]) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = files
-        .iter()
-        .filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()))
-        .collect();
+    let mut folders: Vec<PathBuf> =
+        files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned())).collect();
     folders.sort();
     folders.dedup();
     let given: Vec<PathBuf> = files.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let is_trace = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        !name.starts_with('.') && (name.ends_with(".htz") || name.starts_with("heaptrack.") && name.ends_with(".zst"))
+        !name.starts_with('.')
+            && (name.ends_with(".htz")
+                || name.starts_with("heaptrack.") && (name.ends_with(".zst") || name.ends_with(".gz")))
     };
     let mut found: Vec<PathBuf> = folders
         .iter()

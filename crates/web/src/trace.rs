@@ -6,10 +6,10 @@
 //! ```
 //!
 //! What must hold: a question never waits for a load; what could not be read is said (`notes`).
-use crate::again::{FileBlocks, Shared};
+use crate::again::{Again, FileBlocks, MemoryBlocks, Shared};
 use crate::server::Refusal;
-use analysis::Engine;
-use format::{BlockKind, Reader};
+use analysis::{Blocks, Engine};
+use format::{BlockKind, Reader, Source};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum Stage {
 pub struct Open {
     pub engine: Engine,
     pub file: Arc<File>,
-    pub places: Vec<u64>,
+    pub again: Again,
     /// The writer came to its end.
     pub finished: bool,
     /// Somebody still writes to it.
@@ -120,12 +120,13 @@ impl Trace {
     fn load(&self) {
         self.set(Stage::Loading(Instant::now()));
         match self.read_all() {
-            Ok(mut follower) => follower.follow(self),
+            Ok(Some(mut follower)) => follower.follow(self),
+            Ok(None) => {}
             Err(error) => self.set(Stage::Failed(refusal(&self.path, &error))),
         }
     }
 
-    fn read_all(&self) -> Result<Follower, format::Error> {
+    fn read_all(&self) -> Result<Option<Follower>, format::Error> {
         let metadata = std::fs::metadata(&self.path)?;
         if metadata.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
@@ -135,13 +136,28 @@ impl Trace {
         }
         let file = Arc::new(File::open(&self.path)?);
         self.size.store(metadata.len(), Ordering::Relaxed);
+        let mut kde = Source::open(&self.path)?;
+        if !matches!(kde, Source::Own(_)) {
+            let mut blocks = Vec::new();
+            let mut engine = Engine::indexed();
+            while let Some(block) = kde.next_block()? {
+                engine.add(block);
+                if block.kind == BlockKind::Events {
+                    blocks.push(block.clone());
+                }
+            }
+            let (finished, damage) = (kde.finished(), kde.damage_count());
+            let again = Again::Memory(Arc::new(blocks));
+            self.set(Stage::Open(Box::new(Open { engine, file, again, finished, live: false, damage })));
+            return Ok(None);
+        }
         let mut reader = Reader::new(Shared::new(Arc::clone(&file)))?;
-        let mut open =
-            Open { engine: Engine::indexed(), file, places: Vec::new(), finished: false, live: false, damage: 0 };
+        let again = Again::Places(Vec::new());
+        let mut open = Open { engine: Engine::indexed(), file, again, finished: false, live: false, damage: 0 };
         open.read(&mut reader, |at| self.read.store(at, Ordering::Relaxed))?;
         open.live = is_locked(&open.file) || !open.finished && is_recent(&metadata);
         self.set(Stage::Open(Box::new(open)));
-        Ok(Follower { reader, quiet_since: Instant::now() })
+        Ok(Some(Follower { reader, quiet_since: Instant::now() }))
     }
 }
 
@@ -153,8 +169,8 @@ impl Open {
             let place = reader.offset();
             let Some(block) = reader.next_block()? else { break };
             has_more = true;
-            if block.kind == BlockKind::Events {
-                self.places.push(place);
+            if let (BlockKind::Events, Again::Places(places)) = (block.kind, &mut self.again) {
+                places.push(place);
             }
             self.engine.add(block);
             told(reader.offset());
@@ -164,8 +180,13 @@ impl Open {
         Ok(has_more)
     }
 
-    pub fn blocks(&self) -> Result<FileBlocks, Refusal> {
-        FileBlocks::new(Arc::clone(&self.file), self.places.as_slice().into())
+    pub fn blocks(&self) -> Result<Box<dyn Blocks>, Refusal> {
+        let places = match &self.again {
+            Again::Memory(blocks) => return Ok(Box::new(MemoryBlocks(Arc::clone(blocks)))),
+            Again::Places(places) => places.as_slice().into(),
+        };
+        FileBlocks::new(Arc::clone(&self.file), places)
+            .map(|blocks| Box::new(blocks) as Box<dyn Blocks>)
             .map_err(|error| Refusal::new(410, format!("The trace cannot be read any more: {error}.")))
     }
 
@@ -175,11 +196,14 @@ impl Open {
         let faults = self.engine.faults();
         let book = self.engine.book();
         if self.damage > 0 {
-            notes.push(format!("Parts of this file are damaged ({} places); what could be read is shown.", self.damage));
+            notes
+                .push(format!("Parts of this file are damaged ({} places); what could be read is shown.", self.damage));
         }
         if faults.missing_allocations + faults.damaged_events > 0 {
             let (missing, events) = (faults.missing_allocations, faults.damaged_events);
-            notes.push(format!("{missing} allocations are in lost parts of the file, {events} events refer to lost parts."));
+            notes.push(format!(
+                "{missing} allocations are in lost parts of the file, {events} events refer to lost parts."
+            ));
         }
         if !self.finished && !self.live {
             notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());

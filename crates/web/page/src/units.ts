@@ -40,7 +40,7 @@ export const time = (ns: number): string => {
 const trim = (text: string): string => (text.includes("e") ? String(Number(text)) : text);
 
 /** Events know their time to 0.1 ms, so a shorter life is only known to be shorter. */
-export const lifetime = (ns: number): string => (ns > 0 && ns < 1e5 ? "< 0.1 ms" : time(ns));
+export const lifetime = (ns: number): string => (ns < 1e5 ? "< 0.1 ms" : time(ns));
 
 export const percent = (share: number): string => {
   if (!Number.isFinite(share)) return "";

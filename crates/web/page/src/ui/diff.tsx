@@ -44,7 +44,7 @@ export const DiffTable = (): JSX.Element => {
     { id: "percent", title: "%", help: "Of before", width: 90, numeric: true, cell: (row) => (before(row) === 0 ? <b class="badge warn">new</b> : now(row) === 0 ? <b class="badge">gone</b> : signedPercent((now(row) - before(row)) / before(row))), text: (row) => stateOf(row) },
   ];
   return (
-    <section class="card diff" aria-label="What changed">
+    <section class="card diff" aria-label="What changed" style={{ "--tall": `${Math.min(340, Math.max(90, rows.length * 26 + 44))}px` }}>
       <header class="card-head">
         <h2>What changed</h2>
         <span class="hint">{name(cost, mode)} of each function itself</span>

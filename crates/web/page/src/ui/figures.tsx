@@ -55,7 +55,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
       <div class="figures">
         <Card name="Live heap" figure={number("live_bytes", bytes, "bytes")} note={isDiff ? note("live_bytes", bytes) : `at ${time(totals.to_ns)}`} title={`${exact(now("live_bytes"))} bytes`} />
         <Card name="Live blocks" figure={number("live_allocations", count, "count")} note={isDiff ? note("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
-        <Card isText name="Biggest holder" figure={biggest ? nameOf(biggest.level, false) : "–"} note={biggest ? `${bytes(value(biggest.sums, "live_bytes"))} · ${where(biggest.level)}` : ""} title="Whose code holds most" />
+        <Card isText name={isDiff ? "Changed most" : "Biggest holder"} figure={biggest ? nameOf(biggest.level, false) : "–"} note={biggest ? `${isDiff ? `${bytes(biggest.base ? value(biggest.base, "live_bytes") : 0)} → ` : ""}${bytes(value(biggest.sums, "live_bytes"))} · ${where(biggest.level)}` : ""} title="Whose code holds most" />
       </div>
     );
   }

@@ -175,7 +175,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
             <div
               key={index}
               id={rowId(index)}
-              class={`grid-row${id === props.selected ? " selected" : ""}${index === cursor ? " cursor" : ""}`}
+              class={`grid-row${id === props.selected ? " selected" : ""}${index === cursor ? " here" : ""}`}
               role="row"
               aria-rowindex={index + 2}
               aria-selected={id === props.selected}
