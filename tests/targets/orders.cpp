@@ -81,11 +81,13 @@ namespace report {
     return sum;
 }
 
-int main() {
+// `orders 6`: only six phases, so 6000 tokens and 600 sessions kept.
+int main(int count, char **words) {
+    int phases = count > 1 ? std::atoi(words[1]) : 8;
     unsigned sum = 0;
     for (int key = 0; key < 2000; key++) db::cache.insert(key);
     auto pipeline = std::make_unique<img::Pipeline>();
-    for (int phase = 0; phase < 8; phase++) {
+    for (int phase = 0; phase < phases; phase++) {
         for (int id = 0; id < 1000; id++) {
             leaky::makeToken();
             leaky::openSession(id);

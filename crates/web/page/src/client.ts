@@ -23,3 +23,11 @@ export const ask = <O extends Op>(op: O, args: Requests[O]["args"]): Promise<Req
     waiting.set(id, { resolve: resolve as (value: unknown) => void, reject });
     worker?.postMessage({ id, op, args } satisfies Message);
   });
+
+/** Questions without an answer yet. Tests wait for none. */
+declare global {
+  interface Window {
+    heaptrackWaiting?: () => number;
+  }
+}
+window.heaptrackWaiting = () => waiting.size;

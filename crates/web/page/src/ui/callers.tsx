@@ -15,7 +15,7 @@ import { Empty, Marked, Problem, Splitter } from "./parts";
 import { EditorLink } from "./editor";
 
 export const Callers = (): JSX.Element => {
-  const { state, ask: about, look, mode, cost, pick } = usePage();
+  const { state, ask: about, look, mode, cost, pick, status } = usePage();
   const [shape, setShape] = useState(() => recalled("callers"));
   const [filter, setFilter] = useState("");
   const [height, setHeight] = usePreference("callers.height", 300);
@@ -27,7 +27,7 @@ export const Callers = (): JSX.Element => {
     if (list.value && !list.busy) setVersion((old) => old + 1);
   }, [list.value, list.busy]);
   const totals = list.value?.totals;
-  const costs = shown(shape, mode);
+  const costs = shown(shape, mode, status.report !== null);
   const location = useMemo<Column<Row>>(
     () => ({
       id: "name",
@@ -65,7 +65,7 @@ export const Callers = (): JSX.Element => {
         </span>
         <LookTools />
         <span class="push" />
-        <ColumnMenu where="callers" mode={mode} shape={shape} onChange={setShape} />
+        <ColumnMenu where="callers" mode={mode} shape={shape} isReport={status.report !== null} onChange={setShape} />
       </div>
       {list.error && <Problem text={list.error} />}
       <div class="pane" style={{ height: `${height}px` }}>

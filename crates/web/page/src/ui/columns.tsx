@@ -9,7 +9,10 @@ import { Menu } from "./parts";
 
 export type Shape = Partial<Record<Mode, Cost[]>>;
 
-export const shown = (shape: Shape, mode: Mode): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => COLUMNS[mode].includes(cost));
+/** Prefix sums of a report do not say which blocks of a range are left at its end. */
+export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => !(isReport && mode === "range" && cost.startsWith("kept")));
+
+export const shown = (shape: Shape, mode: Mode, isReport: boolean): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => known(mode, isReport).includes(cost));
 
 type Options = { mode: Mode; totals: Totals | undefined; self?: boolean; prefix?: string };
 
@@ -46,8 +49,8 @@ export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options):
   };
 };
 
-export const ColumnMenu = ({ where, mode, shape, onChange }: { where: string; mode: Mode; shape: Shape; onChange: (shape: Shape) => void }): JSX.Element => {
-  const now = shown(shape, mode);
+export const ColumnMenu = ({ where, mode, shape, isReport, onChange }: { where: string; mode: Mode; shape: Shape; isReport: boolean; onChange: (shape: Shape) => void }): JSX.Element => {
+  const now = shown(shape, mode, isReport);
   const set = (costs: Cost[] | undefined): void => {
     const next = { ...shape };
     if (costs) next[mode] = costs;
@@ -69,7 +72,7 @@ export const ColumnMenu = ({ where, mode, shape, onChange }: { where: string; mo
       {() => (
         <>
           <ul class="column-list">
-            {[...now, ...COLUMNS[mode].filter((cost) => !now.includes(cost))].map((cost) => (
+            {[...now, ...known(mode, isReport).filter((cost) => !now.includes(cost))].map((cost) => (
               <li key={cost}>
                 <label title={help(cost, mode)}>
                   <input

@@ -1,12 +1,13 @@
 // Details of what is selected: text that can be selected and copied, and every stack of it.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { COLUMNS, COSTS, help, name, value } from "../costs";
+import { COSTS, help, name, value } from "../costs";
 import { nameOf, where, whole } from "../names";
 import { change, useAsk } from "../store";
 import { bytes, exact, full, percent, show, signed, time } from "../units";
 import type { Stack } from "../work/protocol";
 import type { Level } from "../work/stacks";
+import { known } from "./columns";
 import { usePage } from "./context";
 import { EditorLink } from "./editor";
 import { suppression } from "./leaks";
@@ -15,7 +16,7 @@ import { Problem, copy } from "./parts";
 const PAGE = 30;
 
 export const Detail = ({ overview }: { overview: import("../work/protocol").Overview }): JSX.Element | null => {
-  const { picked, pick, mode, say, state, ask, look, cost, isDiff } = usePage();
+  const { picked, pick, mode, say, state, ask, look, cost, isDiff, status } = usePage();
   const [shown, setShown] = useState(PAGE);
   const stacks = useAsk("stacks", picked && { ask, look, selection: picked.selection, cost, from: 0, to: shown });
   if (!picked) return null;
@@ -85,7 +86,7 @@ export const Detail = ({ overview }: { overview: import("../work/protocol").Over
             </tr>
           </thead>
           <tbody>
-            {COLUMNS[mode].map((one) => {
+            {known(mode, status.report !== null).map((one) => {
               const { kind } = COSTS[one];
               const amount = value(sums, one);
               const before = picked.row.base ? value(picked.row.base, one) : 0;

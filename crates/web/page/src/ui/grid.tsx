@@ -205,7 +205,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
 const Cell = <R,>({ column, row }: { column: Column<R>; row: R }): JSX.Element => {
   const share = column.bar?.(row) ?? 0;
   return (
-    <div class={column.numeric ? "cell number" : "cell"} role="gridcell">
+    <div class={column.numeric ? "cell number" : "cell"} role="gridcell" data-column={column.id} data-value={column.text?.(row)}>
       {share !== 0 && <span class={share < 0 ? "heat less" : "heat"} style={{ width: `${Math.min(100, Math.abs(share) * 100)}%` }} />}
       <span class="cell-text">{column.cell(row)}</span>
     </div>

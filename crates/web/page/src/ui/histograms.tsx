@@ -106,6 +106,18 @@ export const LifetimesView = (): JSX.Element => {
         <span class="hint">time from allocation to free · {status.report ? "whole session" : "click a bar = only such blocks"}</span>
       </div>
       {answer.error && <Problem text={answer.error} />}
+      {data && (
+        <div class="legend">
+          <span class="legend-entry">
+            <i style={{ background: "#2f6fe4" }} />
+            freed after so long
+          </span>
+          <span class="legend-entry">
+            <i style={{ background: "#b8356f" }} />
+            still live, for so long
+          </span>
+        </div>
+      )}
       {data && <Bars title="Lifetimes" bars={bars} format={format} canFilter={!status.report} />}
     </section>
   );

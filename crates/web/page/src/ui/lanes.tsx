@@ -48,9 +48,10 @@ export const ThreadLanes = (): JSX.Element => {
     if (!context) return;
     const pen = new CanvasPen(context);
     const colours = ink();
-    const top = Math.max(1, ...lanes.flatMap((lane) => lane.data.live_bytes));
     lanes.forEach(({ data }, index) => {
       const bottom = (index + 1) * LANE;
+      // Each to its own scale, which stands beside it: a thread that holds little is seen, too.
+      const top = Math.max(1, ...data.live_bytes);
       const frame = { width, from: data.range.from_ns, to: data.range.to_ns };
       const times = [data.range.from_ns, ...data.time_ns];
       const points: Point[] = [[LEFT, bottom]];

@@ -76,7 +76,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
   } else bands.push({ name: "all", colour: "#8fb0ea", values: shape(answer[what]) });
   const lines: Band[] = [];
   if (options.rss && isLevel) {
-    let last = 0;
+    let last = answer.rss_bytes.find((value) => value !== null) ?? 0;
     const rss = answer.rss_bytes.map((value) => {
       last = value ?? last;
       return last;

@@ -16,7 +16,7 @@ import { LookTools, QuickFilter, firstText } from "./look";
 import { Marked, Problem } from "./parts";
 
 export const TreeView = ({ direction }: { direction: Direction }): JSX.Element => {
-  const { state, ask: about, look, mode, pick, picked, say } = usePage();
+  const { state, ask: about, look, mode, pick, picked, say, status } = usePage();
   const [shape, setShape] = useState(() => recalled(direction));
   const [version, setVersion] = useState(0);
   const [count, setCount] = useState<number | undefined>(undefined);
@@ -30,7 +30,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
     setVersion((old) => old + 1);
   }, [tree.value, tree.busy]);
   const totals = tree.value?.totals;
-  const costs = shown(shape, mode);
+  const costs = shown(shape, mode, status.report !== null);
   const toggle = async (row: { path: string }, how: "open" | "close" | "all" | "hot" | "none"): Promise<void> => {
     const answer = await ask("toggle", { direction, path: row.path, how });
     setCount(answer.count);
@@ -94,7 +94,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
         <button type="button" class="button" title="Collapse everything" onClick={() => toggle({ path: "" }, "none")}>
           Collapse
         </button>
-        <ColumnMenu where={direction} mode={mode} shape={shape} onChange={setShape} />
+        <ColumnMenu where={direction} mode={mode} shape={shape} isReport={status.report !== null} onChange={setShape} />
       </div>
       {tree.error && <Problem text={tree.error} />}
       <Grid

@@ -181,10 +181,11 @@ class Columns {
   }
 
   answer(): Answer {
-    const result: Record<string, number[]> = { stack: [...this.places.keys()] };
+    const rows = [...this.places].filter(([, place]) => [...this.columns.values()].some((column) => (column[place] ?? 0) !== 0));
+    const result: Record<string, number[]> = { stack: rows.map(([stack]) => stack) };
     const totals: Record<string, number> = {};
     for (const [name, column] of this.columns) {
-      const filled = Array.from({ length: this.places.size }, (_, index) => column[index] ?? 0);
+      const filled = rows.map(([, place]) => column[place] ?? 0);
       result[name] = filled;
       totals[name] = filled.reduce((sum, amount) => sum + amount, 0);
     }
