@@ -2,16 +2,59 @@
 //!
 //! Given: files, and where to listen. Gives back: the address, on stdout, then serves until it is stopped. What must hold: a file that is no trace is
 //! told before anything is opened; where no browser can be (ssh), the line to type is printed instead.
-use crate::args::Analyze;
 use crate::say;
 use anyhow::Context;
+use clap::Parser;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use web::{Options, Server, Shelf};
+
+/// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack analyze",
+    bin_name = "heaptrack analyze",
+    version,
+    after_help = "Examples:
+  heaptrack analyze heaptrack.ls.42.htz                   opens the browser
+  heaptrack analyze new.htz --compare old.htz             what changed
+  heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
+
+Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
+)]
+pub struct Analyze {
+    /// A trace to compare with: all numbers are differences.
+    #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
+    pub compare: Option<PathBuf>,
+    /// Known leaks, in LSan's format: lines of leak:NAME.
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub suppressions: Vec<PathBuf>,
+    /// Do not use the suppressions that the program brought.
+    #[arg(long)]
+    pub disable_embedded_suppressions: bool,
+    /// Do not use our own list of known leaks.
+    #[arg(long)]
+    pub disable_builtin_suppressions: bool,
+    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
+    /// The port; any free one if not given.
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub port: u16,
+    /// Another address to listen on than this machine's own; who knows the token can then connect from elsewhere.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
+    pub listen: Option<std::net::IpAddr>,
+    /// Only print the address.
+    #[arg(long)]
+    pub no_browser: bool,
+    /// The traces; one that is still growing is followed.
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
 
 pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     let shelf = shelf(options)?;

@@ -3,6 +3,10 @@
 //! Given: the words as the shell split them. Gives back: what to do. What must hold: the first word that is no option
 //! is the program and everything behind it is the program's, verbatim; names of subcommands count only as the first
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
+use crate::analyze::Analyze;
+use crate::diff;
+use crate::print::Print;
+use crate::report::Report;
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -22,6 +26,7 @@ const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  diff [OPTIONS] BASE FILE   what changed between two traces
   analyze [OPTIONS] FILE...  the page: timeline, trees, flame graph, leaks (also -a)
   report [OPTIONS] FILE      the page as one file to share
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
@@ -110,93 +115,6 @@ fn seconds(text: &str) -> Result<u32, String> {
     if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
 }
 
-#[derive(Debug, Parser)]
-#[command(name = "heaptrack print", bin_name = "heaptrack print", about = "Text report of a trace", version)]
-pub struct Print {
-    /// The report for machines, on stdout.
-    #[arg(long)]
-    pub json: bool,
-    /// Only the n-th allocation, from 1.
-    #[arg(long, value_name = "N")]
-    pub event: Option<u64>,
-    /// Rules that tell whose code is whose: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
-    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
-    /// The trace; it may still be growing.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-}
-
-/// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
-#[derive(Debug, Parser)]
-#[command(
-    name = "heaptrack analyze",
-    bin_name = "heaptrack analyze",
-    version,
-    after_help = "Examples:
-  heaptrack analyze heaptrack.ls.42.htz                   opens the browser
-  heaptrack analyze new.htz --compare old.htz             what changed
-  heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
-
-Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
-)]
-pub struct Analyze {
-    /// A trace to compare with: all numbers are differences.
-    #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
-    pub compare: Option<PathBuf>,
-    /// Known leaks, in LSan's format: lines of leak:NAME.
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub suppressions: Vec<PathBuf>,
-    /// Do not use the suppressions that the program brought.
-    #[arg(long)]
-    pub disable_embedded_suppressions: bool,
-    /// Do not use our own list of known leaks.
-    #[arg(long)]
-    pub disable_builtin_suppressions: bool,
-    /// Rules that tell whose code is whose, as for `heaptrack print`.
-    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
-    /// The port; any free one if not given.
-    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
-    pub port: u16,
-    /// Another address to listen on than this machine's own; who knows the token can then connect from elsewhere.
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::analyze::parse_listen)]
-    pub listen: Option<std::net::IpAddr>,
-    /// Only print the address.
-    #[arg(long)]
-    pub no_browser: bool,
-    /// The traces; one that is still growing is followed.
-    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub files: Vec<PathBuf>,
-}
-
-/// Writes the page with all its data into one file: no server, no network, opens from disk.
-#[derive(Debug, Parser)]
-#[command(
-    name = "heaptrack report",
-    bin_name = "heaptrack report",
-    version,
-    after_help = "Example:
-  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine"
-)]
-pub struct Report {
-    /// Where to write it; the trace's name with .html if not given.
-    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-    /// The most megabytes; what does not fit is left out, and said.
-    #[arg(long, default_value_t = 24, value_name = "MB")]
-    pub max_size: u64,
-    /// Known leaks, in LSan's format: lines of leak:NAME.
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub suppressions: Option<PathBuf>,
-    /// Rules that tell whose code is whose, as for `heaptrack print`.
-    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
-    /// The trace.
-    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub file: PathBuf,
-}
-
 /// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack symbolize", bin_name = "heaptrack symbolize", version)]
@@ -227,13 +145,14 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Print::parse_from(words));
+        return Invocation::Print(Print::from_words(words));
     }
     if name.as_deref() == Some(OsStr::new("heaptrack_gui")) {
         return Invocation::Analyze(Analyze::parse_from(words));
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("print") => return Invocation::Print(Print::from_words(words.split_off(1))),
+        Some("diff") => return Invocation::Print(diff::Diff::from_words(words.split_off(1))),
         Some("analyze" | "-a" | "--analyze") => return Invocation::Analyze(Analyze::parse_from(words.split_off(1))),
         Some("report") => return Invocation::Report(Report::parse_from(words.split_off(1))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
@@ -298,6 +217,7 @@ mod tests {
     fn the_command_is_consistent() {
         command().debug_assert();
         Print::command().debug_assert();
+        diff::Diff::command().debug_assert();
         Symbolize::command().debug_assert();
         Analyze::command().debug_assert();
         Report::command().debug_assert();

@@ -7,6 +7,7 @@
 
 mod analyze;
 mod args;
+mod diff;
 mod launch;
 mod library;
 mod live;
