@@ -26,8 +26,8 @@ export const check = async (name, body) => {
   } catch (error) {
     failed += 1;
     console.log(`FAILED  ${name}: ${error.stack ?? error}`);
-    const page = open.at(-1);
-    if (page && !page.isClosed()) await page.screenshot({ path: join(shots, `failed-${name.replace(/\W+/g, "-").slice(0, 60)}.png`) }).catch(() => undefined);
+    const page = open.filter((one) => !one.isClosed()).at(-1);
+    if (page) await page.screenshot({ path: join(shots, `failed-${name.replace(/\W+/g, "-").slice(0, 60)}.png`) }).catch(() => undefined);
   }
 };
 

@@ -56,6 +56,7 @@ await check("A5 suppressions table", async () => {
   has(await table.innerText(), "makeToken");
   has(await table.innerText(), "440.0 kB");
   has(await own.locator(".figure-card", { hasText: "Leaked" }).innerText(), "440.0 kB suppressed");
+  await own.close();
   other.child.kill();
 });
 for (const direction of ["bottom-up", "top-down"]) {
@@ -76,7 +77,7 @@ for (const direction of ["bottom-up", "top-down"]) {
     await settled(page);
     const all = await rows(page, label);
     holds(all.length > byCalls.length && all.some((row) => row.level > 2), "a subtree is expanded");
-    await page.getByRole("button", { name: "Collapse", exact: true }).click();
+    await page.locator(".tools").getByRole("button", { name: "Collapse" }).click();
     await settled(page);
     equal((await rows(page, label)).length, byCalls.length, "collapsed");
     await page.getByRole("button", { name: "Columns" }).click();
@@ -170,7 +171,6 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   has(await text(".flame-text"), "49 % of all");
   await page.mouse.click(paper.x + 30, paper.y + 5 * 22 + 8);
   await page.waitForFunction(() => location.hash.includes("zoom="));
-  await page.keyboard.press("Escape");
   await page.evaluate(() => history.back());
   await page.waitForFunction(() => !location.hash.includes("zoom="));
   await page.evaluate(() => history.forward());
@@ -190,7 +190,7 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   has(await page.evaluate(() => location.hash), "threshold=2");
   await page.locator(".flame-paper").focus();
   await page.keyboard.press("ArrowDown");
-  await page.getByRole("button", { name: "Copy", exact: true }).click();
+  await page.locator(".flame-line").getByRole("button", { name: "Copy" }).click();
   has(await page.evaluate(() => navigator.clipboard.readText()), "of all");
   await page.locator(".flame-line").getByRole("button", { name: "Callers" }).click();
   await page.waitForFunction(() => location.hash.startsWith("#/callers"));
@@ -201,9 +201,9 @@ await check("A13 three charts: bands, legend, total, details, export", async () 
     has(await page.locator(".chart h2").innerText(), title);
     holds((await page.locator(".chart .legend-entry").count()) > 1, "legend");
   }
-  await page.locator(".chart").getByLabel("legend").uncheck();
+  await page.locator(".tools").getByLabel("legend").uncheck();
   equal(await page.locator(".chart .legend-entry").count(), 0, "no legend");
-  await page.locator(".chart").getByLabel("legend").check();
+  await page.locator(".tools").getByLabel("legend").check();
   await page.locator(".chart").getByLabel("bands").fill("2");
   await page.keyboard.press("Tab");
   await settled(page);
@@ -264,7 +264,7 @@ await check("A17 several files, open, compare, suppressions, switches", async ()
   holds(!(await page.locator(".figure-card", { hasText: "Leaked" }).innerText()).includes("suppressed"), "switched off");
 });
 await check("A18 a diff in summary, trees and caller/callee", async () => {
-  await go(page, "#/summary?compare=1");
+  await go(page, "#/summary?compare=1&cost=leaked_bytes");
   await page.waitForSelector(".diff .grid-row");
   const row = (await rows(page, "Changes by function")).find((one) => one.text.includes("img::Pipeline") || one.text.includes("makeToken"));
   holds(row !== undefined, "changed functions");

@@ -1,7 +1,7 @@
 // What changed: every function before and after.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { COSTS, name, value } from "../costs";
+import { COSTS, FLAMES, name, value } from "../costs";
 import { labelOf, where } from "../names";
 import { change, useAsk } from "../store";
 import { percent, show, signed } from "../units";
@@ -9,7 +9,7 @@ import type { Row } from "../work/protocol";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
 import { type Column, Grid } from "./grid";
-import { Choices, Problem } from "./parts";
+import { Choices, Pick, Problem } from "./parts";
 
 type Kind = "all" | "more" | "less" | "new" | "gone";
 
@@ -49,6 +49,7 @@ export const DiffTable = (): JSX.Element => {
         <h2>What changed</h2>
         <span class="hint">{name(cost, mode)} of each function itself</span>
         <span class="push" />
+        <Pick label="cost" value={cost} choices={FLAMES[mode].map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         <Choices
           label="Which changes"
           value={which}
@@ -63,7 +64,7 @@ export const DiffTable = (): JSX.Element => {
         />
       </header>
       {answer.error && <Problem text={answer.error} />}
-      <Grid label="Changes by function" name="diff" columns={columns} count={rows.length} rows={(from, to) => rows.slice(from, to)} version={rows} idOf={(row) => String(row.key)} onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "function", key: row.key } })} onOpen={(row) => change({ view: "callers", fn: nameKey(row) })} empty={answer.busy ? "Computing…" : "Nothing changed."} />
+      <Grid label="Changes by function" name="diff" columns={columns} count={rows.length} rows={(from, to) => rows.slice(from, to)} version={rows} idOf={(row) => String(row.key)} onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "function", key: row.key } })} onOpen={(row) => change({ view: "callers", fn: nameKey(row) })} empty={answer.busy ? "Computing…" : `No function changed in ${name(cost, mode).toLowerCase()}: choose another cost above.`} />
     </section>
   );
 };

@@ -100,9 +100,9 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
       />
       <Card
         isText
-        name="Biggest holder at peak"
+        name={isDiff ? "Changed most at peak" : "Biggest holder at peak"}
         figure={biggest ? nameOf(biggest.level, false) : "–"}
-        note={biggest ? `${bytes(value(biggest.sums, "peak_bytes"))} · ${where(biggest.level)}` : "nothing"}
+        note={biggest ? `${isDiff ? signed(value(biggest.sums, "peak_bytes") - (biggest.base ? value(biggest.base, "peak_bytes") : 0), "bytes") : bytes(value(biggest.sums, "peak_bytes"))} · ${where(biggest.level)}` : "nothing"}
         title="Whose code held most when the heap was at its largest"
         onClick={biggest ? () => change({ view: "callers", fn: nameKey(biggest) }) : undefined}
       />

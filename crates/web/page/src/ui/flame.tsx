@@ -106,6 +106,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
   const { width } = useSize(place);
   const [hover, setHover] = useState(-1);
   const [cursor, setCursor] = useState(0);
+  useEffect(() => setCursor(0), [flame]);
   const zoom = useMemo(() => (big ? walk(flame, state.zoom) : 0), [flame, state.zoom, big]);
   const { kind } = COSTS[cost];
   const text = (index: number): string => (index === 0 ? `${show(total, kind)} ${name(cost, mode).toLowerCase()} in all` : labelOf(labels.get(flame.key[index] ?? 0) ?? NOBODY, look.merge, state.full));

@@ -60,7 +60,7 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
   const before = overview.totals.base ? value(overview.totals.base, cost) : 0;
   const most = Math.max(Math.abs(all), Math.abs(before), 1);
   const amount = (entry: Entry): number => value(entry.sums, cost) - (entry.base ? value(entry.base, cost) : 0);
-  const list = (overview.lists[cost] ?? []).filter((entry) => Math.abs(amount(entry)) / most >= 0.01).slice(0, SHOWN);
+  const list = (overview.lists[cost] ?? []).filter((entry) => (isDiff ? amount(entry) !== 0 : Math.abs(amount(entry)) / most >= 0.01)).slice(0, SHOWN);
   const total = overview.counts[cost] ?? 0;
   return (
     <section class="card list" aria-label={title}>
@@ -72,7 +72,7 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
           all {count(total)}
         </button>
       </header>
-      {list.length === 0 && <div class="empty">Nothing above 1 %.</div>}
+      {list.length === 0 && <div class="empty">{isDiff ? "Nothing changed." : "Nothing above 1 %."}</div>}
       <ul>
         {list.map((entry) => (
           <li key={entry.key}>

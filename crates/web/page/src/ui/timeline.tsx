@@ -30,6 +30,8 @@ export const Timeline = (): JSX.Element => {
   const answer = useAnswer(() => ask("raw", { view: "timeline", trace: state.file, query: words.toString() }), [words.toString(), state.file, about.version]);
   const data = answer.value as unknown as Answer | undefined;
   const isRate = state.chart === "rate";
+  const other = state.compare !== undefined && !state.compare.startsWith("@") ? Number(state.compare) : undefined;
+  const base = useAsk("raw", other === undefined || answer.busy ? undefined : { view: "timeline", trace: other, query: "points=256&top=0" }).value as unknown as Answer | undefined;
   return (
     <section class="card timeline" aria-label="Timeline">
       <header class="card-head">
@@ -59,13 +61,13 @@ export const Timeline = (): JSX.Element => {
         />
       </header>
       {answer.error && <Problem text={answer.error} />}
-      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} state={state} runtime={runtime} />}
+      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} base={base} state={state} runtime={runtime} />}
       {!data && !answer.error && <div class="plot-space" />}
     </section>
   );
 };
 
-const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: number }): JSX.Element => {
+const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | undefined; state: State; runtime: number }): JSX.Element => {
   const { say } = usePage();
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -73,9 +75,12 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
   const [hover, setHover] = useState<number | undefined>(undefined);
   const [drag, setDrag] = useState<[number, number] | undefined>(undefined);
   const last = useRef(0);
+  // The first step of a drag is one for Back, all others are the same one.
+  const isStepped = useRef(false);
   const isRate = state.chart === "rate";
   const what = isRate ? "allocations" : "live_bytes";
   const shape = series(data, what, { rate: isRate, detail: state.chart !== "rss", total: true, rss: state.chart === "rss", keep: 10 });
+  if (base) shape.lines.push({ name: "base", colour: "#7b53c1", values: resampled(base, isRate ? "allocations" : "live_bytes", shape.times) });
   const from = state.zoomFrom ?? data.range.from_ns;
   const to = state.zoomTo ?? Math.max(data.range.to_ns, data.range.from_ns + 1);
   const drawing: Drawing = { width, height: HEIGHT, from, to, ...shape, log: state.log, formatTime, ink: ink() };
@@ -129,6 +134,7 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
           if (event.button !== 0) return;
           event.currentTarget.setPointerCapture(event.pointerId);
           const at = eventTime(event);
+          isStepped.current = false;
           setDrag([at, at]);
         }}
         onPointerMove={(event) => {
@@ -140,14 +146,15 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
           // The tables follow the mouse; asking for every pixel would only make them late.
           if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, at)) > 4 && event.timeStamp - last.current > 100) {
             last.current = event.timeStamp;
-            commit(next, "replace");
+            commit(next, isStepped.current ? "replace" : "push");
+            isStepped.current = true;
           }
         }}
         onPointerUp={(event) => {
           if (!drag) return;
           const end = eventTime(event);
           setDrag(undefined);
-          if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, end)) > 4) commit([drag[0], end], "push");
+          if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, end)) > 4) commit([drag[0], end], isStepped.current ? "replace" : "push");
           else moment(Math.abs(peakX - xOf(drawing, end)) <= 4 && !isRate ? PEAK : end, event.shiftKey);
         }}
         onPointerLeave={() => setHover(undefined)}
@@ -188,6 +195,18 @@ const Plot = ({ data, state, runtime }: { data: Answer; state: State; runtime: n
       <Legend drawing={drawing} index={index} hover={shownHover} />
     </>
   );
+};
+
+/** The other trace's values at this one's times. */
+const resampled = (base: Answer, what: "live_bytes" | "allocations", times: number[]): number[] => {
+  const own = [base.range.from_ns, ...base.time_ns];
+  return times.slice(1).map((end, index) => {
+    const middle = (end + (times[index] ?? 0)) / 2;
+    if (middle > base.range.to_ns) return 0;
+    const at = indexAt(own, middle);
+    const seconds = ((own[at + 1] ?? 0) - (own[at] ?? 0)) / 1e9;
+    return what === "live_bytes" ? (base.live_bytes[at] ?? 0) : (base.allocations[at] ?? 0) / Math.max(1e-9, seconds);
+  });
 };
 
 const readout = (data: Answer, times: number[], at: number): string => {
