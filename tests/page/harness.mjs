@@ -51,12 +51,19 @@ export const serve = (files, ...options) =>
     const child = spawn(bin, ["analyze", "--no-browser", ...options, ...files], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, SSH_CONNECTION: "" } });
     servers.push(child);
     let [out, said] = ["", ""];
-    child.stderr.on("data", (text) => (said += text));
-    child.stdout.on("data", (text) => {
-      out += text;
-      if (!out.includes("\n")) return;
+    // All that there is to say has been said when it says how to end it.
+    const look = () => {
+      if (!out.includes("\n") || !said.includes("Ctrl-C")) return;
       const url = new URL(out.trim());
       resolve({ child, url: url.href, origin: url.origin, port: Number(url.port), token: url.searchParams.get("token"), said: () => said });
+    };
+    child.stderr.on("data", (text) => {
+      said += text;
+      look();
+    });
+    child.stdout.on("data", (text) => {
+      out += text;
+      look();
     });
     child.on("exit", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
   });

@@ -20,7 +20,7 @@ await check("the leak: who, how many, does it grow, and what is only a cache", a
   holds(!cache.includes("grows"), `a cache is not a leak: ${cache}`);
   await judged.locator(".entry").first().click();
   await page.locator(".detail").getByRole("button", { name: "Source" }).click();
-  await page.waitForFunction(() => document.querySelector(".listing tr.wanted pre")?.textContent !== "");
+  await page.waitForFunction(() => Boolean(document.querySelector(".listing tr.wanted pre")?.textContent));
   has(await page.locator(".listing tr.wanted").innerText(), "makeToken");
   await page.goBack();
   await page.keyboard.press("Escape");

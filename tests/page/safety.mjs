@@ -18,6 +18,7 @@ const raw = (text, body) =>
   });
 const request = (line, headers = {}) => raw(`${line} HTTP/1.1\r\n${Object.entries({ Host: `127.0.0.1:${server.port}`, Connection: "close", ...headers }).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`);
 const status = (answer) => Number(answer.split(" ")[1]);
+while (!(await request("GET /api/status?trace=0", { Cookie: cookie })).includes('"state":"ready"'));
 
 await check("with the token the page comes, and nothing may be inline or from elsewhere", async () => {
   const first = await request(`GET /?token=${server.token}`);
@@ -74,8 +75,11 @@ await check("a body of 1 GB is refused before it is sent", async () => {
       };
       more();
     });
-    holds(status(answer) === 413 || status(answer) === 405, `${line}: ${answer.slice(0, 80)}`);
+    // Who goes on sending may lose the answer; the connection is closed on them all the same.
+    holds(answer === "" || status(answer) === 413 || status(answer) === 405, `${line}: ${answer.slice(0, 80)}`);
     holds(sent < 1 << 28, `${sent} bytes were taken`);
+    const patient = await raw(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nCookie: ${cookie}\r\nContent-Length: 1073741824\r\n\r\n`);
+    holds(status(patient) === 413 || status(patient) === 405, `${line}: ${patient.slice(0, 80)}`);
   }
   const endless = await raw(`POST /api/suppressions HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nTransfer-Encoding: chunked\r\n\r\n`, (socket) => {
     const more = () => {
@@ -83,7 +87,7 @@ await check("a body of 1 GB is refused before it is sent", async () => {
     };
     more();
   });
-  equal(status(endless), 413, "chunked");
+  holds(endless === "" || status(endless) === 413, `chunked: ${endless.slice(0, 80)}`);
 });
 await check("other methods are refused, and nonsense is told", async () => {
   for (const method of ["PUT", "DELETE", "OPTIONS", "PATCH"]) equal(status(await request(`${method} /api/status`, { Cookie: cookie })), 405, method);

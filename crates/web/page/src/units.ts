@@ -23,6 +23,9 @@ export const exact = (value: number): string => {
   return value < 0 ? `−${text}` : text;
 };
 
+/** One block, two blocks. */
+export const several = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 export const time = (ns: number): string => {
   const sign = ns < 0 ? "−" : "";
   const abs = Math.abs(ns);

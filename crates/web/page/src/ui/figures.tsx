@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { value } from "../costs";
 import { PEAK } from "../state";
 import { change, useAsk } from "../store";
-import { byteRate, bytes, count, exact, percent, rate, signed, time } from "../units";
+import { byteRate, bytes, count, exact, percent, rate, several, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
 import { nameOf, where } from "../names";
 import { usePage } from "./context";
@@ -64,7 +64,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
       <Card
         name={isWhole ? "Peak heap" : "Peak in range"}
         figure={number("peak_bytes", bytes, "bytes")}
-        note={isDiff ? note("peak_bytes", bytes) : `at ${time(peakTime)} · ${count(now("peak_allocations"))} blocks`}
+        note={isDiff ? note("peak_bytes", bytes) : `at ${time(peakTime)} · ${several(now("peak_allocations"), "block")}`}
         title={`${exact(now("peak_bytes"))} bytes. Click: what was live then`}
         onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
       />
@@ -72,7 +72,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
         <Card
           name="Leaked"
           figure={number("leaked_bytes", bytes, "bytes")}
-          note={isDiff ? note("leaked_bytes", bytes) : `${count(now("leaked_allocations"))} blocks${suppressed > 0 ? ` · ${bytes(suppressed)} suppressed` : ""}`}
+          note={isDiff ? note("leaked_bytes", bytes) : `${several(now("leaked_allocations"), "block")}${suppressed > 0 ? ` · ${bytes(suppressed)} suppressed` : ""}`}
           title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: judged`}
           onClick={() => change({ view: "leaks" })}
         />

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { COSTS, type Cost, value } from "../costs";
 import { nameOf, where } from "../names";
 import { change, useAsk } from "../store";
-import { bytes, count, lifetime, percent, show, signed } from "../units";
+import { bytes, count, lifetime, percent, several, show, signed } from "../units";
 import type { Entry, Overview } from "../work/protocol";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
@@ -45,7 +45,7 @@ const noteOf = (entry: Entry, cost: Cost): string => {
   } else if (cost === "temporary") parts.push(`${percent(value(entry.sums, "temporary") / Math.max(1, calls))} of its ${count(calls)} are freed at once`);
   else {
     const blocks = value(entry.sums, cost === "live_bytes" ? "live_allocations" : "peak_allocations");
-    if (blocks > 0 && cost !== "growth_bytes") parts.push(`${count(blocks)} blocks`);
+    if (blocks > 0 && cost !== "growth_bytes") parts.push(several(blocks, "block"));
     const via = entry.via.map((level) => nameOf(level, false)).filter((name) => !name.includes("allocate"));
     const last = via[via.length - 1];
     if (last) parts.push(`via ${last}`);

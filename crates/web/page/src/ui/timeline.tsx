@@ -15,7 +15,8 @@ import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
 import { ThreadLanes } from "./lanes";
 
-const HEIGHT = 168;
+/** Higher where there is room. */
+const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
 
 export const Timeline = (): JSX.Element => {
   const { state, ask: about, runtime, status } = usePage();

@@ -183,7 +183,8 @@ const window = ({ direction, from: first, to }: Requests["window"]["args"]): Tre
       key: node.key,
       sums: node.sums,
       base: node.base,
-      self: view.tree.self(node),
+      // Bottom-up a stack ends at its outermost level, and nobody asks what ends there.
+      ...(direction === "top-down" ? { self: view.tree.self(node) } : {}),
       path,
       indent: view.indents[index] ?? 0,
       depth: node.depth,
