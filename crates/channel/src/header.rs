@@ -130,6 +130,10 @@ pub struct Header {
     pub lsan_text: AtomicU64,
     /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
     pub refusal: AtomicU32,
+    /// T: how often the program itself paused recording.
+    pub pauses: AtomicU32,
+    /// T: nonzero when the program itself ended recording.
+    pub stopped_by_program: AtomicU32,
     _pad: u32,
 }
 

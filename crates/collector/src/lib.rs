@@ -17,6 +17,7 @@ mod clock;
 mod drain;
 mod error;
 mod infos;
+mod lane;
 mod mapping;
 mod merge;
 mod modules;
