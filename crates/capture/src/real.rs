@@ -78,7 +78,8 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
     while let Some(m) = unsafe { map.as_ref() } {
         if behind {
             // SAFETY: a mapped object.
-            if let Some(address) = unsafe { Symbols::of(m) }.and_then(|s| s.find(name)) {
+            let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !is_a_copy(symbols));
+            if let Some(address) = symbols.and_then(|symbols| symbols.find(name)) {
                 return Some(address);
             }
         } else {
@@ -88,6 +89,11 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
         map = m.next;
     }
     None
+}
+
+/// A program may be linked to a copy of this library: the functions behind ours are behind that, too.
+fn is_a_copy(symbols: &Symbols) -> bool {
+    symbols.find(b"heaptrack_inject").is_some() || symbols.find(b"heaptrack_invalidate_module_cache").is_some()
 }
 
 /// A symbol of the whole process, first definition wins, as the loader would find it.

@@ -12,6 +12,7 @@ pub enum Invocation {
     Record(Record),
     Print(Print),
     Symbolize(Symbolize),
+    Lib(Lib),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -21,6 +22,7 @@ Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
+  lib --install FOLDER       the library and header that custom allocators build against
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -133,6 +135,27 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
+/// The library that runs inside programs, and the header for custom allocators, as files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack lib",
+    bin_name = "heaptrack lib",
+    version,
+    after_help = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   nothing to link: the header alone will do
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like"
+)]
+pub struct Lib {
+    /// Write them here; the folder is made if need be.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print where the library is that recordings of this user take.
+    #[arg(long)]
+    pub path: bool,
+}
+
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack completions", bin_name = "heaptrack completions")]
 struct Completions {
@@ -154,6 +177,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     match words.get(1).and_then(|word| word.to_str()) {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
+        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),
