@@ -17,6 +17,9 @@
  *     heaptrack_report_alloc(ptr, size)              a block was handed out
  *     heaptrack_report_free(ptr)                     a block was taken back
  *     heaptrack_report_realloc(old, size, new)       a block was moved or resized; old may be null
+ *     heaptrack_report_moving(ptr)                   a block is about to be moved or resized, and heaptrack_report_alloc
+ *                                                    will tell where to: for allocators without a lock, where another
+ *                                                    thread may get the old place before heaptrack_report_realloc
  *     heaptrack_pause_recording()                    from here on no allocation is recorded, malloc's neither;
  *                                                    frees still are
  *     heaptrack_resume_recording()                   they are again
@@ -55,6 +58,7 @@ typedef struct heaptrack_api_table_t {
     heaptrack_alloc_function volatile alloc;
     heaptrack_free_function volatile free;
     heaptrack_realloc_function volatile realloc;
+    heaptrack_free_function volatile moving;
     heaptrack_plain_function volatile pause;
     heaptrack_plain_function volatile resume;
     heaptrack_plain_function volatile stop;
@@ -69,7 +73,7 @@ __asm__(".pushsection .note.heaptrack,\"a\",@note\n"
         ".long 10, 8, 1\n"
         ".asciz \"heaptrack\"\n"
         ".balign 4\n"
-        ".long 6\n"
+        ".long 7\n"
         ".long heaptrack_api_table - .\n"
         ".popsection\n");
 #else
@@ -161,6 +165,7 @@ __attribute__((weak)) void heaptrack_realloc(void *ptr_in, size_t size, void *pt
 #define heaptrack_report_free(ptr) HEAPTRACK_CALL_(heaptrack_free_function, free, HEAPTRACK_OTHER_FREE_, ((ptr)))
 #define heaptrack_report_realloc(ptr_in, size, ptr_out) \
     HEAPTRACK_CALL_(heaptrack_realloc_function, realloc, HEAPTRACK_OTHER_REALLOC_, ((ptr_in), (size), (ptr_out)))
+#define heaptrack_report_moving(ptr) HEAPTRACK_CALL_(heaptrack_free_function, moving, HEAPTRACK_OTHER_FREE_, ((ptr)))
 #define heaptrack_pause_recording() HEAPTRACK_CALL_(heaptrack_plain_function, pause, HEAPTRACK_NONE_, ())
 #define heaptrack_resume_recording() HEAPTRACK_CALL_(heaptrack_plain_function, resume, HEAPTRACK_NONE_, ())
 #define heaptrack_stop_recording() HEAPTRACK_CALL_(heaptrack_plain_function, stop, HEAPTRACK_NONE_, ())

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 type Callback = Option<extern "C" fn()>;
 
-/// In the order of `capture::api`: alloc, free, realloc, pause, resume, stop.
+/// In the order of `capture::api`: alloc, free, realloc, moving, pause, resume, stop.
 static TABLE: [AtomicUsize; api::ENTRIES] = [const { AtomicUsize::new(0) }; api::ENTRIES];
 
 global_asm!(
@@ -56,9 +56,9 @@ exported!(heaptrack_free, api::free, 1);
 exported!(heaptrack_realloc, api::realloc, 2);
 // Takes numbers where the other takes pointers.
 exported!(heaptrack_realloc2, api::realloc, 2);
-exported!(heaptrack_pause, api::pause, 3);
-exported!(heaptrack_resume, api::resume, 4);
-exported!(heaptrack_stop, stop, 5);
+exported!(heaptrack_pause, api::pause, 4);
+exported!(heaptrack_resume, api::resume, 5);
+exported!(heaptrack_stop, stop, 6);
 
 static AT_STOP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 

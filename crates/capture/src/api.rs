@@ -6,18 +6,18 @@
 //!
 //! ```text
 //! note:   | 10 u32 | 8 u32 | 1 u32 | "heaptrack" 0 0 0 | entries u32 | table - here i32 |
-//! table:  | alloc | free | realloc | pause | resume | stop |                                   8 bytes each
+//! table:  | alloc | free | realloc | moving | pause | resume | stop |                                 8 bytes each
 //! ```
 use crate::core::CORE;
 use crate::elf::{Headers, PF_W, PT_GNU_RELRO, PT_LOAD};
-use crate::events::custom::{reported_alloc, reported_free, reported_realloc};
+use crate::events::custom::{reported_alloc, reported_free, reported_moving, reported_realloc};
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const NOTE_NAME: &[u8] = b"heaptrack\0";
 pub const NOTE_KIND: u32 = 1;
 /// Pointers of a table.
-pub const ENTRIES: usize = 6;
+pub const ENTRIES: usize = 7;
 
 /// Every name that the shared object exports for programs.
 pub const NAMES: &[&str] = &[
@@ -76,17 +76,25 @@ macro_rules! reporting {
 reporting!(alloc, reported_alloc);
 reporting!(realloc, reported_realloc);
 
-#[unsafe(naked)]
-pub extern "C" fn free() {
-    naked_asm!(
-        ".cfi_startproc",
-        "endbr64",
-        "lea rsi, [rsp + 8]",
-        "jmp {record}",
-        ".cfi_endproc",
-        record = sym reported_free,
-    )
+/// Needs no stack: hands on where the caller's frame ends, and leaves none of its own.
+macro_rules! freeing {
+    ($name:ident, $record:ident) => {
+        #[unsafe(naked)]
+        pub extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "lea rsi, [rsp + 8]",
+                "jmp {record}",
+                ".cfi_endproc",
+                record = sym $record,
+            )
+        }
+    };
 }
+
+freeing!(free, reported_free);
+freeing!(moving, reported_moving);
 
 pub extern "C" fn pause() {
     CORE.start();
@@ -102,7 +110,7 @@ pub extern "C" fn stop() {
 }
 
 fn entries() -> [u64; ENTRIES] {
-    [alloc, free, realloc, pause, resume, stop].map(|function| function as *const () as u64)
+    [alloc, free, realloc, moving, pause, resume, stop].map(|function| function as *const () as u64)
 }
 
 /// Fills the tables that a module brings, unless it is the one that we are ourselves in.

@@ -4,7 +4,7 @@
 //! after the fact, so a move is stamped as freed and allocated at once, free first.
 use super::{
     Entered, allocated, clear_intent, commit, enter, freeing, has_room, leave, publish_intent, reallocated, resume,
-    ring,
+    ring, write,
 };
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
@@ -27,6 +27,16 @@ pub extern "C" fn reported_alloc(context: &mut Context) -> Next {
 
 pub extern "C" fn reported_free(address: u64, cfa: u64) {
     freeing(custom(address), cfa);
+}
+
+/// Before a realloc of the program's own: a free that makes no block temporary. What it becomes is reported afterwards.
+pub extern "C" fn reported_moving(address: u64, cfa: u64) {
+    if CORE.gate() & ACTIVE == 0 || address == 0 {
+        return;
+    }
+    let Some(mut entered) = enter(&CORE, cfa) else { return };
+    write(&CORE, &mut entered, |stamp| encode_free(Kind::FreeByRealloc, stamp, custom(address)));
+    leave(&mut entered);
 }
 
 /// Arguments: the old address, the new size, the new address. Null before: an allocation. Null after: a free if zero bytes
