@@ -293,6 +293,10 @@ impl Core {
         self.stderr.store(stderr.unwrap_or(0), Ordering::Relaxed);
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
+        // SAFETY: as above.
+        if unsafe { real::is_behind_a_copy(maps, Core::start as *const () as u64) } {
+            return None;
+        }
         // SAFETY: before main, nobody else edits the environment.
         let channel = unsafe { environment.take(environment::CHANNEL) };
         if channel.is_empty() {

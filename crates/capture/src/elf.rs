@@ -326,7 +326,11 @@ impl Auxiliary {
             while *at != 0 {
                 at = at.add(1);
             }
-            let pairs = at.add(1).cast::<[u64; 2]>();
+            // Where variables were taken out there is more than one null; no pair begins with one.
+            while *at == 0 {
+                at = at.add(1);
+            }
+            let pairs = at.cast::<[u64; 2]>();
             Self::from_words((0..64).map(|i| *pairs.add(i)).take_while(|pair| pair[0] != 0))
         }
     }
