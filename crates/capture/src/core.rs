@@ -80,6 +80,8 @@ pub struct Core {
     pub announced: AtomicBool,
     /// A thread has begun to record.
     accompanied: AtomicBool,
+    /// The state of the thread that records alone, or null.
+    pub only: AtomicPtr<Local>,
     /// Tests only.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
@@ -100,6 +102,7 @@ pub static CORE: Core = Core {
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
     accompanied: AtomicBool::new(false),
+    only: AtomicPtr::new(core::ptr::null_mut()),
     stops: [const { AtomicU64::new(0) }; STOPS],
     allocations: AtomicU64::new(0),
 };
@@ -194,9 +197,10 @@ impl Core {
 
     /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
     /// go without the clock, from before the second one's first event on.
-    pub fn begin_thread(&self) {
+    pub fn begin_thread(&self, local: *mut Local) {
         let first = !self.accompanied.swap(true, Ordering::SeqCst);
         let alone = first && self.parts().plain_stamps;
+        self.only.store(if alone { local } else { core::ptr::null_mut() }, Ordering::Relaxed);
         self.header().pace.store(alone as u32, Ordering::SeqCst);
     }
 
