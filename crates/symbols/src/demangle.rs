@@ -47,6 +47,11 @@ pub fn demangle(raw: &str, hint: Hint) -> Name {
     Name { raw: raw.to_owned(), full: plain.to_owned(), short: plain.to_owned() }
 }
 
+/// Whether it looks like a name that only a program in Nim has.
+pub(crate) fn may_be_nim(raw: &str) -> bool {
+    nim::demangle(raw).is_some()
+}
+
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     // `{:#}` leaves the hash out.

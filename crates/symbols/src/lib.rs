@@ -17,12 +17,17 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod finder;
+mod functions;
 mod jit;
+mod lines;
+mod part;
 mod process;
 mod resolver;
 mod run;
+mod section;
 mod store;
 mod table;
+mod units;
 mod wanted;
 
 pub use demangle::{Hint, Name, demangle};
