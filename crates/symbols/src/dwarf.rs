@@ -57,8 +57,8 @@ impl<'f> DebugInfo<'f> {
             // For strings; its units are reached by `shared`.
             dwarf.set_sup(load(shared));
         }
-        let shared = shared.map(|file| Units::new(load(&file)));
-        DebugInfo { units: Units::new(dwarf), shared, package: package(store, at, module, finder), store }
+        let shared = shared.map(|file| Units::new(store, load(&file)));
+        DebugInfo { units: Units::new(store, dwarf), shared, package: package(store, at, module, finder), store }
     }
 
     /// False: nothing in it can be read.
@@ -146,7 +146,7 @@ impl<'f> DebugInfo<'f> {
 
     /// The only unit of a split part, if it belongs to `unit`.
     fn body_of(&self, dwarf: Dwarf<Part<'f>>, unit: &Unit<'f>) -> Option<Split<'f>> {
-        let units = Units::new(dwarf);
+        let units = Units::new(self.store, dwarf);
         let mut body = units.parse(units.dwarf.units().next().ok()??)?;
         if body.dwo_id != unit.unit.dwo_id {
             return None;

@@ -70,6 +70,11 @@ impl Functions {
         Ok(Functions { functions, ranges })
     }
 
+    /// Bytes of memory, without what is inlined.
+    pub(crate) const fn size(&self) -> usize {
+        self.functions.len() * size_of::<Function>() + self.ranges.len() * size_of::<(gimli::Range, u32)>()
+    }
+
     pub(crate) fn find(&self, address: u64) -> Option<&Function> {
         let behind = self.ranges.partition_point(|(range, _)| range.begin <= address);
         let near = self.ranges.get(behind.saturating_sub(LOOK_BACK)..behind)?;

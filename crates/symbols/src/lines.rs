@@ -61,6 +61,11 @@ impl Lines {
         Some(Lines { rows, sequences, files })
     }
 
+    /// Bytes of memory.
+    pub(crate) const fn size(&self) -> usize {
+        self.rows.len() * size_of::<Row>() + self.sequences.len() * size_of::<Sequence>()
+    }
+
     /// File and line of an address.
     pub(crate) fn find(&self, unit: UnitRef<'_, Part<'_>>, address: u64) -> Option<(Option<Rc<str>>, Option<u32>)> {
         let behind = self.sequences.partition_point(|sequence| sequence.start <= address);

@@ -49,7 +49,7 @@ pub(crate) struct Section {
     pages: Box<[OnceCell<Box<[u8]>>]>,
     /// Of a packed section, from the first look on.
     unpacking: RefCell<Option<Unpacking>>,
-    /// Bytes of all sections of the store.
+    /// Bytes of all pages of the store that were not unpacked.
     counter: Rc<Cell<u64>>,
 }
 
@@ -105,7 +105,7 @@ impl Section {
         }
         let at = self.extent.start.saturating_add((number * self.page) as u64);
         let bytes = self.source.read(at, self.page_size(number));
-        self.count(bytes.len());
+        self.counter.set(self.counter.get() + bytes.len() as u64);
         bytes.into_boxed_slice()
     }
 
@@ -124,17 +124,12 @@ impl Section {
                 unpacking.pages = usize::MAX;
                 return;
             }
-            self.count(bytes.len());
             let _ = page.set(bytes.into_boxed_slice());
             unpacking.pages += 1;
         }
         if unpacking.pages >= self.pages.len() {
             unpacking.reader = Box::new(io::empty());
         }
-    }
-
-    fn count(&self, bytes: usize) {
-        self.counter.set(self.counter.get() + bytes as u64);
     }
 }
 

@@ -78,11 +78,15 @@ impl Seek for Seeking {
 
 pub(crate) type Cache = ReadCache<Seeking>;
 
+/// What was read and made of it may take that much, besides what had to be unpacked, before it is given back.
+const ENOUGH: u64 = 16 << 20;
+
 /// Only what is asked for is read: headers and symbol tables by `object`, sections with debug information in pages.
 #[derive(Default)]
 pub struct Store {
     caches: Arena<Cache>,
     sections: Arena<Section>,
+    /// Besides what was unpacked.
     bytes: Rc<Cell<u64>>,
     limit: Option<u64>,
 }
@@ -108,9 +112,9 @@ impl Store {
         self.limit.is_none_or(|limit| bytes <= limit)
     }
 
-    /// It holds as much as it may: time to begin with a new one.
+    /// Time to begin with a new one.
     pub fn is_full(&self) -> bool {
-        self.limit.is_some_and(|limit| self.size() > limit)
+        self.limit.is_some() && self.bytes.get() > ENOUGH
     }
 
     pub(crate) fn file(&self, file: File) -> Option<Opened<'_>> {
@@ -133,10 +137,5 @@ impl Store {
 
     pub(crate) fn count(&self, bytes: usize) {
         self.bytes.set(self.bytes.get() + bytes as u64);
-    }
-
-    /// About how much memory the sections take.
-    pub fn size(&self) -> u64 {
-        self.bytes.get()
     }
 }

@@ -6,6 +6,7 @@
 use crate::functions::{Functions, Place, read};
 use crate::lines::Lines;
 use crate::part::Part;
+use crate::store::Store;
 use gimli::{Abbreviations, DebugInfoOffset, Dwarf, UnitHeader, UnitRef, UnitType};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,11 +35,13 @@ impl<'f> Unit<'f> {
     }
 
     pub(crate) fn functions(&self, units: &Units<'f>) -> Option<&Functions> {
-        self.functions.get_or_init(|| Functions::new(units.with(self)).ok()).as_ref()
+        let made = || Functions::new(units.with(self)).ok().inspect(|made| units.store.count(made.size()));
+        self.functions.get_or_init(made).as_ref()
     }
 
     pub(crate) fn lines(&self, units: &Units<'f>) -> Option<&Lines> {
-        self.lines.get_or_init(|| Lines::new(units.with(self))).as_ref()
+        let made = || Lines::new(units.with(self)).inspect(|made| units.store.count(made.size()));
+        self.lines.get_or_init(made).as_ref()
     }
 }
 
@@ -80,6 +83,7 @@ impl Ranges {
 }
 
 pub(crate) struct Units<'f> {
+    store: &'f Store,
     pub(crate) dwarf: Dwarf<Part<'f>>,
     /// What `.debug_aranges` lists.
     listed: OnceCell<Ranges>,
@@ -92,8 +96,9 @@ pub(crate) struct Units<'f> {
 }
 
 impl<'f> Units<'f> {
-    pub(crate) fn new(dwarf: Dwarf<Part<'f>>) -> Self {
+    pub(crate) fn new(store: &'f Store, dwarf: Dwarf<Part<'f>>) -> Self {
         Units {
+            store,
             dwarf,
             listed: OnceCell::new(),
             unlisted: OnceCell::new(),
