@@ -78,6 +78,8 @@ pub struct Core {
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
+    /// A thread has begun to record.
+    accompanied: AtomicBool,
     /// Tests only.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
@@ -97,6 +99,7 @@ pub static CORE: Core = Core {
     tid_offset: AtomicU32::new(0),
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
+    accompanied: AtomicBool::new(false),
     stops: [const { AtomicU64::new(0) }; STOPS],
     allocations: AtomicU64::new(0),
 };
@@ -187,6 +190,14 @@ impl Core {
     pub fn stamp(&self) -> Stamp {
         let parts = self.parts();
         if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
+    }
+
+    /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
+    /// go without the clock, from before the second one's first event on.
+    pub fn begin_thread(&self) {
+        let first = !self.accompanied.swap(true, Ordering::SeqCst);
+        let alone = first && self.parts().plain_stamps;
+        self.header().pace.store(alone as u32, Ordering::SeqCst);
     }
 
     #[cold]

@@ -12,7 +12,7 @@ use crate::real;
 use crate::sys;
 use crate::walk::Walk;
 use channel::{
-    ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
+    ALLOC_WORDS, FREE_WORDS, Intent, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
     encode_free, encode_mark, encode_path,
 };
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -83,6 +83,7 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     // SAFETY: the calling thread's own.
     let local_ref = unsafe { &mut *local };
+    local_ref.main.pace.hurry();
     let on_signal_stack = core.may_call() && sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
     // anywhere.
@@ -148,6 +149,7 @@ fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
         core.lose(Loss::NoSlot);
         return None;
     }
+    core.begin_thread();
     announce(core, local, tid);
     Some(local)
 }
@@ -214,9 +216,25 @@ fn write<const WORDS: usize>(core: &Core, entered: &mut Entered, make: impl FnOn
         return;
     }
     publish_intent(entered);
-    let stamp = core.stamp();
+    let stamp = stamp(core, entered);
     let at = entered.level().head;
-    commit(entered, &ring, at, stamp, make(stamp));
+    commit(entered, &ring, at, make(stamp));
+}
+
+/// The stamp of the event that was announced.
+#[inline(always)]
+fn stamp(core: &Core, entered: &mut Entered) -> Stamp {
+    let level = entered.level();
+    let stamp = match level.pace.step(core.header()) {
+        true => level.last_stamp + 1,
+        false => {
+            let now = core.stamp();
+            level.pace.look(core, now);
+            now
+        }
+    };
+    level.last_stamp = stamp;
+    stamp
 }
 
 #[inline(always)]
@@ -224,23 +242,25 @@ fn publish_intent(entered: &mut Entered) {
     let (nested, since) = (entered.nested, entered.level().last_stamp);
     let header = entered.local().header();
     let intent = if nested { &header.nested_intent } else { &header.intent };
-    intent.store(since, Ordering::Relaxed);
+    intent.store(Intent::writing(since).0, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
 }
 
 #[inline(always)]
 fn clear_intent(entered: &mut Entered) {
     let nested = entered.nested;
+    let level = entered.level();
+    let next = if level.pace.is_due() { Intent::NONE } else { Intent::resting(level.last_stamp + 1) };
     let header = entered.local().header();
     let intent = if nested { &header.nested_intent } else { &header.intent };
-    intent.store(0, Ordering::Release);
+    intent.store(next.0, Ordering::Release);
 }
 
 /// Stores the words behind `at` and makes everything up to them visible. Not in a child that was forked while the hook
 /// was at work: the ring is its parent's. The shared head is the truth: a hook that is left by a jump at any point here
 /// has either committed or not, and whoever clears its guard takes the head from there.
 #[inline(always)]
-fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, stamp: Stamp, words: [u64; WORDS]) {
+fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, words: [u64; WORDS]) {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
@@ -251,9 +271,7 @@ fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, s
     }
     ring.commit(head);
     compiler_fence(Ordering::SeqCst);
-    let level = entered.level();
-    level.head = head;
-    level.last_stamp = stamp;
+    entered.level().head = head;
     clear_intent(entered);
 }
 
@@ -393,8 +411,8 @@ fn walk_and_write<const WORDS: usize>(
         at += 1;
     }
     publish_intent(entered);
-    let stamp = core.stamp();
-    commit(entered, &ring, at, stamp, make(stamp, first));
+    let stamp = stamp(core, entered);
+    commit(entered, &ring, at, make(stamp, first));
     walk.remember(&found, first);
     true
 }
@@ -473,7 +491,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
     // up: whoever gets the old address must not be seen before this free.
     publish_intent(&mut entered);
-    let freed_at = core.stamp();
+    let freed_at = stamp(core, &mut entered);
     context.result = call();
     context.arguments = [a, size, freed_at];
     Next::then(reallocated)
@@ -521,7 +539,7 @@ extern "C" fn shrunk(context: &mut Context) -> Next {
     let ring = ring(core, &mut entered);
     if size == 0 && has_room(core, &mut entered, &ring, FREE_WORDS) {
         let at = entered.level().head;
-        commit(&mut entered, &ring, at, freed_at, encode_free(Kind::Free, freed_at, old));
+        commit(&mut entered, &ring, at, encode_free(Kind::Free, freed_at, old));
     }
     clear_intent(&mut entered);
     leave(&mut entered);
@@ -547,9 +565,9 @@ extern "C" fn moved_slowly(context: &mut Context) -> Next {
 fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
     let ring = ring(core, entered);
     if has_room(core, entered, &ring, MOVE_WORDS) {
-        let stamp = core.stamp();
+        let stamp = stamp(core, entered);
         let at = entered.level().head;
-        commit(entered, &ring, at, stamp, encode_move(context.arguments, context.result, stamp, stack));
+        commit(entered, &ring, at, encode_move(context.arguments, context.result, stamp, stack));
     } else {
         clear_intent(entered);
     }

@@ -24,6 +24,7 @@ mod loader;
 mod local;
 mod memo;
 mod modules;
+mod pace;
 mod probe;
 pub mod real;
 mod rule;

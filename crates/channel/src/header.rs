@@ -130,7 +130,9 @@ pub struct Header {
     pub lsan_text: AtomicU64,
     /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
     pub refusal: AtomicU32,
-    _pad: u32,
+    /// 0: several threads have recorded, each event is stamped by the clock. Else one thread alone records (T sets 1) and
+    /// need not look at the clock each time, as long as this stays the same: C counts its rounds here.
+    pub pace: AtomicU32,
 }
 
 #[cfg(not(loom))]

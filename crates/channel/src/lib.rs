@@ -39,4 +39,4 @@ pub use record::{
 };
 pub use region::Region;
 pub use ring::{Ring, RingError};
-pub use slot::{SlotHeader, SlotState};
+pub use slot::{Intent, SlotHeader, SlotState};

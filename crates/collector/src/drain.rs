@@ -5,7 +5,7 @@
 //! nothing else; no thread of the target can make us wait.
 use crate::mapping::{Mapping, SlotArea, thread_exists};
 use crate::merge::Merge;
-use channel::{Fence, Header, SlotHeader, SlotState, Stamp};
+use channel::{Fence, Header, Intent, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::Arc;
@@ -61,17 +61,19 @@ impl Drain {
 
     /// The stamp below which every event is committed. `now` was read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
-        barrier(self.header());
+        let header = self.header();
+        let alone = count_round(header);
+        barrier(header);
+        let image = header.image.load(Acquire);
         let mut watermark = now;
         for index in 0..self.count() {
             let Some((slot, state)) = self.slot(index) else { continue };
-            if state != SlotState::Live {
+            // Threads of an image before the last exec are gone, whatever they were about to do.
+            if state != SlotState::Live || slot.image.load(Acquire) < image {
                 continue;
             }
             for intent in [slot.intent.load(Acquire), slot.nested_intent.load(Acquire)] {
-                if intent != 0 {
-                    watermark = watermark.min(intent);
-                }
+                watermark = Intent(intent).bound(alone).unwrap_or(watermark).min(watermark);
             }
         }
         watermark
@@ -175,6 +177,16 @@ impl Drain {
             slot.idle = true;
         }
     }
+}
+
+/// True when one thread of the target records alone. It looks at the clock at least once a round.
+fn count_round(header: &Header) -> bool {
+    let pace = header.pace.load(Acquire);
+    if pace != 0 {
+        // Fails, and stays 0, if a second thread has begun meanwhile.
+        let _ = header.pace.compare_exchange(pace, pace.wrapping_add(1).max(1), SeqCst, Relaxed);
+    }
+    pace != 0
 }
 
 /// After it, a store that any thread of the target made before an instant earlier than ours is visible here.
