@@ -1,7 +1,10 @@
 //! Code that a program makes while it runs: its frames are stepped over, and have the names that its maker tells.
 use heaptrack_tests::report::Site;
+use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::Symbols;
-use heaptrack_tests::{Program, targets};
+use heaptrack_tests::{Folder, Program, Report, targets};
+use serde_json::Value;
+use std::process::Command;
 
 #[test]
 fn trampolines_without_a_frame_pointer() {
@@ -17,4 +20,44 @@ fn trampolines_without_a_frame_pointer() {
         assert_eq!(site.frames[1].module, None, "the code itself is in no file");
         assert_eq!(symbols.names(site)[..3], ["inside", "before", "main"], "{bytes}: {:?}", site.frames);
     }
+}
+
+const SCRIPT: &str = "
+def inner(n):
+    return bytearray(n)
+
+def outer():
+    return [inner(7777) for _ in range(50)]
+
+kept = outer()
+";
+
+/// Debian 13's Python, with its own libc in a root of its own: the whole stack is there, and says both languages.
+#[test]
+fn python_functions_stand_between_native_frames() {
+    let root = targets::workspace().join("target/newer-python");
+    assert!(root.join("usr/bin/python3.13").exists(), "tests/setup.sh makes it");
+    let folder = Folder::new();
+    std::fs::copy(heaptrack(), folder.join("heaptrack")).unwrap();
+    std::fs::write(folder.join("script.py"), SCRIPT).unwrap();
+    let line = "mount --bind \"$1\" \"$2/tmp\" && mount --bind /proc \"$2/proc\" && \
+                exec chroot \"$2\" /tmp/heaptrack -o /tmp/trace.htz /usr/bin/python3.13 -X perf /tmp/script.py";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", line, "sh"]).arg(folder.path()).arg(&root);
+    let output = command.env("PYTHONMALLOC", "malloc").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = Report::of(&folder.join("trace.htz"));
+    assert_eq!(report.total("lost_events"), 0);
+    // A terminating zero is added.
+    let is_it = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 7778);
+    let sites: Vec<_> = report.json()["allocations"].as_array().unwrap().iter().filter(is_it).collect();
+    let [site] = &sites[..] else { panic!("{} sites", sites.len()) };
+    assert_eq!(site["allocations"], 50);
+    let frames = site["frames"].as_array().unwrap();
+    let scripted: Vec<_> = frames.iter().filter(|frame| frame["file"] == "/tmp/script.py").collect();
+    let names: Vec<_> = scripted.iter().map(|frame| frame["function"].as_str().unwrap()).collect();
+    assert_eq!(names, ["inner", "outer", "<module>"]);
+    assert!(scripted.iter().all(|frame| frame["module"].is_null() && frame["class"] == "program"));
+    let last = frames.last().unwrap();
+    assert_eq!(last["module"], "/usr/bin/python3.13", "the stack goes to the program's entry");
 }
