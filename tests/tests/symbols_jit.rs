@@ -41,7 +41,7 @@ fn python_functions_stand_between_native_frames() {
     std::fs::copy(heaptrack(), folder.join("heaptrack")).unwrap();
     std::fs::write(folder.join("script.py"), SCRIPT).unwrap();
     let line = "mount --bind \"$1\" \"$2/tmp\" && mount --bind /proc \"$2/proc\" && \
-                exec chroot \"$2\" /tmp/heaptrack -o /tmp/trace.htz /usr/bin/python3.13 -X perf /tmp/script.py";
+                exec chroot \"$2\" /tmp/heaptrack -o /tmp/trace.htz /usr/bin/python3.13 -I -S -X perf /tmp/script.py";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", line, "sh"]).arg(folder.path()).arg(&root);
     let output = command.env("PYTHONMALLOC", "malloc").output().unwrap();
