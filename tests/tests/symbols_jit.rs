@@ -1,7 +1,7 @@
 //! Code that a program makes while it runs: its frames are stepped over, and have the names that its maker tells.
 use heaptrack_tests::report::Site;
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::symbols::Symbols;
+use heaptrack_tests::symbols::{Symbols, line_of};
 use heaptrack_tests::{Folder, Program, Report, targets};
 use serde_json::Value;
 use std::process::Command;
@@ -60,4 +60,27 @@ fn python_functions_stand_between_native_frames() {
     assert!(scripted.iter().all(|frame| frame["module"].is_null() && frame["class"] == "program"));
     let last = frames.last().unwrap();
     assert_eq!(last["module"], "/usr/bin/python3.13", "the stack goes to the program's entry");
+}
+
+/// jitdump, the other way in which V8 tells of its functions.
+#[test]
+fn node_tells_its_functions_by_jitdump() {
+    let (addon, source) = (targets::target("addon.node"), targets::sources().join("addon.js"));
+    // It leaves the dump and a log in its folder.
+    let folder = Folder::new();
+    let node = Program::new("node").arg("--perf-prof").arg(&source).arg(&addon).current_dir(folder.path());
+    let report = node.recorded().whole_report();
+    let list = report.json()["allocations"].as_array().unwrap();
+    let own = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 12345);
+    let mut compiled = 0;
+    for site in list.iter().filter(own) {
+        let frames = site["frames"].as_array().unwrap();
+        if let Some(script) = frames.iter().find(|frame| frame["function"] == "takeSome") {
+            assert_eq!(script["line"], line_of(&source, "takeSome"));
+            assert_eq!(script["file"], *source.to_string_lossy());
+            assert_eq!((&script["module"], &script["class"]), (&Value::Null, &Value::from("program")));
+            compiled += site["allocations"].as_u64().unwrap();
+        }
+    }
+    assert!(compiled > 1000, "only {compiled} calls have their JavaScript function");
 }

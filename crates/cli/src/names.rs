@@ -66,7 +66,7 @@ impl Names {
         let target = self.shared.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut jit = std::mem::take(&mut *self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(target) = &target {
-            jit.refresh(target);
+            jit.finish(target);
         }
         Known { target, jit: Some(jit).filter(|jit| !jit.is_empty()) }
     }
