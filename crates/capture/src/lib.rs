@@ -16,6 +16,7 @@ pub mod context;
 pub mod core;
 pub mod elf;
 pub mod environment;
+mod epilogue;
 pub mod events;
 pub mod exec;
 mod expression;

@@ -10,18 +10,20 @@
 //! ```text
 //! check  | address of the word              |  what a comparison reads, four nodes a cache line
 //!        | S | return address               |  the word: this frame's return address, at CFA - 8
-//! way    | link (32) | 0 | SLOT (11)        |  how to get to the caller, where that is special
+//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special
 //! rbp    | rbp in this frame, if NEEDS      |
 //! depth  | frames from here to the root (16)|
 //!
 //! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
 //! link: number of the caller's node, 0 = none, the stack ends here.
 //! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
+//! C: the code at the return address said how its frame ends; it must still say so.
 //! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
 //! ```
 //!
 //! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
 //! than the arena is long. Forgetting everything is one store.
+use crate::epilogue;
 use channel::StackId;
 
 pub const NODES: usize = 1 << 15;
@@ -31,6 +33,7 @@ const SETS: usize = 1 << 12;
 const WAYS: usize = 4;
 const LOW48: u64 = (1 << 48) - 1;
 const SLOT: u64 = 0x7ff;
+const BY_CODE: u64 = 1 << 11;
 const ENTRY_NEEDS: u64 = 1 << 32;
 /// No return address has this bit.
 const SPECIAL: u64 = 1 << 63;
@@ -55,6 +58,8 @@ pub struct Place {
 pub struct Fact {
     pub depth: u16,
     pub needs_rbp: bool,
+    /// See C above.
+    pub by_code: bool,
     /// See SLOT above.
     pub caller_slot: u32,
 }
@@ -302,6 +307,13 @@ impl Memo {
             return Way::Broken;
         }
         let caller = self.check(link);
+        if way & BY_CODE != 0 {
+            // SAFETY: in the arena; the word that was compared is an address to which this thread returns, so code is there.
+            let leads = unsafe { epilogue::still_leads((*check).pc & LOW48, (*caller).at.wrapping_sub((*check).at)) };
+            if !leads {
+                return Way::Broken;
+            }
+        }
         let slot = way & SLOT;
         // SAFETY: the caller's frame follows from what was compared, and its rbp is read where the walk would read it.
         if slot != 0 && unsafe { (((*caller).at + 8 - 8 * slot) as *const u64).read() } != self.rbp(link) {
@@ -322,12 +334,13 @@ impl Memo {
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
             let at = number as usize & (NODES - 1);
-            let plain = !is_last && fact.caller_slot == 0 && at != NODES - 1;
+            let plain = !is_last && fact.caller_slot == 0 && !fact.by_code && at != NODES - 1;
             // SAFETY: the mask keeps the index below the arrays' length.
             unsafe {
                 *self.checks.get_unchecked_mut(at) =
                     Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | if plain { 0 } else { SPECIAL } };
-                *self.ways.get_unchecked_mut(at) = (link as u64) << 32 | fact.caller_slot as u64 & SLOT;
+                *self.ways.get_unchecked_mut(at) =
+                    (link as u64) << 32 | if fact.by_code { BY_CODE } else { 0 } | fact.caller_slot as u64 & SLOT;
                 *self.rbps.get_unchecked_mut(at) = place.rbp;
                 *self.depths.get_unchecked_mut(at) = fact.depth;
             }
@@ -373,7 +386,7 @@ mod tests {
     }
 
     fn fact(depth: u16) -> Fact {
-        Fact { depth, needs_rbp: false, caller_slot: 0 }
+        Fact { depth, needs_rbp: false, by_code: false, caller_slot: 0 }
     }
 
     fn remember(memo: &mut Memo, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) -> u32 {
