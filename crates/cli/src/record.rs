@@ -113,6 +113,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             },
             max_stall_ms: options.max_stall,
             lsan_symbol: program::suppressions_address(&program.image),
+            watched: false,
         },
         file,
         folder: output.folder(),

@@ -23,6 +23,8 @@ pub struct Setup {
     pub max_stall_ms: u32,
     /// `Header::lsan_symbol`
     pub lsan_symbol: u64,
+    /// `Header::watched`
+    pub watched: bool,
 }
 
 pub struct Mapping {
@@ -50,6 +52,7 @@ impl Mapping {
             (&raw mut (*header).on_full).write(setup.on_full as u32);
             (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
             (&raw mut (*header).lsan_symbol).write(setup.lsan_symbol);
+            (&raw mut (*header).watched).write(setup.watched as u32);
         }
         // SAFETY: mapped above for `fixed_len` bytes and never unmapped; the geometry was checked.
         let region = unsafe { Region::new(base, geometry) };
@@ -254,6 +257,7 @@ mod tests {
             on_full: OnFull::Wait,
             max_stall_ms: 1000,
             lsan_symbol: 0,
+            watched: false,
         }
     }
 
