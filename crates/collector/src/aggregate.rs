@@ -127,7 +127,7 @@ impl Aggregate {
     pub fn birth(&self, stamp: Stamp) -> u64 {
         let Clock { since, ns, scale } = self.clock;
         let step = stamp.saturating_sub(since).min(LONGEST_STEP);
-        (ns + (step * scale >> 32)) >> BIRTH_SHIFT
+        (ns + ((step * scale) >> 32)) >> BIRTH_SHIFT
     }
 
     #[inline(always)]

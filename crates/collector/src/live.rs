@@ -11,8 +11,8 @@ pub enum Reason {
     ByCount,
     /// A new measuring window has begun; the snapshot is empty.
     Window,
-    /// We were asked.
-    Asked,
+    /// We were asked, under this number.
+    Asked(u32),
     /// The target is gone.
     End,
 }
@@ -20,7 +20,8 @@ pub enum Reason {
 /// What may be asked of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    Snapshot,
+    /// The answer has the same number.
+    Snapshot(u32),
     /// Forget everything that lives.
     Window,
 }

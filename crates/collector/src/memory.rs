@@ -20,8 +20,10 @@ pub struct Memory {
     pub virtual_size: u64,
     pub resident: u64,
     pub shared: u64,
-    /// When that was, since the session's start.
+    /// When that was, since the session's start; 0: never.
     pub time_ns: u64,
+    /// The target let itself be looked at when it ended.
+    pub is_last: bool,
 }
 
 /// Looks now and then, so that something is known of a target that ends without a word.
@@ -71,7 +73,7 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
     // Refused where the target is not ours to look at (it changed its user).
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     let (allocator_virtual, allocator_resident) = allocator(&smaps);
-    Some(Memory { allocator_virtual, allocator_resident, virtual_size, resident, shared, time_ns })
+    Some(Memory { allocator_virtual, allocator_resident, virtual_size, resident, shared, time_ns, is_last: false })
 }
 
 /// Size and resident size of `[heap]` and the arenas.

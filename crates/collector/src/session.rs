@@ -40,6 +40,8 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const LONG_SLEEP: Duration = Duration::from_millis(10);
 const START_SLEEP: Duration = Duration::from_micros(100);
+/// Nobody is there yet; who comes rings.
+const SPARE_SLEEP: Duration = Duration::from_millis(500);
 const STARTING_NS: u64 = 50_000_000;
 /// What we may have grown by between our start and the fork of the target.
 const LAUNCH_SLACK: u64 = 1 << 20;
@@ -167,7 +169,8 @@ impl Recording {
         let work = move || {
             let held = hold_until_death(&shared.region().header().collector_alive);
             let failed = held.is_err();
-            let _ = ready.send(held);
+            let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
+            let _ = ready.send(answer);
             let mut collector = Collector::new(shared, plan, writer, sink, numbers, stopping, letters);
             if !failed {
                 collector.run();
@@ -224,6 +227,11 @@ impl Recording {
     pub fn target_pid(&self) -> Option<u32> {
         let pid = self.mapping.region().header().target_pid.load(Ordering::Acquire);
         (pid != 0).then_some(pid)
+    }
+
+    /// The target records, or has recorded.
+    pub fn has_started(&self) -> bool {
+        self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
     }
 
     pub fn stats(&self) -> Arc<Stats> {
@@ -319,7 +327,17 @@ impl Collector {
             sleep = if fullest > 0 { SHORT_SLEEP } else { (sleep * 2).min(LONG_SLEEP) };
             // A program can be over in a millisecond, and one look at its memory must be had.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
-            self.sleep(rung, if is_starting { START_SLEEP } else { sleep });
+            let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
+            self.sleep(
+                rung,
+                if is_spare {
+                    SPARE_SLEEP
+                } else if is_starting {
+                    START_SLEEP
+                } else {
+                    sleep
+                },
+            );
         }
     }
 
@@ -398,15 +416,16 @@ impl Collector {
     fn serve(&mut self, pid: u32, asks: &[Ask]) {
         if self.header.farewell.load(Ordering::Acquire) == Farewell::Said as u32 {
             self.looks.look(pid, self.recorder.timeline.now_ns());
+            self.looks.last.is_last = true;
             self.header.farewell.store(Farewell::Answered as u32, Ordering::Release);
             let _ = futex::wake(&self.header.farewell, futex::Flags::empty(), i32::MAX as u32);
         }
-        if pid != 0 && self.is_recording() {
+        if pid != 0 && self.is_recording() && !self.looks.last.is_last {
             self.looks.now_and_then(pid, self.recorder.timeline.now_ns());
         }
         for ask in asks {
             match ask {
-                Ask::Snapshot => self.send_snapshot(Reason::Asked),
+                Ask::Snapshot(number) => self.send_snapshot(Reason::Asked(*number)),
                 Ask::Window => self.new_window(),
             }
         }

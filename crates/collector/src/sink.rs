@@ -21,7 +21,7 @@ pub enum Freed {
 
 #[derive(Debug)]
 pub enum Sink {
-    Trace(Encoders),
+    Trace(Box<Encoders>),
     Live(Box<Aggregate>),
 }
 
@@ -34,7 +34,7 @@ pub struct Encoders {
 
 impl Sink {
     pub fn trace() -> Self {
-        Sink::Trace(Encoders { events: EventEncoder::new(), infos: InfoEncoder::new() })
+        Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), infos: InfoEncoder::new() }))
     }
 
     /// What infos are told apart by: the stack, or the site that it belongs to.
