@@ -8,8 +8,8 @@ use channel::{HUB_MAGIC, Hub, PAGE, Region, VERSION};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// How often, and how long each time, a process waits for an offer: a second in all.
-const TRIES: u32 = 10;
+/// How often, and how long each time, a process waits for an offer: three seconds in all, on a machine that has no time at all.
+const TRIES: u32 = 30;
 const TRY_MS: u64 = 100;
 
 static HUB: AtomicPtr<Hub> = AtomicPtr::new(core::ptr::null_mut());
@@ -64,7 +64,7 @@ pub fn find_hub(path: &[u8]) -> bool {
     is_ours
 }
 
-/// Shared memory for this process; waits a second at most.
+/// Shared memory for this process; waits three seconds at most.
 pub fn claim(pid: u32) -> Option<Region> {
     let hub = hub()?;
     let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"HTHUB__1");
 /// Offers that can stand at the same time.
-pub const OFFERS: usize = 8;
+pub const OFFERS: usize = 32;
 
 /// One place for an offer.
 ///

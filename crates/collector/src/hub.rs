@@ -12,8 +12,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Offers that stand while nobody takes one.
-const SPARE: usize = 4;
+/// Offers that stand while nobody takes one, and while many do.
+const FEW: usize = 4;
+const MANY: usize = channel::OFFERS;
 /// Processes that are watched at the same time; each costs a thread and a few megabytes.
 const MOST_SESSIONS: usize = 512;
 
@@ -22,6 +23,8 @@ pub struct Hub {
     plan: LivePlan,
     /// By place of its offer.
     spares: Vec<Option<Recording>>,
+    /// Offers that are to stand: more after every one that was taken, and fewer with time.
+    wanted: usize,
 }
 
 /// Ends the waiting of a hub.
@@ -45,7 +48,7 @@ impl Hub {
     pub fn create(plan: LivePlan) -> Result<Self, SetupError> {
         let page = HubPage::create()?;
         let spares = page.hub().offers.iter().map(|_| None).collect();
-        Ok(Hub { page, plan, spares })
+        Ok(Hub { page, plan, spares, wanted: FEW })
     }
 
     /// The value of `HEAPTRACK_FOLLOW`.
@@ -62,16 +65,19 @@ impl Hub {
     pub fn offer(&mut self, sessions: usize) {
         let hub = self.page.hub();
         let standing = self.spares.iter().flatten().count();
-        let wanted = SPARE.min(MOST_SESSIONS.saturating_sub(sessions)).saturating_sub(standing);
-        let mut empty = self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none());
-        for (spare, offer) in empty.by_ref().take(wanted) {
-            // Where there is no memory for one now, there may be later.
-            let Ok(recording) = Recording::live(self.plan.clone()) else { return };
+        let missing = self.wanted.min(MOST_SESSIONS.saturating_sub(sessions)).saturating_sub(standing);
+        if missing == 0 {
+            return;
+        }
+        // Where there is no memory for all of them now, there may be later.
+        let mut new = Recording::live_ones(&self.plan, missing).into_iter();
+        for (spare, offer) in self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none()) {
+            let Some(recording) = new.next() else { break };
             offer.put(recording.mapping().fd().as_raw_fd() as u32);
             *spare = Some(recording);
-            hub.served.fetch_add(1, Ordering::AcqRel);
-            let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
         }
+        hub.served.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
     }
 
     /// Who came since the last call.
@@ -89,6 +95,10 @@ impl Hub {
             };
             offer.clear();
             joined.extend(spare.take().map(|recording| Joined { pid, recording }));
+        }
+        self.wanted = (self.wanted + 2 * joined.len()).clamp(FEW, MANY);
+        if joined.is_empty() && self.wanted > FEW {
+            self.wanted -= 1;
         }
         joined
     }

@@ -217,6 +217,10 @@ impl Recorder {
         if self.last_alloc.len() <= self.slot {
             self.last_alloc.resize(self.slot + 1, NO_SEQUENCE);
         }
+        // Threads have no numbers there, for numbers would never end.
+        if self.sink.is_live() {
+            return;
+        }
         let thread = match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
             None => self.start_thread(source / 2, 0),
@@ -225,8 +229,6 @@ impl Recorder {
     }
 
     fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
-        let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
-        let name = self.process.thread_name(tid);
         if let Some(last) = self.last_alloc.get_mut(slot as usize) {
             *last = NO_SEQUENCE;
         }
@@ -234,6 +236,8 @@ impl Recorder {
         if self.sink.is_live() {
             return 0;
         }
+        let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
+        let name = self.process.thread_name(tid);
         self.threads.start(slot, tid, image, name)
     }
 

@@ -94,6 +94,8 @@ pub struct Outcome {
     pub write_error: Option<io::Error>,
     /// What lived at the end, for a session without a trace.
     pub last: Option<Snapshot>,
+    /// Snapshots before it that nobody has read.
+    pub unread: Vec<Snapshot>,
 }
 
 /// How the target ended.
@@ -121,6 +123,22 @@ pub struct Recording {
     asks: mpsc::Sender<Ask>,
     snapshots: mpsc::Receiver<Snapshot>,
     thread: JoinHandle<Outcome>,
+}
+
+/// A session whose thread may not run yet.
+struct Starting {
+    recording: Recording,
+    is_ready: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Starting {
+    fn ready(self) -> Result<Recording, SetupError> {
+        match self.is_ready.recv() {
+            Ok(Ok(())) => Ok(self.recording),
+            Ok(Err(error)) => Err(SetupError::Thread(error)),
+            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
+        }
+    }
 }
 
 /// What a session has to say about itself.
@@ -155,7 +173,22 @@ impl Recording {
         Self::launch(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
     }
 
+    /// Several at a time: their threads start side by side.
+    pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
+        let begin = |_| {
+            let LivePlan { setup, folder, exe, depth } = plan.clone();
+            let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new() };
+            Self::begin(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth)))).ok()
+        };
+        let begun: Vec<Starting> = (0..count).map_while(begin).collect();
+        begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
+    }
+
     fn launch(plan: Subject, writer: Writer, sink: Sink) -> Result<Self, SetupError> {
+        Self::begin(plan, writer, sink)?.ready()
+    }
+
+    fn begin(plan: Subject, writer: Writer, sink: Sink) -> Result<Starting, SetupError> {
         let mapping = Arc::new(Mapping::create(&plan.setup)?);
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
@@ -179,11 +212,8 @@ impl Recording {
         };
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
-        match is_ready.recv() {
-            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, blocks, asks, snapshots, thread }),
-            Ok(Err(error)) => Err(SetupError::Thread(error)),
-            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
-        }
+        let recording = Recording { mapping, stats, stop, end, blocks, asks, snapshots, thread };
+        Ok(Starting { recording, is_ready })
     }
 
     /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under its own number.
@@ -243,7 +273,9 @@ impl Recording {
         let _ = self.end.send(end);
         self.stop.store(true, Ordering::Release);
         self.ring();
-        self.thread.join().ok()
+        let mut outcome = self.thread.join().ok()?;
+        outcome.unread.extend(self.snapshots.try_iter());
+        Some(outcome)
     }
 }
 
@@ -574,6 +606,9 @@ impl Collector {
         self.recorder.timeline.sample(self.header);
         loop {
             let drained = self.drain.empty_rings(&mut self.merge);
+            if self.is_live {
+                self.serve_signals(Stamp::MAX);
+            }
             self.merge_to(Stamp::MAX);
             if drained.words == 0 && self.merge.is_empty() {
                 break;
@@ -623,6 +658,7 @@ impl Collector {
             file_bytes: written.file_bytes,
             write_error: written.error,
             last,
+            unread: Vec::new(),
         };
         if outcome.write_error.is_some() {
             let missing = events.saturating_sub(written.events);

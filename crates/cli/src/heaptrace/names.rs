@@ -1,11 +1,14 @@
 //! What the frames of one process are called.
 //!
 //! Given: frames and the modules they are in. Gives back: names, lines, offsets in bytes. What must hold: memory is bounded;
-//! a frame without a name is still told by its module, or by its address.
+//! a frame without a name is still told by its module, or by its address; what is known of a file for one process is known
+//! for all.
 use crate::record::MEMORY_FOR_NAMES;
 use channel::FrameKey;
 use format::{Module, Symbols};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 use symbols::{Finder, Jit, ModuleWork, Search, Store, Target};
@@ -30,24 +33,45 @@ pub struct Named {
     /// In memory; of the instruction after the call.
     pub address: u64,
     /// Innermost first; none: no name is known.
-    pub levels: Vec<Level>,
+    pub levels: Arc<Vec<Level>>,
     /// Bytes from the function's start.
     pub from_start: Option<u64>,
     /// The file, and the address in it.
     pub module: Option<(String, u64)>,
 }
 
+/// A file that many processes may have: path, build-id, and, where there is none, the process.
+type File = (String, Vec<u8>, u32);
+
+/// What is known of an address in a file.
+#[derive(Clone, Default)]
+struct Answer {
+    levels: Arc<Vec<Level>>,
+    from_start: Option<u64>,
+}
+
+/// What is known of files.
+#[derive(Default)]
+pub struct Answers {
+    files: HashMap<File, HashMap<u64, Answer>>,
+    count: usize,
+}
+
 pub struct Names {
+    pid: u32,
     target: Target,
     search: Search,
     jit: Jit,
     known: HashMap<u64, Arc<Named>>,
+    answers: Rc<RefCell<Answers>>,
 }
 
 impl Names {
-    pub fn new(pid: u32) -> Self {
+    pub fn new(pid: u32, answers: Rc<RefCell<Answers>>) -> Self {
         let started_unix_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_nanos() as u64);
         Names {
+            pid,
+            answers,
             target: Target::new(pid),
             search: Search { started_unix_ns, ..Search::default() },
             jit: Jit::default(),
@@ -84,29 +108,47 @@ impl Names {
     }
 
     fn learn_module(&mut self, module: &Module, frames: &[u64]) {
+        let owner = if module.build_id.is_empty() { self.pid } else { 0 };
+        let file = (module.path.clone(), module.build_id.clone(), owner);
+        let mut answers = self.answers.take();
+        if answers.count >= MOST_KNOWN {
+            answers = Answers::default();
+        }
+        let known = answers.files.entry(file).or_default();
+        let unknown: Vec<u64> =
+            frames.iter().map(|frame| frame & LOW_BITS).filter(|key| !known.contains_key(key)).collect();
+        answers.count += unknown.len();
+        if !unknown.is_empty() {
+            known.extend(self.look_up(module, &unknown));
+        }
+        for frame in frames {
+            let offset = FrameKey(*frame).offset();
+            let Answer { levels, from_start } = known.get(&(frame & LOW_BITS)).cloned().unwrap_or_default();
+            let address = module.bias.wrapping_add(offset);
+            let named = Named { address, levels, from_start, module: Some((module.path.clone(), offset)) };
+            self.known.insert(*frame, Arc::new(named));
+        }
+        self.answers.replace(answers);
+    }
+
+    /// Opens the module's file. `keys`: the low bits of frames.
+    fn look_up(&self, module: &Module, keys: &[u64]) -> Vec<(u64, Answer)> {
         let store = Store::bounded(Some(MEMORY_FOR_NAMES));
         let finder = Finder { search: &self.search, target: Some(&self.target) };
         let mut resolver = symbols::open(&store, module, finder);
-        let work = ModuleWork {
-            module: Some(module.clone()),
-            frames: frames.iter().map(|frame| (module.instance, frame & LOW_BITS)).collect(),
-        };
+        let frames = keys.iter().map(|key| (module.instance, *key)).collect();
         let mut levels = HashMap::new();
+        let work = ModuleWork { module: Some(module.clone()), frames };
         symbols::resolve_with(&mut resolver, &work, module, |symbols, _| {
             take_levels(&symbols, &mut levels);
             true
         });
-        for frame in frames {
-            let offset = FrameKey(*frame).offset();
-            let start = resolver.as_ref().and_then(|resolver| resolver.start(frame & LOW_BITS));
-            let named = Named {
-                address: module.bias.wrapping_add(offset),
-                levels: levels.remove(&(frame & LOW_BITS)).unwrap_or_default(),
-                from_start: start.map(|start| offset.saturating_sub(start)),
-                module: Some((module.path.clone(), offset)),
-            };
-            self.known.insert(*frame, Arc::new(named));
-        }
+        let answer = |key: &u64| {
+            let start = resolver.as_ref().and_then(|resolver| resolver.start(*key));
+            let from_start = start.map(|start| FrameKey(*key).offset().saturating_sub(start));
+            (*key, Answer { levels: Arc::new(levels.remove(key).unwrap_or_default()), from_start })
+        };
+        keys.iter().map(answer).collect()
     }
 
     fn learn_jit(&mut self, frames: &[u64]) {
@@ -124,7 +166,7 @@ impl Names {
             });
             let named = Named {
                 address,
-                levels: level.into_iter().collect(),
+                levels: Arc::new(level.into_iter().collect()),
                 from_start: found.map(|(start, _)| address.saturating_sub(start)),
                 module: found.map(|_| ("[jit]".to_owned(), address)),
             };

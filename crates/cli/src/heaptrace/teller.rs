@@ -1,14 +1,16 @@
 //! The thread that finds names and writes reports.
 //!
 //! Given: jobs, in order. Gives back: reports, each in one piece. What must hold: whoever gives it a job does not wait.
-use super::names::Names;
+use super::names::{Answers, Names};
 use super::options::{Key, Options};
 use super::output::Output;
 use super::process::Id;
 use super::watch::Watch;
 use super::{flame, report};
 use collector::Snapshot;
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -41,9 +43,26 @@ pub enum Job {
     },
 }
 
-pub struct Teller {
-    jobs: Option<mpsc::Sender<Job>>,
+/// Where jobs are handed in; any thread may have one.
+#[derive(Clone)]
+pub struct Letterbox {
+    jobs: mpsc::Sender<Job>,
     waiting: Arc<AtomicUsize>,
+}
+
+impl Letterbox {
+    pub fn tell(&self, job: Job) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let _ = self.jobs.send(job);
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+}
+
+pub struct Teller {
+    pub letterbox: Letterbox,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,31 +72,25 @@ impl Teller {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&waiting);
         let work = move || {
-            let mut desk = Desk { watch: options.watch.then(Watch::new), options, processes: HashMap::new() };
+            let mut desk = Desk {
+                watch: options.watch.then(Watch::new),
+                options,
+                processes: HashMap::new(),
+                answers: Rc::default(),
+            };
             for job in inbox {
                 desk.work(job);
                 left.fetch_sub(1, Ordering::AcqRel);
             }
         };
         let builder = std::thread::Builder::new().name("heaptrace-tell".into()).stack_size(STACK);
-        Teller { jobs: Some(jobs), waiting, thread: builder.spawn(work).ok() }
+        Teller { letterbox: Letterbox { jobs, waiting }, thread: builder.spawn(work).ok() }
     }
 
-    pub fn tell(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
-            self.waiting.fetch_add(1, Ordering::AcqRel);
-            let _ = jobs.send(job);
-        }
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
-    }
-
-    /// Waits until everything is told.
-    pub fn finish(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+    /// Waits until everything is told; all other letterboxes are gone by now.
+    pub fn finish(self) {
+        drop(self.letterbox);
+        if let Some(thread) = self.thread {
             let _ = thread.join();
         }
     }
@@ -95,6 +108,7 @@ struct Desk {
     options: Options,
     processes: HashMap<Id, Reported>,
     watch: Option<Watch>,
+    answers: Rc<RefCell<Answers>>,
 }
 
 impl Desk {
@@ -117,7 +131,7 @@ impl Desk {
         if !self.options.flame_graph && self.watch.is_none() {
             output.put(&format!("[heaptrace] initialized for /proc/{pid}/maps ({name})\n"));
         }
-        self.processes.insert(id, Reported { pid, name, names: Names::new(pid), output });
+        self.processes.insert(id, Reported { pid, name, names: Names::new(pid, Rc::clone(&self.answers)), output });
     }
 
     fn dump(&mut self, id: Id, snapshot: &Snapshot, keys: &[Key]) {

@@ -1,16 +1,17 @@
 //! All processes of the tree: who comes, who goes, who is asked when.
 //!
 //! Given: the first process. Gives back: how it ended, when everything is told. What must hold: this loop never waits for a
-//! disk, a terminal or a debug file (`Teller` does that, on a thread of its own), so that there is an offer for every new
-//! process at once.
+//! disk, a terminal, a debug file or the end of a session (others do that, on threads of their own), so that there is an
+//! offer for every new process at once.
 use super::options::{Key, Options};
 use super::process::{Id, Process};
 use super::signals::{Signals, Told};
-use super::teller::{Job, Teller};
+use super::teller::{Job, Letterbox, Teller};
 use crate::record::{wait_for, why_not};
 use crate::say;
-use collector::{Ask, End, Hub, Joined, Reason, Recording};
+use collector::{Ask, End, Hub, Joined, Reason, Recording, Snapshot};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a process can be gone, or a snapshot wait, before it is noticed.
@@ -34,6 +35,8 @@ pub struct Tree {
     processes: Vec<Process>,
     next_id: Id,
     is_stopped: bool,
+    /// Sessions that are being ended.
+    ending: Vec<JoinHandle<()>>,
 }
 
 impl Tree {
@@ -43,7 +46,17 @@ impl Tree {
         signals.wake(hub.bell());
         let sort = options.sort.clone();
         let teller = Teller::start(options);
-        Tree { hub, signals, teller, sort, pause, processes: Vec::new(), next_id: 0, is_stopped: false }
+        Tree {
+            hub,
+            signals,
+            teller,
+            sort,
+            pause,
+            processes: Vec::new(),
+            next_id: 0,
+            is_stopped: false,
+            ending: Vec::new(),
+        }
     }
 
     /// Until the first process is gone, and all others that joined.
@@ -96,8 +109,8 @@ impl Tree {
         for Joined { pid, recording } in self.hub.joined() {
             while let Some(at) = self.processes.iter().position(|process| process.pid == pid) {
                 let old = self.processes.swap_remove(at);
-                self.teller.tell(Job::Forget { id: old.id });
-                old.finish(End::default());
+                self.letterbox().tell(Job::Forget { id: old.id });
+                self.aside(move |_| drop(old.finish(End::default())));
             }
             self.add(pid, recording);
         }
@@ -105,7 +118,7 @@ impl Tree {
         for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
             if let Some(name) = process.name() {
                 process.is_announced = true;
-                self.teller.tell(Job::Begin { id: process.id, pid: process.pid, name });
+                self.teller.letterbox.tell(Job::Begin { id: process.id, pid: process.pid, name });
             }
         }
     }
@@ -122,14 +135,14 @@ impl Tree {
     }
 
     fn ask_all(&self, what: Ask) {
-        if self.teller.waiting() < MOST_WAITING {
+        if self.letterbox().waiting() < MOST_WAITING {
             self.processes.iter().filter(|process| process.is_announced).for_each(|process| process.ask(what));
         }
     }
 
     fn tell_snapshots(&mut self) {
         for process in self.processes.iter().filter(|process| process.is_announced) {
-            if self.teller.waiting() >= MOST_WAITING {
+            if self.letterbox().waiting() >= MOST_WAITING {
                 return;
             }
             while let Some(snapshot) = process.snapshot() {
@@ -137,13 +150,13 @@ impl Tree {
                     Reason::BySize | Reason::Asked(BY_SIZE) => vec![Key::Size],
                     Reason::ByCount | Reason::Asked(BY_COUNT) => vec![Key::Count],
                     Reason::Asked(TO_WATCH) => {
-                        self.teller.tell(Job::Watch { id: process.id, snapshot: Box::new(snapshot) });
+                        self.letterbox().tell(Job::Watch { id: process.id, snapshot: Box::new(snapshot) });
                         continue;
                     }
                     Reason::Window => continue,
                     Reason::Asked(_) | Reason::End => self.sort.clone(),
                 };
-                self.teller.tell(Job::Dump { id: process.id, snapshot: Box::new(snapshot), keys });
+                self.letterbox().tell(Job::Dump { id: process.id, snapshot: Box::new(snapshot), keys });
             }
         }
     }
@@ -159,31 +172,31 @@ impl Tree {
             }
             let process = self.processes.swap_remove(at);
             let end = end.filter(|_| process.pid == root).unwrap_or_default();
-            self.tell_end(process, end);
+            self.aside(move |letters| tell_end(letters, process, end));
         }
     }
 
-    fn tell_end(&mut self, process: Process, end: End) {
-        let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
-        while let Some(snapshot) = process.snapshot() {
-            if matches!(snapshot.reason, Reason::BySize | Reason::ByCount) {
-                let keys = vec![if snapshot.reason == Reason::BySize { Key::Size } else { Key::Count }];
-                self.teller.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
+    fn letterbox(&self) -> &Letterbox {
+        &self.teller.letterbox
+    }
+
+    /// On a thread of its own, if there can be one.
+    fn aside(&mut self, work: impl FnOnce(&Letterbox) + Send + 'static) {
+        self.ending.retain(|thread| !thread.is_finished());
+        let letters = self.letterbox().clone();
+        let (sender, receiver) = mpsc::channel::<Work>();
+        let run = move || {
+            if let Ok(work) = receiver.recv() {
+                work(&letters);
             }
-        }
-        let Some(outcome) = process.finish(end) else {
-            say(format_args!("heaptrace: watching {pid} failed, there is no report"));
-            return;
         };
-        let Some(last) = outcome.last.filter(|_| outcome.started) else {
-            say(format_args!("heaptrace: {pid} was not watched, {}", why_not(outcome.refusal)));
-            return;
-        };
-        if !is_announced {
-            let name = last.name.split_whitespace().next().unwrap_or("?").to_owned();
-            self.teller.tell(Job::Begin { id, pid, name });
+        match std::thread::Builder::new().name("heaptrace-end".into()).spawn(run) {
+            Ok(thread) => {
+                let _ = sender.send(Box::new(work));
+                self.ending.push(thread);
+            }
+            Err(_) => work(self.letterbox()),
         }
-        self.teller.tell(Job::End { id, snapshot: Box::new(last) });
     }
 
     fn say_who_is_left(&self, root: u32) {
@@ -200,7 +213,10 @@ impl Tree {
     /// What still runs is told as it is now.
     fn leave(mut self) {
         for process in std::mem::take(&mut self.processes) {
-            self.tell_end(process, End::default());
+            self.aside(move |letters| tell_end(letters, process, End::default()));
+        }
+        for thread in self.ending {
+            let _ = thread.join();
         }
         self.teller.finish();
         match self.hub.missed() {
@@ -208,4 +224,39 @@ impl Tree {
             missed => say(format_args!("heaptrace: {missed} more processes ran unwatched: they could not join")),
         }
     }
+}
+
+type Work = Box<dyn FnOnce(&Letterbox) + Send>;
+
+/// Ends a session and tells its last report.
+fn tell_end(letters: &Letterbox, process: Process, end: End) {
+    let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
+    let Some(outcome) = process.finish(end) else {
+        say(format_args!("heaptrace: watching {pid} failed, there is no report"));
+        return;
+    };
+    let Some(last) = outcome.last.filter(|_| outcome.started) else {
+        say(format_args!("heaptrace: {pid} was not watched, {}", why_not(outcome.refusal)));
+        return;
+    };
+    if !is_announced {
+        letters.tell(Job::Begin { id, pid, name: name_of(&last) });
+    }
+    for snapshot in outcome.unread {
+        let keys = match snapshot.reason {
+            Reason::BySize | Reason::Asked(BY_SIZE) => vec![Key::Size],
+            Reason::ByCount | Reason::Asked(BY_COUNT) => vec![Key::Count],
+            _ => continue,
+        };
+        letters.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
+    }
+    letters.tell(Job::End { id, snapshot: Box::new(last) });
+}
+
+/// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.
+fn name_of(snapshot: &Snapshot) -> String {
+    const LONGEST: usize = 15;
+    let file = snapshot.modules.first().and_then(|module| module.path.rsplit('/').next()).unwrap_or("?");
+    let file: String = file.chars().take(LONGEST).collect();
+    snapshot.name.split_whitespace().next().map_or(file, str::to_owned)
 }
