@@ -479,7 +479,7 @@ pub fn allocating(context: &Context) {
 /// After an allocation that returned `address`.
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
-    let gate = CORE.gate();
+    let gate = CORE.gate_or_join();
     if gate & ACTIVE == 0 || address == 0 {
         return Next::DONE;
     }
@@ -521,7 +521,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
 /// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64) {
-    if CORE.gate() & ACTIVE == 0 || address == 0 {
+    if CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
         return;
     }
     let core = &CORE;
@@ -546,7 +546,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let real = real::function(hook);
     let call = || real(a as usize, b as usize, c as usize) as u64;
     let core = &CORE;
-    if core.gate() & ACTIVE == 0 {
+    if core.gate_or_join() & ACTIVE == 0 {
         context.result = call();
         return Next::DONE;
     }

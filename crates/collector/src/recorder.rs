@@ -1,18 +1,20 @@
 //! Ordered events in, blocks of the trace out.
 //!
 //! Given: the merge's events, one after the other. Gives back: raw blocks, definitions before the events that use
-//! them, and the session's totals. What must hold: a free is written as the allocation it ends; a few dozen
+//! them, or live numbers by site (`sink.rs`), and the session's totals. What must hold: a free is written as the allocation it ends; a few dozen
 //! nanoseconds an event; no allocation per event.
+use crate::aggregate::LiveSite;
 use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
 use crate::infos::Infos;
 use crate::merge::{Consumer, Item, Verdict};
 use crate::modules::Modules;
 use crate::process::Process;
+use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
 use crate::threads::Threads;
 use channel::{Event, Path, Region, StackId, Stamp};
-use format::{Checkpoint, EventEncoder, InfoEncoder, Module, RawBlock, Thread, Totals};
+use format::{Checkpoint, Module, RawBlock, Thread, Totals};
 use std::sync::atomic::Ordering;
 
 /// A time mark stands at most this often.
@@ -32,9 +34,8 @@ pub struct Recorder {
     region: Region,
     pub timeline: Timeline,
     pub process: Process,
-    events: EventEncoder,
+    sink: Sink,
     infos: Infos,
-    info_encoder: InfoEncoder,
     stacks: Stacks,
     blocks: Blocks,
     threads: Threads,
@@ -56,15 +57,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String) -> Self {
+    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
+        let stacks = if sink.is_live() { Stacks::unwritten() } else { Stacks::default() };
         Recorder {
             region,
             timeline,
             process,
-            events: EventEncoder::new(),
+            sink,
             infos: Infos::default(),
-            info_encoder: InfoEncoder::new(),
-            stacks: Stacks::default(),
+            stacks,
             blocks: Blocks::new(),
             threads: Threads::default(),
             modules: Modules::new(launched),
@@ -84,16 +85,16 @@ impl Recorder {
 
     /// Totals up to the last event; `leaked_*` is what lives.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.events.next_sequence(), ..self.totals }
+        Totals { allocations: self.sink.allocations(), ..self.totals }
     }
 
     /// Events of all sorts so far.
     pub const fn event_count(&self) -> u64 {
-        self.taken + self.events.events()
+        self.taken + self.sink.events()
     }
 
     pub fn has_pending(&self) -> bool {
-        !self.events.is_empty()
+        matches!(&self.sink, Sink::Trace(trace) if !trace.events.is_empty())
     }
 
     pub const fn corrupt_stacks(&self) -> u64 {
@@ -102,12 +103,19 @@ impl Recorder {
 
     /// Modules that appeared: to be called after rings were copied, before their events are merged.
     pub fn read_modules(&mut self) {
-        self.new_modules.extend_from_slice(self.modules.loaded(&self.region, &self.timeline, &self.process));
+        let loaded = self.modules.loaded(&self.region, &self.timeline, &self.process);
+        if !self.sink.is_live() {
+            self.new_modules.extend_from_slice(loaded);
+        }
     }
 
     /// What changes rarely: modules that went, threads that named themselves.
     pub fn refresh(&mut self) {
-        self.new_modules.extend(self.modules.unloaded(&self.region, &self.timeline));
+        let unloaded = self.modules.unloaded(&self.region, &self.timeline);
+        if self.sink.is_live() {
+            return;
+        }
+        self.new_modules.extend(unloaded);
         self.threads.refresh_names(&self.process);
     }
 
@@ -124,17 +132,46 @@ impl Recorder {
         if let Some(block) = self.stacks.take() {
             put(block);
         }
-        if !self.info_encoder.is_empty() {
-            put(self.info_encoder.take());
+        let is_full = self.is_full();
+        let Sink::Trace(trace) = &mut self.sink else { return };
+        if !trace.infos.is_empty() {
+            put(trace.infos.take());
         }
-        if !self.events.is_empty() {
-            self.block_bytes = if self.is_full() { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
-            self.taken += self.events.events();
-            put(self.events.take());
+        if !trace.events.is_empty() {
+            self.block_bytes = if is_full { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
+            self.taken += trace.events.events();
+            put(trace.events.take());
         }
         if self.taken >= self.next_checkpoint {
             put(self.checkpoint());
         }
+    }
+
+    /// The live front end: everything is as if the target had started now.
+    pub fn new_window(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            live.clear();
+            self.forget_all();
+            self.totals = Totals::default();
+        }
+    }
+
+    /// The live front end: gives memory back when there are many stacks. The merge must hold no event.
+    pub fn compact(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            self.stacks.compact();
+            live.stacks_moved();
+        }
+    }
+
+    /// The live front end: all sites with live blocks.
+    pub fn live_sites(&self) -> Vec<LiveSite> {
+        self.sink.live().map(|live| live.live(&self.blocks)).unwrap_or_default()
+    }
+
+    /// All modules there were.
+    pub fn modules(&self) -> &[Module] {
+        self.modules.seen()
     }
 
     fn checkpoint(&mut self) -> RawBlock {
@@ -142,7 +179,7 @@ impl Recorder {
         self.next_checkpoint = self.taken + distance;
         let checkpoint = Checkpoint {
             events: self.taken,
-            next_sequence: self.events.next_sequence(),
+            next_sequence: self.sink.allocations(),
             time_ns: self.now_ns,
             image: self.image,
             totals: self.totals(),
@@ -166,7 +203,7 @@ impl Recorder {
     #[cold]
     fn mark(&mut self, stamp: Stamp) {
         let ns = self.timeline.advance(stamp);
-        self.events.time(ns);
+        self.sink.time(stamp, ns, self.timeline.stamps_in(1_000_000));
         // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
         self.now_ns = ns - ns % MARK_NS;
         let step = self.timeline.stamps_in(MARK_NS);
@@ -180,42 +217,51 @@ impl Recorder {
         if self.last_alloc.len() <= self.slot {
             self.last_alloc.resize(self.slot + 1, NO_SEQUENCE);
         }
+        // Threads have no numbers there, for numbers would never end.
+        if self.sink.is_live() {
+            return;
+        }
         let thread = match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
             None => self.start_thread(source / 2, 0),
         };
-        self.events.thread(thread);
+        self.sink.thread(thread);
     }
 
     fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
-        let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
-        let name = self.process.thread_name(tid);
         if let Some(last) = self.last_alloc.get_mut(slot as usize) {
             *last = NO_SEQUENCE;
         }
         self.source = NO_SOURCE;
+        if self.sink.is_live() {
+            return 0;
+        }
+        let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
+        let name = self.process.thread_name(tid);
         self.threads.start(slot, tid, image, name)
     }
 
     #[cold]
-    fn new_info(&mut self, size: u64, stack: u32) -> u32 {
-        let index = self.info_encoder.push(size, stack);
-        self.infos.add(size, stack, index);
-        index
+    fn new_info(&mut self, size: u64, key: u32) -> u32 {
+        self.sink.new_info(&mut self.infos, size, key)
     }
 
     #[inline(always)]
     fn alloc(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
-        let info = match self.infos.find(size, stack) {
+        if self.sink.is_live() && item.event.stamp() >= self.next_mark {
+            self.mark(item.event.stamp());
+        }
+        let key = self.sink.key(stack, &self.stacks, &mut self.infos);
+        let info = match self.infos.find(size, key) {
             Some(info) => info,
-            None => self.new_info(size, stack),
+            None => self.new_info(size, key),
         };
-        let sequence = self.events.next_sequence();
+        let sequence = self.sink.number(item.event.stamp());
         if self.blocks.insert(address, Block { sequence, info }).is_err() {
             return Verdict::StillLive;
         }
         self.context(item.source, item.event.stamp());
-        self.events.alloc(info);
+        self.sink.alloc(info, size);
         if let Some(usage) = self.infos.usage_mut(info) {
             usage.live += 1;
         }
@@ -238,22 +284,20 @@ impl Recorder {
     fn free(&mut self, item: &Item, address: u64, by_realloc: bool) -> Verdict {
         let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
         self.context(item.source, item.event.stamp());
-        if by_realloc {
-            self.events.free_by_realloc(block.sequence);
-        } else {
-            self.events.free(block.sequence);
+        if !by_realloc {
             self.totals.temporary += (self.last_alloc.get(self.slot) == Some(&block.sequence)) as u64;
         }
-        self.forget(block);
+        self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
         Verdict::Taken
     }
 
     /// Takes a block out of all counts.
     #[inline(always)]
-    fn forget(&mut self, block: Block) {
+    fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.infos.usage_mut(block.info) {
             usage.live = usage.live.wrapping_sub(1);
             self.totals.leaked_bytes -= usage.size;
+            self.sink.free(block, usage.size, how);
         }
         self.totals.leaked_allocations -= 1;
         self.totals.deallocations += 1;
@@ -277,8 +321,16 @@ impl Recorder {
 
     fn new_image(&mut self, image: u32) {
         self.image = image;
-        self.events.image(image);
+        self.sink.image(image);
+        self.forget_all();
+    }
+
+    /// No block lives, as far as we know.
+    fn forget_all(&mut self) {
         self.blocks.clear();
+        if self.sink.is_live() {
+            self.infos = Infos::default();
+        }
         self.infos.clear_live();
         self.totals.leaked_bytes = 0;
         self.totals.leaked_allocations = 0;
@@ -320,7 +372,10 @@ impl Consumer for Recorder {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.events.len() >= self.block_bytes
+        match &self.sink {
+            Sink::Trace(trace) => trace.events.len() >= self.block_bytes,
+            Sink::Live(_) => self.stacks.wants_compact(),
+        }
     }
 
     #[cold]
@@ -329,14 +384,13 @@ impl Consumer for Recorder {
         match item.event {
             Event::Alloc { address, .. } => {
                 if let Some(block) = self.blocks.remove(address) {
-                    self.events.free_implied(block.sequence);
                     self.totals.implied_frees += 1;
-                    self.forget(block);
+                    self.forget(block, Freed::Implied);
                 }
                 self.take(item);
             }
             Event::Free { .. } => {
-                self.events.unknown_free();
+                self.sink.unknown_free();
                 self.totals.unknown_frees += 1;
             }
             _ => (),
