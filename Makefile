@@ -66,6 +66,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 install: static
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
+	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BINARY) man > $(SHARE)/man/man1/heaptrack.1
 	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack

@@ -4,7 +4,7 @@
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE, COUNTING, Core};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::Place;
@@ -16,6 +16,8 @@ use channel::{
     encode_free, encode_mark, encode_path,
 };
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+pub mod custom;
 
 /// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
 /// such ones, one is walked afresh, to the root, and lies in one piece from then on.
@@ -480,7 +482,7 @@ pub fn allocating(context: &Context) {
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     let gate = CORE.gate_or_join();
-    if gate & ACTIVE == 0 || address == 0 {
+    if gate & (ACTIVE | PAUSED) != ACTIVE || address == 0 {
         return Next::DONE;
     }
     let core = &CORE;
@@ -589,6 +591,9 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
     let core = &CORE;
     if context.result == 0 {
         return Next::then(shrunk);
+    }
+    if core.gate() & PAUSED != 0 {
+        return Next::then(custom::moved_while_paused);
     }
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     let known = if entered.nested { Err(0) } else { remembered(core, entered.local(), context) };

@@ -11,6 +11,7 @@
 //! - If anything goes wrong, recording stops or the loss is counted; the program goes on.
 #![cfg_attr(not(test), no_std)]
 
+pub mod api;
 pub mod cfi;
 pub mod context;
 pub mod core;

@@ -14,6 +14,7 @@ pub enum Invocation {
     Symbolize(Symbolize),
     /// Its own words, the name first.
     Heaptrace(Vec<OsString>),
+    Lib(Lib),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -24,6 +25,7 @@ Subcommands (only as the first word):
   print [OPTIONS] FILE       text report of a trace; --json for machines
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
+  lib --install FOLDER       the library and header that custom allocators build against
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -136,6 +138,27 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
+/// The library that runs inside programs, and the header for custom allocators, as files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack lib",
+    bin_name = "heaptrack lib",
+    version,
+    after_help = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   nothing to link: the header alone will do
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like"
+)]
+pub struct Lib {
+    /// Write them here; the folder is made if need be.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print where the library is that recordings of this user take.
+    #[arg(long)]
+    pub path: bool,
+}
+
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack completions", bin_name = "heaptrack completions")]
 struct Completions {
@@ -161,6 +184,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
+        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),

@@ -8,6 +8,7 @@
 mod args;
 mod heaptrace;
 mod launch;
+mod lib_install;
 mod library;
 mod names;
 mod output;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Lib(options) => answer(lib_install::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

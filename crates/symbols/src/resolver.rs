@@ -125,7 +125,7 @@ impl<'f> Resolver<'f> {
     pub fn start(&self, key: u64) -> Option<u64> {
         let offset = key & (EXACT - 1);
         let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
-        self.table.find(address).map(|symbol| symbol.address)
+        self.table.find(address).map(|symbol| symbol.start())
     }
 
     fn by_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
