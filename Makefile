@@ -47,10 +47,6 @@ lint:
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
 
-# The ring and the stack tree under every interleaving that loom can make.
-models:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom -p channel --test models
-
 # The ring and the watermark under every interleaving that loom can make.
 models:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p channel --test models --target-dir target/loom

@@ -81,7 +81,18 @@ fn link(archive: &Path, library: &Path, out: &Path) {
 
 /// Everything that programs may bind to; all else is local.
 fn export_map() -> String {
-    const EXEC: &[&str] = &["execve", "execv", "execvp", "execvpe", "fexecve", "execl", "execlp", "execle"];
+    const EXEC: &[&str] = &[
+        "execve",
+        "execv",
+        "execvp",
+        "execvpe",
+        "fexecve",
+        "execl",
+        "execlp",
+        "execle",
+        "posix_spawn",
+        "posix_spawnp",
+    ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
     let names: Vec<String> =

@@ -22,6 +22,16 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
+/// A program that ends in good order lets its memory be looked at, where somebody watches.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = {
+    extern "C" fn destruct() {
+        CORE.say_farewell();
+    }
+    destruct
+};
+
 unsafe extern "C" {
     /// Defined nowhere: a panic that can be reached fails the link.
     fn heaptrack_core_must_not_panic() -> !;

@@ -91,6 +91,22 @@ pub fn watch(debug: *const Debug) -> bool {
     write_code(at, &jump)
 }
 
+/// True when no list of the loader is being changed, as far as its boards tell.
+///
+/// # Safety
+/// `debug` is the loader's board.
+pub unsafe fn is_quiet(debug: *const Debug) -> bool {
+    let mut board = debug;
+    // SAFETY: the caller's promise.
+    while let Some(d) = unsafe { board.as_ref() } {
+        if d.state != 0 {
+            return false;
+        }
+        board = if d.version >= 2 { d.next } else { core::ptr::null() };
+    }
+    true
+}
+
 /// A return and nothing but padding behind it.
 fn is_empty_function(body: &[u8]) -> bool {
     let Some((&RET, padding)) = body.split_first() else { return false };

@@ -22,6 +22,7 @@
 mod frame;
 mod geometry;
 mod header;
+mod hub;
 mod module;
 mod record;
 mod region;
@@ -31,7 +32,8 @@ mod sync;
 
 pub use frame::FrameKey;
 pub use geometry::{Geometry, GeometryError, PAGE};
-pub use header::{Clock, Fence, Header, Loss, MAGIC, OnFull, Phase, VERSION};
+pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, OnFull, Phase, Request, VERSION};
+pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use module::{BUILD_ID_MAX, Module};
 pub use record::{
     ALLOC_WORDS, CUSTOM, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record,
@@ -39,4 +41,4 @@ pub use record::{
 };
 pub use region::Region;
 pub use ring::{Ring, RingError};
-pub use slot::{SlotHeader, SlotState};
+pub use slot::{Intent, SlotHeader, SlotState};

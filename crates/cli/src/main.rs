@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod heaptrace;
 mod launch;
 mod lib_install;
 mod library;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
         Invocation::Lib(options) => answer(lib_install::run(&options)),

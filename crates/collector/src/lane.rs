@@ -1,12 +1,15 @@
-//! The events of one domain on their way into blocks: infos, sequence numbers, totals, all its own.
+//! The events of one domain on their way into a trace or into live numbers: infos, sequence numbers, totals, all its own.
 //!
-//! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain. What
-//! must hold: what one domain does changes nothing that the other counts.
-use crate::blocks::Block;
+//! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain, or
+//! what lives by site (`sink.rs`). What must hold: what one domain does changes nothing that the other counts.
+use crate::aggregate::LiveSite;
+use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
 use crate::infos::Infos;
+use crate::sink::{Freed, Sink};
+use crate::stacks::Stacks;
 use channel::Stamp;
-use format::{Checkpoint, Domain, EventEncoder, InfoEncoder, RawBlock, Totals};
+use format::{Checkpoint, Domain, RawBlock, Totals};
 
 /// A time mark stands at most this often.
 const MARK_NS: u64 = 100_000;
@@ -23,9 +26,8 @@ const NO_SEQUENCE: u64 = u64::MAX;
 
 pub struct Lane {
     domain: Domain,
-    events: EventEncoder,
+    sink: Sink,
     infos: Infos,
-    info_encoder: InfoEncoder,
     /// The sequence number of the last allocation, by slot.
     last_alloc: Vec<u64>,
     /// Whose events are being written.
@@ -42,12 +44,11 @@ pub struct Lane {
 }
 
 impl Lane {
-    pub fn new(domain: Domain) -> Self {
+    pub fn new(domain: Domain, sink: Sink) -> Self {
         Lane {
             domain,
-            events: EventEncoder::new(),
+            sink,
             infos: Infos::default(),
-            info_encoder: InfoEncoder::new(),
             last_alloc: vec![NO_SEQUENCE],
             source: NO_SOURCE,
             slot: 0,
@@ -63,32 +64,38 @@ impl Lane {
 
     /// Totals up to the last event; `leaked_*` is what lives.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.events.next_sequence(), ..self.totals }
+        Totals { allocations: self.sink.allocations(), ..self.totals }
+    }
+
+    pub const fn is_live(&self) -> bool {
+        self.sink.is_live()
     }
 
     /// Events of all sorts so far.
     pub const fn event_count(&self) -> u64 {
-        self.taken + self.events.events()
+        self.taken + self.sink.events()
     }
 
     pub fn has_pending(&self) -> bool {
-        !self.events.is_empty()
+        matches!(&self.sink, Sink::Trace(trace) if !trace.events.is_empty())
     }
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.events.len() >= self.block_bytes
+        matches!(&self.sink, Sink::Trace(trace) if trace.events.len() >= self.block_bytes)
     }
 
     /// Takes all that is pending, in the order in which it must stand in the file; the stacks stand before.
     pub fn take_blocks(&mut self, put: &mut impl FnMut(RawBlock)) {
-        if !self.info_encoder.is_empty() {
-            put(self.info_encoder.take().of(self.domain));
+        let is_full = self.is_full();
+        let Sink::Trace(trace) = &mut self.sink else { return };
+        if !trace.infos.is_empty() {
+            put(trace.infos.take().of(self.domain));
         }
-        if !self.events.is_empty() {
-            self.block_bytes = if self.is_full() { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
-            self.taken += self.events.events();
-            put(self.events.take().of(self.domain));
+        if !trace.events.is_empty() {
+            self.block_bytes = if is_full { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
+            self.taken += trace.events.events();
+            put(trace.events.take().of(self.domain));
         }
         if self.taken >= self.next_checkpoint {
             put(self.checkpoint().of(self.domain));
@@ -100,7 +107,7 @@ impl Lane {
         self.next_checkpoint = self.taken + distance;
         let checkpoint = Checkpoint {
             events: self.taken,
-            next_sequence: self.events.next_sequence(),
+            next_sequence: self.sink.allocations(),
             time_ns: self.now_ns,
             image: self.image,
             totals: self.totals(),
@@ -122,7 +129,7 @@ impl Lane {
         if self.last_alloc.len() <= self.slot {
             self.last_alloc.resize(self.slot + 1, NO_SEQUENCE);
         }
-        self.events.thread(thread);
+        self.sink.thread(thread);
     }
 
     /// Another thread has the slot.
@@ -143,7 +150,7 @@ impl Lane {
     #[cold]
     pub fn mark(&mut self, stamp: Stamp, timeline: &mut Timeline) {
         let ns = timeline.advance(stamp);
-        self.events.time(ns);
+        self.sink.time(stamp, ns, timeline.stamps_in(1_000_000));
         // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
         self.now_ns = ns - ns % MARK_NS;
         let step = timeline.stamps_in(MARK_NS);
@@ -152,24 +159,23 @@ impl Lane {
 
     /// The block that an allocation would be.
     #[inline(always)]
-    pub fn next_block(&mut self, size: u64, stack: u32) -> Block {
-        let info = match self.infos.find(size, stack) {
+    pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
+        let key = self.sink.key(stack, stacks, &mut self.infos);
+        let info = match self.infos.find(size, key) {
             Some(info) => info,
-            None => self.new_info(size, stack),
+            None => self.new_info(size, key),
         };
-        Block { sequence: self.events.next_sequence(), info }
+        Block { sequence: self.sink.number(stamp), info }
     }
 
     #[cold]
-    fn new_info(&mut self, size: u64, stack: u32) -> u32 {
-        let index = self.info_encoder.push(size, stack);
-        self.infos.add(size, stack, index);
-        index
+    fn new_info(&mut self, size: u64, key: u32) -> u32 {
+        self.sink.new_info(&mut self.infos, size, key)
     }
 
     #[inline(always)]
     pub fn alloc(&mut self, block: Block, size: u64) {
-        self.events.alloc(block.info);
+        self.sink.alloc(block.info, size);
         if let Some(usage) = self.infos.usage_mut(block.info) {
             usage.live += 1;
         }
@@ -189,21 +195,19 @@ impl Lane {
 
     #[inline(always)]
     pub fn free(&mut self, block: Block, by_realloc: bool) {
-        if by_realloc {
-            self.events.free_by_realloc(block.sequence);
-        } else {
-            self.events.free(block.sequence);
+        if !by_realloc {
             self.totals.temporary += (self.last_alloc.get(self.slot) == Some(&block.sequence)) as u64;
         }
-        self.forget(block);
+        self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
     }
 
     /// Takes a block out of all counts.
     #[inline(always)]
-    fn forget(&mut self, block: Block) {
+    fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.infos.usage_mut(block.info) {
             usage.live = usage.live.wrapping_sub(1);
             self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_sub(usage.size);
+            self.sink.free(block, usage.size, how);
         }
         self.totals.leaked_allocations -= 1;
         self.totals.deallocations += 1;
@@ -211,23 +215,51 @@ impl Lane {
 
     /// A free that nobody saw: the address came again.
     pub fn free_implied(&mut self, block: Block) {
-        self.events.free_implied(block.sequence);
         self.totals.implied_frees += 1;
-        self.forget(block);
+        self.forget(block, Freed::Implied);
     }
 
     pub fn unknown_free(&mut self) {
-        self.events.unknown_free();
+        self.sink.unknown_free();
         self.totals.unknown_frees += 1;
     }
 
     /// `exec` took all blocks with it.
     pub fn new_image(&mut self, image: u32) {
         self.image = image;
-        self.events.image(image);
+        self.sink.image(image);
+        self.forget_all();
+    }
+
+    /// No block lives, as far as we know.
+    fn forget_all(&mut self) {
+        if self.sink.is_live() {
+            self.infos = Infos::default();
+        }
         self.infos.clear_live();
         self.totals.leaked_bytes = 0;
         self.totals.leaked_allocations = 0;
         self.last_alloc.fill(NO_SEQUENCE);
+    }
+
+    /// The live front end: everything is as if the target had started now.
+    pub fn new_window(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            live.clear();
+            self.forget_all();
+            self.totals = Totals::default();
+        }
+    }
+
+    /// The live front end: the stacks have new numbers.
+    pub fn stacks_moved(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            live.stacks_moved();
+        }
+    }
+
+    /// The live front end: all sites with live blocks.
+    pub fn live_sites(&self, blocks: &Blocks) -> Vec<LiveSite> {
+        self.sink.live().map(|live| live.live(blocks)).unwrap_or_default()
     }
 }

@@ -1,14 +1,16 @@
 //! Ordered events in, blocks of the trace out.
 //!
 //! Given: the merge's events, one after the other. Gives back: raw blocks, definitions before the events that use
-//! them, and the session's totals. What must hold: a free is written as the allocation it ends; a few dozen
-//! nanoseconds an event; no allocation per event.
+//! them, or live numbers by site, and the session's totals. What must hold: a free is written as the allocation it ends; a
+//! few dozen nanoseconds an event; no allocation per event.
+use crate::aggregate::LiveSite;
 use crate::blocks::Blocks;
 use crate::clock::Timeline;
 use crate::lane::Lane;
 use crate::merge::{Consumer, Item, Verdict};
 use crate::modules::Modules;
 use crate::process::Process;
+use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
 use channel::{CUSTOM, Event, Path, Region, StackId};
@@ -30,14 +32,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String) -> Self {
+    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
+        let stacks = if sink.is_live() { Stacks::unwritten() } else { Stacks::default() };
         Recorder {
             region,
             timeline,
             process,
-            malloc: Lane::new(Domain::Malloc),
-            custom: Lane::new(Domain::Custom),
-            stacks: Stacks::default(),
+            malloc: Lane::new(Domain::Malloc, sink),
+            custom: Lane::new(Domain::Custom, Sink::trace()),
+            stacks,
             blocks: Blocks::new(),
             threads: Threads::default(),
             modules: Modules::new(launched),
@@ -100,6 +103,30 @@ impl Recorder {
         }
     }
 
+    /// The live front end: everything is as if the target had started now.
+    pub fn new_window(&mut self) {
+        self.malloc.new_window();
+        self.blocks.clear();
+    }
+
+    /// The live front end: gives memory back when there are many stacks. The merge must hold no event.
+    pub fn compact(&mut self) {
+        if self.malloc.is_live() {
+            self.stacks.compact();
+            self.malloc.stacks_moved();
+        }
+    }
+
+    /// The live front end: all sites with live blocks.
+    pub fn live_sites(&self) -> Vec<LiveSite> {
+        self.malloc.live_sites(&self.blocks)
+    }
+
+    /// All modules there were.
+    pub fn modules(&self) -> &[Module] {
+        self.modules.seen()
+    }
+
     #[inline(always)]
     fn lane<const IS_CUSTOM: bool>(&mut self) -> &mut Lane {
         if IS_CUSTOM { &mut self.custom } else { &mut self.malloc }
@@ -119,12 +146,18 @@ impl Recorder {
     fn switch<const IS_CUSTOM: bool>(&mut self, source: u32) {
         let thread = match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
+            // Threads have no numbers there, for numbers would never end.
+            None if self.malloc.is_live() => 0,
             None => self.start_thread(source / 2, 0),
         };
         self.lane::<IS_CUSTOM>().switch(source, thread);
     }
 
     fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
+        if self.malloc.is_live() {
+            self.malloc.start_thread(slot);
+            return 0;
+        }
         let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
         let name = self.process.thread_name(tid);
         self.malloc.start_thread(slot);
@@ -134,7 +167,12 @@ impl Recorder {
 
     #[inline(always)]
     fn alloc<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
-        let block = self.lane::<IS_CUSTOM>().next_block(size, stack);
+        let stamp = item.event.stamp();
+        let lane = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+        if lane.is_live() {
+            lane.set_time(stamp, &mut self.timeline);
+        }
+        let block = lane.next_block(stamp, size, stack, &self.stacks);
         if self.blocks.insert(address, block).is_err() {
             return Verdict::StillLive;
         }
@@ -155,6 +193,8 @@ impl Recorder {
     #[inline(never)]
     fn take_rare(&mut self, item: &Item) -> Verdict {
         match item.event {
+            // The live front end tells of malloc's blocks alone.
+            Event::Alloc { .. } | Event::Free { .. } if self.malloc.is_live() => (),
             Event::Alloc { address, size, stack, .. } => return self.alloc::<true>(item, address, size, stack),
             Event::Free { address, by_realloc, .. } => return self.free::<true>(item, address, by_realloc),
             Event::ThreadStart { tid, .. } => {
@@ -223,7 +263,7 @@ impl Consumer for Recorder {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.malloc.is_full() || self.custom.is_full()
+        self.malloc.is_full() || self.custom.is_full() || self.malloc.is_live() && self.stacks.wants_compact()
     }
 
     #[cold]

@@ -3,8 +3,8 @@
 //! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls come
 //! after the fact, so a move is stamped as freed and allocated at once, free first.
 use super::{
-    Entered, allocated, clear_intent, commit, enter, freeing, has_room, leave, publish_intent, reallocated, resume,
-    ring, write,
+    Entered, Writer, allocated, clear_intent, commit, enter, freeing, has_room, leave, publish_intent, reallocated,
+    resume, ring, stamp, write,
 };
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
@@ -60,7 +60,7 @@ pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
     publish_intent(&mut entered);
     context.result = custom(new);
-    context.arguments = [custom(old), size, core.stamp()];
+    context.arguments = [custom(old), size, stamp(core, &mut entered)];
     Next::then(reallocated)
 }
 
@@ -84,6 +84,6 @@ fn write_free(entered: &mut Entered, kind: Kind, old: u64, freed_at: u64) {
     let ring = ring(&CORE, entered);
     if has_room(&CORE, entered, &ring, FREE_WORDS) {
         let at = entered.level().head;
-        commit(entered, &ring, at, freed_at, encode_free(kind, freed_at, old));
+        commit(entered, &ring, at, encode_free(kind, freed_at, old));
     }
 }
