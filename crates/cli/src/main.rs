@@ -6,8 +6,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod export;
 mod launch;
 mod library;
+mod merge;
 mod names;
 mod output;
 mod print;
@@ -16,6 +18,7 @@ mod record;
 mod signals;
 mod status;
 mod symbolize;
+mod trim;
 
 use args::Invocation;
 use std::io::Write;
@@ -33,6 +36,9 @@ fn main() -> ExitCode {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Export(options) => answer(export::run(&options)),
+        Invocation::Trim(options) => answer(trim::run(&options)),
+        Invocation::Merge(options) => answer(merge::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);
