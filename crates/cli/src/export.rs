@@ -37,18 +37,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
-    let open = || Source::open(&options.file);
+    let trace = crate::source::Trace::new(&options.file)?;
+    let open = || trace.open();
     match options.to {
         Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
-        Format::Folded => folded::write(&folded::rows(&Trace::open(&options.file)?.report, cost(options.cost)), out)?,
+        Format::Folded => folded::write(&folded::rows(&Trace::read(open()?)?.report, cost(options.cost)), out)?,
         Format::Svg => {
-            let report = Trace::open(&options.file)?.report;
+            let report = Trace::read(open()?)?.report;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = Trace::open(&options.file)?.report;
+            let report = Trace::read(open()?)?.report;
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
             massif::write(&open, &report, &options, out)?;

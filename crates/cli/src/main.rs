@@ -16,6 +16,7 @@ mod print;
 mod program;
 mod record;
 mod signals;
+mod source;
 mod status;
 mod symbolize;
 mod trim;

@@ -6,6 +6,7 @@ mod json;
 mod text;
 
 use crate::args::Print;
+use crate::source;
 use analysis::{BadRule, Classes, Lookup, Replay, Report};
 use anyhow::Context;
 use format::{Damage, Source};
@@ -30,7 +31,7 @@ pub struct Trace {
 
 impl Trace {
     pub fn open(path: &Path) -> Result<Self, format::Error> {
-        Self::read(Source::open(path)?)
+        Self::read(source::open(path)?)
     }
 
     pub fn read<R: Read>(mut reader: Source<R>) -> Result<Self, format::Error> {
@@ -95,7 +96,7 @@ pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
 
 fn find(path: &Path, number: u64) -> Result<Option<analysis::Allocation>, format::Error> {
     let Some(sequence) = number.checked_sub(1) else { return Ok(None) };
-    let mut reader = Source::open(path)?;
+    let mut reader = source::open(path)?;
     let mut lookup = Lookup::new(sequence);
     while let Some(block) = reader.next_block()? {
         // A malformed block is as good as a lost one here.

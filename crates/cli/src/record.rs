@@ -86,7 +86,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     }
     let outcome = recording.finish(end);
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
-    tell(options, outcome, path.as_deref());
+    tell(options, outcome, path.as_deref(), is_kde);
     if let Some(path) = path.filter(|_| is_there) {
         if with_names {
             name_the_rest(options, names, &path);
@@ -200,7 +200,7 @@ fn code(exit: Exit) -> ExitCode {
 }
 
 /// What was recorded, or why nothing was.
-fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
+fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde: bool) {
     let (Some(outcome), Some(path)) = (outcome, path) else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
         return;
@@ -212,7 +212,9 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     }
     status::report_losses(&outcome, path);
     if !options.quiet {
-        status::report(&outcome, path);
+        // What it will be called when it has been converted.
+        let target = path.with_extension("");
+        status::report(&outcome, if is_kde { &target } else { path });
     }
 }
 

@@ -3,7 +3,7 @@ use crate::args::Trim;
 use crate::print::Trace;
 use analysis::When;
 use anyhow::Context;
-use format::{FileWriter, Source};
+use format::FileWriter;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     let mut summary = format::Summary::default();
     crate::export::to_file(&output, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
-        summary = format::trim(&mut Source::open(file)?, from, to, &mut writer).with_context(of)?;
+        summary = format::trim(&mut crate::source::open(file)?, from, to, &mut writer).with_context(of)?;
         writer.finish()?;
         Ok(())
     })?;
