@@ -61,14 +61,14 @@ pub(crate) struct Selection {
 
 impl Selection {
     #[inline]
-    fn has(&self, sequence: u64, thread: u32) -> bool {
+    pub(crate) fn has(&self, sequence: u64, thread: u32) -> bool {
         (self.threads.is_empty() || self.threads.contains(&thread))
             && self.blocks.as_ref().is_none_or(|blocks| blocks.get(sequence))
     }
 }
 
 /// One group during a walk. Flows are since the range began.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) live_bytes: u64,
     pub(crate) live_allocations: u64,
@@ -87,6 +87,36 @@ pub(crate) struct Group {
     pub(crate) own_peak_bytes: u64,
     pub(crate) own_peak_time_ns: u64,
     pub(crate) size_max: u64,
+    /// When it allocated first and last, since the walk began.
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+}
+
+/// No time is as late.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Group {
+    const NEW: Group = Group {
+        live_bytes: 0,
+        live_allocations: 0,
+        allocations: 0,
+        allocated_bytes: 0,
+        deallocations: 0,
+        freed_bytes: 0,
+        at_peak_bytes: 0,
+        at_peak_allocations: 0,
+        epoch: 0,
+        temporary: 0,
+        temporary_bytes: 0,
+        lifetime_ns: 0,
+        base_bytes: 0,
+        base_allocations: 0,
+        own_peak_bytes: 0,
+        own_peak_time_ns: 0,
+        size_max: 0,
+        first_ns: NEVER,
+        last_ns: 0,
+    };
 }
 
 /// The highest moment of the program's total.
@@ -112,6 +142,8 @@ pub(crate) struct Counter<'a> {
     pub(crate) peak: Peak,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
+    /// Groups are threads; the group of an info only says whether it counts.
+    by_thread: bool,
 }
 
 /// The group of infos that are left out.
@@ -121,7 +153,7 @@ impl<'a> Counter<'a> {
     pub(crate) fn new(infos: Cow<'a, [KnownInfo]>, groups: usize, selection: Option<Selection>) -> Self {
         Counter {
             infos,
-            groups: vec![Group::default(); groups],
+            groups: vec![Group::NEW; groups],
             selection,
             epoch: 0,
             live_bytes: 0,
@@ -129,7 +161,18 @@ impl<'a> Counter<'a> {
             peak: Peak::default(),
             deallocations: 0,
             implied_frees: 0,
+            by_thread: false,
         }
+    }
+
+    /// Groups are the threads that allocate, by index.
+    pub(crate) fn by_thread(self, threads: usize) -> Self {
+        Counter { by_thread: true, groups: vec![Group::NEW; threads], ..self }
+    }
+
+    #[inline]
+    const fn group(&self, site: u32, thread: u32) -> usize {
+        if self.by_thread && site < NO_GROUP { thread as usize } else { site as usize }
     }
 
     /// Infos and groups that are new.
@@ -138,7 +181,13 @@ impl<'a> Counter<'a> {
             let from = self.infos.len();
             self.infos.to_mut().extend_from_slice(&infos[from..]);
         }
-        self.groups.resize(groups.max(self.groups.len()), Group::default());
+        self.groups.resize(groups.max(self.groups.len()), Group::NEW);
+    }
+
+    /// The group of a block that counts.
+    pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
+        let known = self.info(birth.info)?;
+        self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
     }
 
     pub(crate) fn info(&self, info: u32) -> Option<KnownInfo> {
@@ -154,8 +203,9 @@ impl<'a> Counter<'a> {
         let Some(KnownInfo { size, site }) = self.info(birth.info) else { return };
         self.live_bytes = self.live_bytes.wrapping_add(size);
         self.live_allocations += 1;
+        let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
-            && let Some(group) = self.groups.get_mut(site as usize)
+            && let Some(group) = self.groups.get_mut(group)
         {
             group.live_bytes = group.live_bytes.wrapping_add(size);
             group.live_allocations += 1;
@@ -175,7 +225,9 @@ impl<'a> Counter<'a> {
                 epoch: self.epoch,
                 own_peak_bytes: group.live_bytes,
                 own_peak_time_ns: time_ns,
-                ..Group::default()
+                first_ns: group.first_ns,
+                last_ns: group.last_ns,
+                ..Group::NEW
             };
         }
         self.begin_peak(now, time_ns);
@@ -226,7 +278,7 @@ impl<'a> Counter<'a> {
     pub(crate) fn add_kept(&self, live: impl Iterator<Item = (u64, Birth)>, costs: &mut [Costs]) {
         for (sequence, birth) in live {
             let Some(KnownInfo { size, site }) = self.info(birth.info) else { continue };
-            let Some(costs) = costs.get_mut(site as usize) else { continue };
+            let Some(costs) = costs.get_mut(self.group(site, birth.thread)) else { continue };
             if self.selects(sequence, birth.thread) {
                 costs.kept_bytes = costs.kept_bytes.saturating_add(size);
                 costs.kept_allocations += 1;
@@ -261,6 +313,10 @@ impl Group {
         self.settle(epoch);
         self.allocations += 1;
         self.allocated_bytes = self.allocated_bytes.saturating_add(size);
+        if self.first_ns == NEVER {
+            self.first_ns = now.time_ns;
+        }
+        self.last_ns = now.time_ns;
         self.live_allocations += 1;
         self.live_bytes = self.live_bytes.wrapping_add(size);
         self.size_max = self.size_max.max(size);
@@ -297,8 +353,9 @@ impl Sink for Counter<'_> {
     #[inline]
     fn alloc(&mut self, now: &Now, info: u32, birth: Birth) {
         let Some(&KnownInfo { size, site }) = self.infos.get(info as usize) else { return };
+        let group = self.group(site, birth.thread);
         if self.selects(now.next_sequence.wrapping_sub(1), birth.thread)
-            && let Some(group) = self.groups.get_mut(site as usize)
+            && let Some(group) = self.groups.get_mut(group)
         {
             group.alloc(size, self.epoch, now);
         }
@@ -312,8 +369,9 @@ impl Sink for Counter<'_> {
     #[inline]
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, temporary: bool) {
         let Some(&KnownInfo { size, site }) = self.infos.get(birth.info as usize) else { return };
+        let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
-            && let Some(group) = self.groups.get_mut(site as usize)
+            && let Some(group) = self.groups.get_mut(group)
         {
             group.free(size, self.epoch, now.time_ns.saturating_sub(birth.time_ns), temporary);
         }

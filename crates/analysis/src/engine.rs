@@ -21,7 +21,7 @@ use std::borrow::Cow;
 /// How events are counted when they come in.
 enum Feed {
     /// Only the whole session; every other question walks from the start.
-    Plain(Walker<Plain>),
+    Plain(Box<Walker<Plain>>),
     Indexed(Box<Walker<Counter<'static>>>),
 }
 
@@ -43,7 +43,7 @@ impl Default for Engine {
 impl Engine {
     /// For one question or few: opening is as quick as it can be.
     pub fn new() -> Self {
-        Self::with(Feed::Plain(Walker::new(Plain::default())), Bounds::default())
+        Self::with(Feed::Plain(Box::new(Walker::new(Plain::default()))), Bounds::default())
     }
 
     /// For many questions: any range is quick.
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Event by event over the whole range.
-    fn costs_by_walk(
+    pub(crate) fn costs_by_walk(
         &self,
         blocks: &mut dyn Blocks,
         range: &Range,

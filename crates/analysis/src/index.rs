@@ -50,8 +50,7 @@ pub(crate) struct Entry {
     pub(crate) temporary: u64,
     pub(crate) temporary_bytes: u64,
     pub(crate) lifetime_ns: u64,
-    pub(crate) live_bytes: u64,
-    pub(crate) live_allocations: u64,
+    live_allocations: u64,
     /// Within the slice.
     pub(crate) own_peak_bytes: u64,
     pub(crate) own_peak_time_ns: u64,
@@ -153,7 +152,6 @@ impl Index {
                     temporary: group.temporary,
                     temporary_bytes: group.temporary_bytes,
                     lifetime_ns: group.lifetime_ns,
-                    live_bytes: group.live_bytes,
                     live_allocations: group.live_allocations,
                     own_peak_bytes: group.own_peak_bytes,
                     own_peak_time_ns: group.own_peak_time_ns,

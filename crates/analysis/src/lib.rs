@@ -35,6 +35,9 @@ mod profile;
 mod query;
 mod replay;
 mod report;
+mod suppressions;
+mod table;
+pub mod view;
 mod walker;
 
 pub use book::{Book, SiteId};
@@ -50,3 +53,6 @@ pub use profile::{Profile, Range};
 pub use query::{BadQuery, By, ClassSet, Compare, Cost, Merge, Query, Span};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
+pub use suppressions::{BadSuppression, Source, Suppression, Suppressions};
+pub use table::{Node, NodeId, Table, TableLevel, TableStack};
+pub use view::{AnswerError, Trace, View, answer};

@@ -22,6 +22,15 @@ pub struct Level<'a> {
 }
 
 impl Level<'_> {
+    /// What stands for frames that are not there.
+    pub fn marker(&self) -> Option<&'static str> {
+        match self.frame {
+            Frame::CUT => Some("[frames left out]"),
+            frame if frame.is_marker() => Some("[damaged]"),
+            _ => None,
+        }
+    }
+
     /// `operator new` and `operator new[]`, in all their forms.
     pub fn is_allocator(&self) -> bool {
         self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna"))

@@ -1,5 +1,6 @@
 //! What `include` and `exclude` look for: a text or a regular expression in a level's function, file or module.
 use crate::names::Level;
+use crate::table::{Table, TableLevel};
 use regex_lite::{Regex, RegexBuilder};
 use std::fmt;
 
@@ -68,11 +69,19 @@ impl Pattern {
     }
 
     pub fn matches(&self, level: &Level<'_>) -> bool {
+        self.fits_any(level.function, level.file, level.module)
+    }
+
+    pub(crate) fn matches_level(&self, table: &Table, level: &TableLevel) -> bool {
+        self.fits_any(table.text(level.function), table.text(level.file), table.text(level.module))
+    }
+
+    fn fits_any(&self, function: Option<&str>, file: Option<&str>, module: Option<&str>) -> bool {
         match self.subject {
-            Subject::Function => self.fits(level.function),
-            Subject::File => self.fits(level.file),
-            Subject::Module => self.fits(level.module),
-            Subject::Any => self.fits(level.function) || self.fits(level.file) || self.fits(level.module),
+            Subject::Function => self.fits(function),
+            Subject::File => self.fits(file),
+            Subject::Module => self.fits(module),
+            Subject::Any => self.fits(function) || self.fits(file) || self.fits(module),
         }
     }
 }
