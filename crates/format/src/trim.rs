@@ -13,7 +13,8 @@
 //! live blocks.
 use crate::tally::Tally;
 use crate::{
-    Block, Error, Event, EventEncoder, Events, FileWriter, Freed, IntMap, RawBlock, RssSample, Source, Summary,
+    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Freed, IntMap, RawBlock, RssSample, Source,
+    Summary,
 };
 use std::io::{Read, Write};
 
@@ -51,6 +52,10 @@ struct Trimmer<'w, W: Write> {
     born: IntMap<u64, Born>,
     /// Old -> new sequence number, and info.
     live: IntMap<u64, (u64, u32)>,
+    /// Thread -> its latest allocation before A.
+    latest: IntMap<u32, u64>,
+    /// Thread -> the block that is its latest in the new trace but was not in the old one.
+    not_latest: IntMap<u32, u64>,
     thread: u32,
     image: u32,
     now_ns: u64,
@@ -75,6 +80,8 @@ pub fn trim<R: Read, W: Write>(
         sizes: Vec::new(),
         born: IntMap::default(),
         live: IntMap::default(),
+        latest: IntMap::default(),
+        not_latest: IntMap::default(),
         thread: 0,
         image: 0,
         now_ns: 0,
@@ -128,6 +135,9 @@ impl<W: Write> Trimmer<'_, W> {
 
     fn events(&mut self, events: &mut Events) -> Result<(), Error> {
         self.time(events.time_ns());
+        if self.phase == Phase::After {
+            return Ok(());
+        }
         self.thread = events.thread();
         self.set_image(events.image());
         while self.phase != Phase::After {
@@ -149,13 +159,20 @@ impl<W: Write> Trimmer<'_, W> {
             (Event::Thread(thread), _) => self.thread = thread,
             (Event::Image(image), _) => self.set_image(image),
             (Event::Alloc { sequence, info }, Phase::Before) => {
+                self.latest.insert(self.thread, sequence);
                 let born = Born { info, thread: self.thread, time_ns: self.now_ns };
                 if self.size(info).is_some() {
                     self.born.insert(sequence, born);
                 }
             }
-            (Event::Free { sequence, .. }, Phase::Before) => drop(self.born.remove(&sequence)),
+            (Event::Free { sequence, .. }, Phase::Before) => {
+                self.born.remove(&sequence);
+                if self.tally.counting != Counting::Thread {
+                    self.latest.clear();
+                }
+            }
             (Event::Alloc { sequence, info }, _) => {
+                self.not_latest.remove(&self.thread);
                 self.alloc(sequence, Born { info, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
@@ -185,6 +202,9 @@ impl<W: Write> Trimmer<'_, W> {
         // Of a block in a lost part of the file.
         let Some((new, info)) = self.live.remove(&sequence) else { return };
         self.at();
+        // A later block of that thread was allocated and freed before A, so this one is not temporary.
+        let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
+        let how = if is_not_latest && how == Freed::Call { Freed::Realloc } else { how };
         match how {
             Freed::Call => self.encoder.free(new),
             Freed::Realloc => self.encoder.free_by_realloc(new),
@@ -219,7 +239,9 @@ impl<W: Write> Trimmer<'_, W> {
         born.sort_unstable_by_key(|(sequence, _)| *sequence);
         for (sequence, born) in born {
             self.alloc(sequence, born);
+            self.not_latest.insert(born.thread, sequence);
         }
+        self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
     }
 
     /// `exec`: all blocks are gone.
@@ -231,6 +253,8 @@ impl<W: Write> Trimmer<'_, W> {
         self.encoder.image(image);
         self.born.clear();
         self.live.clear();
+        self.latest.clear();
+        self.not_latest.clear();
         self.tally.end_image();
     }
 
