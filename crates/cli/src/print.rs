@@ -7,10 +7,11 @@ mod json;
 mod text;
 
 use crate::args::Print;
+use crate::source;
 use analysis::{BadRule, Classes, Lookup, Replay, Report};
 use anyhow::Context;
-use format::{Damage, Reader};
-use std::fs::{self, File};
+use format::{Damage, Source};
+use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ pub struct Trace {
 
 impl Trace {
     pub fn open(path: &Path) -> Result<Self, format::Error> {
-        let mut reader = open(path)?;
+        let mut reader = source::open(path)?;
         let mut trace = Self::replay(&mut reader)?;
         if reader.has_custom() {
             trace.custom = Some(Box::new(custom::trace(path)?));
@@ -41,11 +42,11 @@ impl Trace {
         Ok(trace)
     }
 
-    pub fn read<R: Read>(mut reader: Reader<R>) -> Result<Self, format::Error> {
+    pub fn read<R: Read>(mut reader: Source<R>) -> Result<Self, format::Error> {
         Self::replay(&mut reader)
     }
 
-    fn replay<R: Read>(reader: &mut Reader<R>) -> Result<Self, format::Error> {
+    fn replay<R: Read>(reader: &mut Source<R>) -> Result<Self, format::Error> {
         let mut replay = Replay::new();
         while let Some(block) = reader.next_block()? {
             replay.add(block);
@@ -111,22 +112,13 @@ pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
 
 fn find(path: &Path, number: u64) -> Result<Option<analysis::Allocation>, format::Error> {
     let Some(sequence) = number.checked_sub(1) else { return Ok(None) };
-    let mut reader = open(path)?;
+    let mut reader = source::open(path)?;
     let mut lookup = Lookup::new(sequence);
     while let Some(block) = reader.next_block()? {
         // A malformed block is as good as a lost one here.
         lookup.add(block).ok();
     }
     Ok(lookup.finish())
-}
-
-/// A pipe or a terminal would be waited for without end, a folder says so only when it is read.
-fn open(path: &Path) -> Result<Reader<File>, format::Error> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
-    }
-    Reader::new(file)
 }
 
 fn refuse(path: &Path, reason: &str) -> ExitCode {
@@ -143,6 +135,7 @@ mod tests {
     use format::{EventEncoder, FileWriter, Frame, InfoEncoder, Module, RawBlock, Session, StackEncoder, Summary};
     use format::{Place, SymbolState, SymbolsBuilder};
     use serde_json::{Value, json};
+    use std::io::Cursor;
 
     /// Two stacks of a program, one of them through JIT code and a cut.
     fn blocks() -> Vec<RawBlock> {
@@ -184,7 +177,7 @@ mod tests {
 
     fn json_of(bytes: &[u8]) -> Value {
         let mut out = Vec::new();
-        json::report(&mut out, &Trace::read(Reader::new(bytes).unwrap()).unwrap()).unwrap();
+        json::report(&mut out, &Trace::read(Source::new(Cursor::new(bytes)).unwrap()).unwrap()).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 
@@ -260,7 +253,7 @@ mod tests {
             ])
         );
         let mut out = Vec::new();
-        text::report(&mut out, &Trace::read(Reader::new(&bytes[..]).unwrap()).unwrap()).unwrap();
+        text::report(&mut out, &Trace::read(Source::new(Cursor::new(&bytes)).unwrap()).unwrap()).unwrap();
         let text = String::from_utf8(out).unwrap();
         let stack = "\n            > go  /x.js:2\n              [frames left out]\n              \
                      std::f  /usr/include/c++/12/f.h:3\n              main  /home/me/a.cc:9\n";
@@ -288,7 +281,7 @@ mod tests {
     #[test]
     fn text_has_totals_and_stacks() {
         let mut out = Vec::new();
-        text::report(&mut out, &Trace::read(Reader::new(&file(&blocks())[..]).unwrap()).unwrap()).unwrap();
+        text::report(&mut out, &Trace::read(Source::new(Cursor::new(file(&blocks()))).unwrap()).unwrap()).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("recorded ./a \"b\" c (pid 77)\n"), "{text}");
         assert!(text.contains("\n  allocations                3  of 1020 B\n"), "{text}");

@@ -1,7 +1,8 @@
 //! The custom domain in the reports: blocks of the program's own allocators, kept apart from malloc's.
+use super::Trace;
 use super::json::{Lists, totals};
 use super::text;
-use super::{Trace, open};
+use crate::source;
 use format::Domain;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use std::path::Path;
 
 /// The same file as a trace of nothing but custom blocks.
 pub fn trace(path: &Path) -> Result<Trace, format::Error> {
-    let mut reader = open(path)?;
+    let mut reader = source::open(path)?;
     reader.set_domain(Domain::Custom);
     Trace::read(reader)
 }

@@ -29,7 +29,7 @@ pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
 /// The stacks that matter most, by what they held at the peak and what they left.
 pub fn lists(out: &mut impl Write, trace: &Trace, what: &str) -> io::Result<()> {
     list(out, trace, &format!("{what}peak"), |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, trace, &format!("{what}leaked"), |costs| (costs.leaked_bytes, costs.leaked_allocations))
+    list(out, trace, &format!("{what}leaked"), |costs| (costs.live_bytes, costs.live_allocations))
 }
 
 fn command(report: &Report) -> String {
