@@ -67,6 +67,8 @@ fn it_needs_nothing_and_exports_only_hooks() {
         "malloc",
         "memalign",
         "posix_memalign",
+        "posix_spawn",
+        "posix_spawnp",
         "prctl",
         "pvalloc",
         "realloc",
