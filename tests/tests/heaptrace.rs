@@ -81,7 +81,7 @@ fn equal_to_a_recording() {
         // Folded stacks hold exact bytes, all stacks and all frames.
         let traced = trace(&["--flame-graph"], name);
         assert_eq!(traced.code, recorded.code, "{name}");
-        let mut folded: Vec<u64> = traced.stderr.lines().map(|line| bytes_of(line)).collect();
+        let mut folded: Vec<u64> = traced.stderr.lines().map(bytes_of).collect();
         let mut leaked: Vec<u64> = report.list("leaked").iter().map(|site| site.leaked_bytes).collect();
         // A block of no bytes is a stack with no bytes.
         leaked.retain(|bytes| *bytes > 0);
