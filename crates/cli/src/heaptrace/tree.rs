@@ -72,6 +72,7 @@ impl Tree {
         // Without a second thread we look for its end ourselves.
         let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
         let mut end = waiter.is_err().then(|| wait_for(root));
+        let mut is_said = false;
         let mut next = self.pause.map(|(pause, _)| Instant::now() + pause);
         loop {
             self.hub.wait(TICK);
@@ -79,7 +80,6 @@ impl Tree {
                 end = ended.try_recv().ok();
                 if end.is_some() {
                     self.signals.keep();
-                    self.say_who_is_left(root);
                 }
             }
             self.welcome();
@@ -92,6 +92,10 @@ impl Tree {
             }
             self.tell_snapshots();
             self.bury(root, end);
+            if end.is_some() && !is_said && !self.processes.is_empty() {
+                is_said = true;
+                self.say_who_is_left();
+            }
             if let Some(end) = end.filter(|_| self.processes.is_empty() || self.is_stopped) {
                 self.leave();
                 return end;
@@ -199,15 +203,10 @@ impl Tree {
         }
     }
 
-    fn say_who_is_left(&self, root: u32) {
-        let left: Vec<String> =
-            self.processes.iter().filter(|p| p.pid != root && !p.is_gone()).map(|p| p.pid.to_string()).collect();
-        if !left.is_empty() {
-            let list = left.join(", ");
-            say(format_args!(
-                "heaptrace: the program has ended, what it started runs on ({list}); Ctrl-C ends watching"
-            ));
-        }
+    fn say_who_is_left(&self) {
+        let left: Vec<String> = self.processes.iter().map(|process| process.pid.to_string()).collect();
+        let list = left.join(", ");
+        say(format_args!("heaptrace: the program has ended, what it started runs on ({list}); Ctrl-C ends watching"));
     }
 
     /// What still runs is told as it is now.
