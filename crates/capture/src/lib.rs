@@ -31,4 +31,5 @@ pub mod real;
 mod rule;
 pub mod sandbox;
 pub mod sys;
+pub mod unwatched;
 mod walk;

@@ -5,7 +5,7 @@
 //! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
 //!
 //! The bytes are written through /proc/self/mem, which needs no writable code page, else with mprotect. Where both are
-//! refused the table stays as it was at the start.
+//! refused, frames ask for their modules themselves: [`crate::unwatched`].
 use crate::elf::Debug;
 use crate::sys;
 

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
-        Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Symbolize(options) => answer(symbolize::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);
