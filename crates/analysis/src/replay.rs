@@ -92,7 +92,7 @@ impl Replay {
             }
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Symbols(symbols) => self.names.add(symbols),
-            Block::Checkpoint(_) | Block::Index(_) => {}
+            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! - If anything goes wrong, recording stops or the loss is counted; the program goes on.
 #![cfg_attr(not(test), no_std)]
 
+pub mod api;
 pub mod cfi;
 pub mod context;
 pub mod core;
@@ -20,6 +21,7 @@ mod epilogue;
 pub mod events;
 pub mod exec;
 mod expression;
+mod follow;
 pub mod hooks;
 mod loader;
 mod local;
@@ -30,6 +32,7 @@ mod probe;
 pub mod real;
 mod rule;
 pub mod sandbox;
+mod signals;
 pub mod sys;
 pub mod unwatched;
 mod walk;

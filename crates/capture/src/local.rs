@@ -92,6 +92,12 @@ impl Threads {
     /// The calling thread's state, if it has one.
     #[inline(always)]
     pub fn find(&self, pointer: u64) -> Option<*mut Local> {
+        self.find_near(pointer).or_else(|| self.find_far(pointer))
+    }
+
+    /// The same, where no other thread is in its place of the table.
+    #[inline(always)]
+    pub fn find_near(&self, pointer: u64) -> Option<*mut Local> {
         let entry = self.entry(Self::start(pointer));
         if entry.thread_pointer.load(Ordering::Relaxed) == pointer {
             let local = entry.local.load(Ordering::Relaxed) as *mut Local;
@@ -100,7 +106,7 @@ impl Threads {
                 return Some(local);
             }
         }
-        self.find_far(pointer)
+        None
     }
 
     #[inline(never)]

@@ -85,7 +85,7 @@ pub struct Memo {
     depths: [u16; NODES],
     /// Number of the next node; never 0.
     head: u32,
-    /// Nodes older than this are forgotten.
+    /// Nodes older than this are forgotten, or may be overwritten soon.
     oldest: u32,
 }
 
@@ -108,6 +108,10 @@ impl Memo {
         }
         let first = self.head;
         self.head += count as u32;
+        let kept = (NODES - SEGMENT) as u32 - 1;
+        if self.head.wrapping_sub(self.oldest) > kept {
+            self.oldest = self.head.wrapping_sub(kept);
+        }
         first
     }
 
@@ -119,8 +123,7 @@ impl Memo {
 
     #[inline(always)]
     fn is_alive(&self, number: u32) -> bool {
-        let age = self.head.wrapping_sub(number);
-        age <= self.head.wrapping_sub(self.oldest) && age < (NODES - SEGMENT) as u32 && age != 0
+        number.wrapping_sub(self.oldest) < self.head.wrapping_sub(self.oldest)
     }
 
     #[inline(always)]
@@ -157,6 +160,48 @@ impl Memo {
     fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
         // SAFETY: the mask keeps the index below the array's length.
         unsafe { self.sets.get_unchecked_mut(hash as usize & (SETS - 1)) }
+    }
+
+    /// Asks the processor for what `find_youngest` will compare.
+    ///
+    /// # Safety
+    /// Another thread may write to it meanwhile: what is read is used for nothing but an address to fetch.
+    #[inline(always)]
+    pub unsafe fn fetch(&self, pc: u64, cfa: u64) {
+        let hash = Self::hash(pc, cfa);
+        // SAFETY: the mask keeps the index below the array's length.
+        let set = unsafe { self.sets.as_ptr().add(hash as usize & (SETS - 1)) };
+        // SAFETY: as above.
+        let entry = unsafe { set.cast::<u64>().read_volatile() };
+        let check = self.check(entry as u32);
+        // SAFETY: a hint, harmless at any address.
+        unsafe {
+            core::arch::asm!("prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", in(reg) check, options(nostack, preserves_flags, readonly))
+        };
+    }
+
+    /// The walk that was last found or remembered in its set, if it is the one from `place` and holds: its number, and
+    /// the jumps that it took.
+    ///
+    /// # Safety
+    /// As `find`.
+    #[inline(always)]
+    pub unsafe fn find_youngest(&mut self, place: Place) -> Option<(StackId, u32)> {
+        let hash = Self::hash(place.pc, place.cfa);
+        let entry = self.set(hash)[0];
+        let number = entry as u32;
+        if entry >> 33 != hash >> 33 || !self.is_alive(number) {
+            return None;
+        }
+        let check = self.check(number);
+        // SAFETY: in the arena.
+        let Check { at, pc } = unsafe { *check };
+        let is_here = at == place.cfa.wrapping_sub(8) && pc & !SPECIAL == place.pc;
+        if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
+            return None;
+        }
+        // SAFETY: the caller's promise; the frame itself was just compared.
+        unsafe { self.verify(check) }.ok().map(|jumps| (number, jumps))
     }
 
     /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a

@@ -72,6 +72,11 @@ impl Modules {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Makes every thread forget its walks. By two: the index in force stays in force.
+    pub fn forget(&self) {
+        self.generation.fetch_add(2, Ordering::AcqRel);
+    }
+
     /// The module that holds `address`.
     pub fn find(&self, region: &Region, address: u64) -> Option<Found> {
         loop {
@@ -303,6 +308,7 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     let has_name = has_name(map);
     let headers = headers_of(map, program)?;
     let (start, end) = headers.bounds(map.bias)?;
+    crate::api::fill(headers, map.bias);
     let header = region.header();
     let index = header.module_count.load(Ordering::Relaxed);
     let Some(module) = region.modules().get(index as usize) else {

@@ -47,6 +47,11 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
 /// # Safety
 /// As `real::resolve`. `modules` are known.
 pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
+    // A forked child begins again, maybe in the middle of another thread's work. Its list begins with the same modules.
+    BUSY.store(false, Ordering::Relaxed);
+    if is_on() {
+        return true;
+    }
     FIRST_MODULES.store(modules, Ordering::Relaxed);
     // SAFETY: the caller's promise.
     let Some(address) = (unsafe { real::find_anywhere(first, b"_dl_find_object") }) else { return false };

@@ -13,6 +13,9 @@ pub enum Invocation {
     Record(Record),
     Print(Print),
     Symbolize(Symbolize),
+    /// Its own words, the name first.
+    Heaptrace(Vec<OsString>),
+    Lib(Lib),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -21,7 +24,9 @@ const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
+  lib --install FOLDER       the library and header that custom allocators build against
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -154,6 +159,27 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
+/// The library that runs inside programs, and the header for custom allocators, as files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack lib",
+    bin_name = "heaptrack lib",
+    version,
+    after_help = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   nothing to link: the header alone will do
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like"
+)]
+pub struct Lib {
+    /// Write them here; the folder is made if need be.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print where the library is that recordings of this user take.
+    #[arg(long)]
+    pub path: bool,
+}
+
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack completions", bin_name = "heaptrack completions")]
 struct Completions {
@@ -172,20 +198,24 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
         return Invocation::Print(Print::parse_from(words));
     }
+    if name.as_deref() == Some(OsStr::new("heaptrace")) {
+        return Invocation::Heaptrace(words);
+    }
     match words.get(1).and_then(|word| word.to_str()) {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
+        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),
         _ => (),
     }
-    Invocation::Record(Record::parse_from(fence_off(words)))
+    Invocation::Record(Record::parse_from(fence_off(words, &Record::command())))
 }
 
 /// Puts `--` before the program, so that no option behind it is taken for ours.
-fn fence_off(mut words: Vec<OsString>) -> Vec<OsString> {
-    let command = Record::command();
+pub fn fence_off(mut words: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let bytes = word.as_encoded_bytes();
@@ -196,7 +226,7 @@ fn fence_off(mut words: Vec<OsString>) -> Vec<OsString> {
             words.insert(at, "--".into());
             return words;
         }
-        at += if takes_next(&command, bytes) { 2 } else { 1 };
+        at += if takes_next(command, bytes) { 2 } else { 1 };
     }
     words
 }
@@ -225,7 +255,7 @@ mod tests {
     use super::*;
 
     fn record(line: &str) -> Result<Record, clap::Error> {
-        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect()))
+        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect(), &command()))
     }
 
     fn program(line: &str) -> Vec<String> {

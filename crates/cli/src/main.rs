@@ -6,7 +6,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod heaptrace;
 mod launch;
+mod lib_install;
 mod library;
 mod names;
 mod output;
@@ -31,8 +33,10 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options)),
+        Invocation::Lib(options) => answer(lib_install::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

@@ -2,6 +2,7 @@
 //!
 //! Works on what is there: a finished trace, one that is being written, one that was cut or damaged. What was lost is
 //! said in the output; only a file that is no trace at all is an error (one sentence, exit code 2).
+mod custom;
 mod json;
 mod text;
 
@@ -26,14 +27,25 @@ pub struct Trace {
     pub finished: bool,
     /// Whose code a frame is.
     pub classes: Classes,
+    /// The same for the blocks that the program reported itself, if it did.
+    pub custom: Option<Box<Trace>>,
 }
 
 impl Trace {
     pub fn open(path: &Path) -> Result<Self, format::Error> {
-        Self::read(open(path)?)
+        let mut reader = open(path)?;
+        let mut trace = Self::replay(&mut reader)?;
+        if reader.has_custom() {
+            trace.custom = Some(Box::new(custom::trace(path)?));
+        }
+        Ok(trace)
     }
 
     pub fn read<R: Read>(mut reader: Reader<R>) -> Result<Self, format::Error> {
+        Self::replay(&mut reader)
+    }
+
+    fn replay<R: Read>(reader: &mut Reader<R>) -> Result<Self, format::Error> {
         let mut replay = Replay::new();
         while let Some(block) = reader.next_block()? {
             replay.add(block);
@@ -45,12 +57,16 @@ impl Trace {
             damage: reader.damage().to_vec(),
             damage_count: reader.damage_count(),
             finished: reader.finished(),
+            custom: None,
         })
     }
 
     /// The user's own rules come before ours.
     pub fn with_rules(mut self, rules: &str) -> Result<Self, BadRule> {
         self.classes.add_rules(rules)?;
+        if let Some(custom) = self.custom.take() {
+            self.custom = Some(Box::new(custom.with_rules(rules)?));
+        }
         Ok(self)
     }
 

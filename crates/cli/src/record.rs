@@ -29,7 +29,7 @@ const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
 /// The same for a user who asked for files from servers.
 const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
-const MEMORY_FOR_NAMES: u64 = 400 << 20;
+pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     try_run(options, inherited).unwrap_or_else(|refusal| {
@@ -38,7 +38,7 @@ pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     })
 }
 
-fn cannot(sentence: impl std::fmt::Display) -> Refusal {
+pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
     Refusal { code: NOT_POSSIBLE, sentence: sentence.to_string() }
 }
 
@@ -118,6 +118,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             },
             max_stall_ms: options.max_stall,
             lsan_symbol: program::suppressions_address(&program.image),
+            watched: false,
         },
         file,
         folder: output.folder(),
@@ -147,7 +148,7 @@ fn start(
     child.map(|child| child.id())
 }
 
-fn refusal(path: &Path, error: &io::Error) -> Refusal {
+pub(crate) fn refusal(path: &Path, error: &io::Error) -> Refusal {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_POSSIBLE };
     Refusal { code, sentence: format!("{} cannot be started: {error}", path.display()) }
 }
@@ -160,7 +161,7 @@ fn unrecorded(command: &mut Command, inherited: &Inherited, signals: &Signals) -
 
 /// Waits for our child. Other children are orphans that came to us as the first process of a container: they are
 /// buried on the way.
-fn wait_for(child: u32) -> End {
+pub(crate) fn wait_for(child: u32) -> End {
     let mut is_only_child = true;
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -183,7 +184,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn code(exit: Exit) -> ExitCode {
+pub(crate) fn code(exit: Exit) -> ExitCode {
     ExitCode::from(match exit {
         Exit::Code(code) => code as u8,
         Exit::Signal(signal) => 128u8.wrapping_add(signal as u8),
@@ -240,7 +241,7 @@ fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
 }
 
 /// The library's refusal codes.
-fn why_not(refusal: u32) -> &'static str {
+pub(crate) fn why_not(refusal: u32) -> &'static str {
     match refusal {
         1 => "the library in the program is of another version",
         2 => "the shared memory could not be mapped in the program (is its address space limited?)",

@@ -62,7 +62,7 @@ impl Drain {
     /// The stamp below which every event is committed. `now` was read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
         let header = self.header();
-        let alone = count_round(header);
+        let alone = header.next_round();
         barrier(header);
         let image = header.image.load(Acquire);
         let mut watermark = now;
@@ -177,16 +177,6 @@ impl Drain {
             slot.idle = true;
         }
     }
-}
-
-/// True when one thread of the target records alone. It looks at the clock at least once a round.
-fn count_round(header: &Header) -> bool {
-    let pace = header.pace.load(Acquire);
-    if pace != 0 {
-        // Fails, and stays 0, if a second thread has begun meanwhile.
-        let _ = header.pace.compare_exchange(pace, pace.wrapping_add(1).max(1), SeqCst, Relaxed);
-    }
-    pace != 0
 }
 
 /// After it, a store that any thread of the target made before an instant earlier than ours is visible here.

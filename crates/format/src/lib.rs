@@ -19,6 +19,7 @@
 mod append;
 mod block;
 mod checkpoint;
+mod domain;
 mod error;
 mod event;
 mod frame;
@@ -39,6 +40,7 @@ mod writer;
 pub use append::Appender;
 pub use block::{Block, BlockHeader, BlockKind, HEADER_LEN, MAX_RAW, RawBlock};
 pub use checkpoint::Checkpoint;
+pub use domain::Domain;
 pub use error::{Error, Malformed};
 pub use event::{Event, EventEncoder, Events, Freed, MAX_EVENTS};
 pub use frame::Frame;

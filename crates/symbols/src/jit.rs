@@ -110,8 +110,13 @@ impl Jit {
     }
 
     pub fn find(&self, address: u64) -> Option<&Code> {
+        self.find_start(address).map(|(_, code)| code)
+    }
+
+    /// The function at an address, and where it begins.
+    pub fn find_start(&self, address: u64) -> Option<(u64, &Code)> {
         let (start, code) = self.codes.range(..=address).next_back()?;
-        (address - start < code.size).then_some(code)
+        (address - start < code.size).then_some((*start, code))
     }
 
     fn read(&mut self) {

@@ -37,6 +37,6 @@ pub use finder::{Finder, Search};
 pub use jit::{Code, Jit};
 pub use process::{Held, Target};
 pub use resolver::{Frame, Resolver, State};
-pub use run::{Budget, Progress, resolve_all, resolve_jit, resolve_module};
+pub use run::{Budget, Progress, resolve_all, resolve_jit, resolve_module, starts};
 pub use store::Store;
 pub use wanted::{ModuleWork, SKIPPED, Wanted};

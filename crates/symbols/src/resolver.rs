@@ -123,6 +123,13 @@ impl<'f> Resolver<'f> {
         frames
     }
 
+    /// Where the function begins that has the frame, in the file's addresses. `key` as for `frames`.
+    pub fn start(&self, key: u64) -> Option<u64> {
+        let offset = key & (EXACT - 1);
+        let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
+        self.table.find(address).map(|symbol| symbol.start())
+    }
+
     fn by_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
         let levels = self.debug.as_ref()?.levels(address, &self.finder);
         let frame = |level: Level| Frame {

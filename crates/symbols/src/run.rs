@@ -185,6 +185,17 @@ pub fn resolve_module(
     send(symbols, count);
 }
 
+/// Where the functions begin that have these frames, in the file's addresses. `keys`: low bits of frames.
+pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
+    let find = || {
+        let store = Store::bounded(memory);
+        let resolver = Resolver::open(&store, module, finder);
+        keys.iter().map(|key| resolver.start(*key)).collect()
+    };
+    // A file that makes a library panic tells nothing.
+    catch_unwind(AssertUnwindSafe(find)).unwrap_or_else(|_| vec![None; keys.len()])
+}
+
 fn ask(resolver: &mut Option<Resolver<'_>>, key: u64) -> Vec<Frame> {
     let frames = resolver.as_mut().map(|found| catch_unwind(AssertUnwindSafe(|| found.frames(key))));
     match frames {

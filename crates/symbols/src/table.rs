@@ -39,6 +39,12 @@ pub(crate) struct Symbol<'f> {
     is_local: bool,
 }
 
+impl Symbol<'_> {
+    pub(crate) const fn start(&self) -> u64 {
+        self.entry.address
+    }
+}
+
 impl<'f> Table<'f> {
     pub(crate) fn add(&mut self, file: &Elf<'f>) {
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {

@@ -2,6 +2,7 @@
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
 use super::Trace;
+use super::custom::Custom;
 use analysis::{Allocation, Classes, Costs, Report, SiteCosts};
 use format::{Frame, SymbolState, Totals};
 use serde::ser::{SerializeMap, Serializer};
@@ -51,15 +52,26 @@ impl Serialize for Document<'_> {
         map.serialize_entry("modules", &report.modules.len())?;
         map.serialize_entry("suppressions", &report.suppressions)?;
         map.serialize_entry("symbols", &symbols(report))?;
-        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
-        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))?;
+        Lists(trace).serialize_into(&mut map)?;
+        map.serialize_entry("custom", &trace.custom.as_deref().map(Custom))?;
         map.end()
     }
 }
 
-fn totals(totals: &Totals) -> impl Serialize {
+/// The four lists.
+pub struct Lists<'a>(pub &'a Trace);
+
+impl Lists<'_> {
+    pub fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let Lists(trace) = self;
+        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
+        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))
+    }
+}
+
+pub fn totals(totals: &Totals) -> impl Serialize {
     #[derive(Serialize)]
     struct Named {
         allocations: u64,
