@@ -6,6 +6,7 @@
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub enum Invocation {
@@ -87,9 +88,29 @@ pub struct SearchOptions {
     /// A copy of the file system in which the program ran.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     sysroot: Option<PathBuf>,
+    /// Fetch debug files that are not here from the servers in DEBUGINFOD_URLS, after the program's end.
+    #[arg(long)]
+    debuginfod: bool,
 }
 
 impl SearchOptions {
+    /// What is wrong with them.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+        (self.debuginfod && !has_servers)
+            .then_some("--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS")
+    }
+
+    /// As `search`, and with servers. Not while a program runs: a network may take its time.
+    pub fn search_everywhere(&self) -> symbols::Search {
+        let servers = self.debuginfod.then(symbols::Debuginfod::from_environment).flatten();
+        symbols::Search { debuginfod: servers.map(Arc::new), ..self.search() }
+    }
+
+    pub const fn asks_servers(&self) -> bool {
+        self.debuginfod
+    }
+
     pub fn search(&self) -> symbols::Search {
         let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         symbols::Search {
