@@ -10,6 +10,7 @@ pub mod chance;
 pub mod dhat;
 pub mod folder;
 pub mod gdb;
+pub mod kde;
 pub mod process;
 pub mod report;
 pub mod run;
