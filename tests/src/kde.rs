@@ -62,6 +62,13 @@ pub struct Said {
     pub folded: BTreeMap<Cost, Vec<String>>,
 }
 
+/// Both, about one file.
+pub struct Agreed {
+    pub said: Said,
+    /// By cost: what our `export --to folded` must write, sorted.
+    pub right_folded: BTreeMap<Cost, Vec<String>>,
+}
+
 /// `heaptrack_print` on the file.
 pub fn theirs(file: &Path) -> Said {
     let folder = Folder::new();
@@ -69,7 +76,8 @@ pub fn theirs(file: &Path) -> Said {
     for cost in COSTS {
         let folded = folder.join(cost.name());
         let mut command = Command::new("heaptrack_print");
-        command.args(["-m", "0", "-t", "0", "-n", "1000000", "-s", "1000000", "-l", "1"]);
+        let lists = if said.lists.is_empty() { "1" } else { "0" };
+        command.args(["-m", "0", "-t", "0", "-n", "1000000", "-l", lists, "-p", lists, "-a", lists, "-T", lists]);
         command.args(["--disable-builtin-suppressions", "--flamegraph-cost-type", cost.name(), "-F"]);
         let output = command.arg(&folded).arg("-f").arg(file).output().expect("heaptrack_print");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -105,14 +113,20 @@ fn parse(text: &str, said: &mut Said) {
     said.totals.retain(|line| !line.starts_with("reading file") && !line.starts_with("Debuggee"));
 }
 
-/// Our `print --json` on the file, in KDE's words.
-pub fn ours(file: &Path) -> Said {
+fn json(file: &Path) -> Value {
     let output = Command::new(heaptrack()).args(["print", "--json"]).arg(file).output().expect("heaptrack");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Our `print --json` on the file, in KDE's words.
+pub fn ours(file: &Path) -> Said {
+    in_their_words(&json(file))
+}
+
+fn in_their_words(json: &Value) -> Said {
     let total = |name: &str| json["totals"][name].as_u64().unwrap_or_else(|| panic!("no total {name}"));
-    let mut said = Said::default();
-    said.totals = vec![
+    let totals = vec![
         format!("total runtime: {:.2}s", total("runtime_ns") as f64 / 1e9),
         format!("calls to allocation functions: {}", total("allocations")),
         format!("temporary memory allocations: {}", total("temporary")),
@@ -120,6 +134,7 @@ pub fn ours(file: &Path) -> Said {
         format!("peak RSS: {}", bytes(total("peak_rss_bytes"))),
         format!("total memory leaked: {}", bytes(total("leaked_bytes"))),
     ];
+    let mut said = Said { totals, ..Said::default() };
     // Every stack allocated, so it is in this list with all of its costs.
     let sites = json["allocations"].as_array().expect("a list");
     for cost in COSTS {
@@ -136,9 +151,7 @@ pub fn ours(file: &Path) -> Said {
 }
 
 /// What our `export --to folded` must write, out of our JSON: sorted.
-pub fn right_folded(file: &Path, cost: Cost) -> Vec<String> {
-    let output = Command::new(heaptrack()).args(["print", "--json"]).arg(file).output().expect("heaptrack");
-    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+fn right_folded(json: &Value, cost: Cost) -> Vec<String> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for site in json["allocations"].as_array().expect("a list") {
         let mut names = Vec::new();
@@ -267,8 +280,9 @@ fn bytes(value: u64) -> String {
 }
 
 /// Asserts that both say the same about a file, and returns what.
-pub fn assert_agree(file: &Path) -> Said {
-    let (theirs, ours) = (theirs(file), ours(file));
+pub fn assert_agree(file: &Path) -> Agreed {
+    let json = json(file);
+    let (theirs, ours) = (theirs(file), in_their_words(&json));
     assert_eq!(ours.totals, theirs.totals, "totals of {}", file.display());
     for cost in COSTS {
         let (ours, theirs) = (&ours.lists[&cost], &theirs.lists[&cost]);
@@ -284,7 +298,7 @@ pub fn assert_agree(file: &Path) -> Said {
         }
     }
     assert_eq!(ours.folded, theirs.folded, "folded stacks of {}", file.display());
-    ours
+    Agreed { said: ours, right_folded: COSTS.into_iter().map(|cost| (cost, right_folded(&json, cost))).collect() }
 }
 
 /// What an entry is sorted by, as it is shown.
