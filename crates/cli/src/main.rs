@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod diff;
 mod export;
 mod heaptrace;
 mod launch;
