@@ -79,6 +79,8 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "malloc",
         "memalign",
         "posix_memalign",
+        "posix_spawn",
+        "posix_spawnp",
         "prctl",
         "pvalloc",
         "realloc",

@@ -85,7 +85,8 @@ pub fn watch(debug: *const Debug) -> bool {
             *place = *byte;
         }
     }
-    write_code(at, &jump)
+    // A forked child that is recorded, too, has it already.
+    body == jump || is_empty_function(body) && write_code(at, &jump)
 }
 
 /// True when no list of the loader is being changed, as far as its boards tell.
