@@ -159,7 +159,9 @@ fn a_server_that_does_not_answer_is_given_up() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let cache = folder.join("cache");
     let said = symbolize(&url, &cache, &outcome.trace);
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{text}");
+    assert_eq!(text.matches(&format!("heaptrack: {url} did not answer: ")).count(), 1, "{text}");
     assert!(!cache.join(build_id(&program)).join("debuginfo").exists(), "no answer is not a no");
     assert!(outcome.whole_report().complete());
 }
@@ -177,4 +179,55 @@ fn without_a_server_it_is_said_and_nothing_runs() {
         "heaptrack: --debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS\n"
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A server with TLS, whose certificate only this machine's setting (`SSL_CERT_FILE`) makes good.
+#[test]
+fn https_with_the_machines_certificates() {
+    let (folder, files) = (Folder::new(), Folder::new());
+    let program = stripped("named", &folder, Some(files.path()));
+    let id = build_id(&program);
+    let place = files.join(&format!("buildid/{id}"));
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::copy(files.join("named.debug"), place.join("debuginfo")).unwrap();
+    let (key, certificate) = (folder.join("key.pem"), folder.join("cert.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]);
+    let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&certificate).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let script = "
+import functools, http.server, ssl, sys
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1])
+server = http.server.HTTPServer(('127.0.0.1', 0), handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+";
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", script]).arg(files.path()).arg(&certificate).arg(&key);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let server = Server { child, port: line.trim().parse().unwrap(), log: PathBuf::new() };
+    let url = format!("https://127.0.0.1:{}", server.port);
+    let outcome = Program::new(&program).option("--no-symbols").recorded();
+    let ask = |certificates: Option<&Path>| {
+        let mut command = Command::new(heaptrack());
+        command.args(["symbolize", "--debuginfod"]).arg(&outcome.trace).env("DEBUGINFOD_URLS", &url);
+        command
+            .env("DEBUGINFOD_CACHE_PATH", folder.join("cache"))
+            .env_remove("SSL_CERT_DIR")
+            .env_remove("SSL_CERT_FILE");
+        let output = command.envs(certificates.map(|path| ("SSL_CERT_FILE", path))).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let refused = ask(None);
+    assert!(refused.contains(&format!("{url} did not answer: ")), "{refused}");
+    assert_eq!(early(&outcome.whole_report()), None);
+    ask(Some(&certificate));
+    assert!(early(&outcome.whole_report()).is_some());
 }

@@ -95,6 +95,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let session = wanted.session.unwrap_or_default();
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
+    let servers = search.debuginfod.clone();
     let mut appender = Appender::new(file)?;
     let mut tally = Tally::default();
     let mut bar = Bar::new(quiet);
@@ -120,7 +121,9 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         Some(error) => Err(error.into()),
         None => {
             appender.finish()?;
-            Ok(tally.named(all))
+            let mut named = tally.named(all);
+            named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
+            Ok(named)
         }
     }
 }

@@ -30,6 +30,7 @@ pub struct Debuginfod {
     cache: PathBuf,
     agent: ureq::Agent,
     download: Mutex<Option<Download>>,
+    troubles: Mutex<Vec<String>>,
 }
 
 struct Server {
@@ -82,18 +83,35 @@ impl Debuginfod {
         if servers.is_empty() {
             return None;
         }
+        // The machine's own certificates: many servers are inside of a company.
+        let certificates = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
         let config = ureq::Agent::config_builder()
+            .tls_config(certificates)
             .timeout_connect(Some(CONNECT.min(answer)))
             .timeout_recv_response(Some(answer))
             .http_status_as_error(false)
             .user_agent(concat!("heaptrack/", env!("CARGO_PKG_VERSION")))
             .build();
-        Some(Debuginfod { servers, cache, agent: ureq::Agent::new_with_config(config), download: Mutex::default() })
+        let agent = ureq::Agent::new_with_config(config);
+        Some(Debuginfod { servers, cache, agent, download: Mutex::default(), troubles: Mutex::default() })
     }
 
     /// What is being fetched right now.
     pub fn download(&self) -> Option<Download> {
         *self.download.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sentences about what did not work, for people.
+    pub fn troubles(&self) -> Vec<String> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn trouble(&self, sentence: String) -> Answer {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if !troubles.contains(&sentence) {
+            troubles.push(sentence);
+        }
+        Answer::Trouble
     }
 
     fn show(&self, download: Option<Download>) {
@@ -110,7 +128,11 @@ impl Debuginfod {
         if let Some(file) = open(&path) {
             return Some((path, file));
         }
-        if self.is_known_miss(&path) || std::fs::create_dir_all(&folder).is_err() {
+        if self.is_known_miss(&path) {
+            return None;
+        }
+        if let Err(error) = std::fs::create_dir_all(&folder) {
+            self.trouble(format!("debug files cannot be kept in {}: {error}", self.cache.display()));
             return None;
         }
         let mut all_say_no = true;
@@ -142,19 +164,22 @@ impl Debuginfod {
             return Answer::Trouble;
         }
         self.show(Some(Download { bytes: 0, total: None }));
-        let Ok(response) = self.agent.get(format!("{}/{what}", server.url)).call() else {
-            server.is_silent.store(true, Ordering::Relaxed);
-            return Answer::Trouble;
+        let response = match self.agent.get(format!("{}/{what}", server.url)).call() {
+            Ok(response) => response,
+            Err(error) => {
+                server.is_silent.store(true, Ordering::Relaxed);
+                return self.trouble(format!("{} did not answer: {error}", server.url));
+            }
         };
         let number = |name: &str| response.headers().get(name)?.to_str().ok()?.parse().ok();
         let total = number("x-debuginfod-size").or_else(|| number("content-length"));
         match response.status().as_u16() {
             200 => match self.keep(response.into_body().into_reader(), total, path) {
                 Ok(()) => Answer::File,
-                Err(_) => Answer::Trouble,
+                Err(error) => self.trouble(format!("a file of {} could not be fetched: {error}", server.url)),
             },
             404 => Answer::NotThere,
-            _ => Answer::Trouble,
+            code => self.trouble(format!("{} answered with the error {code}", server.url)),
         }
     }
 
