@@ -36,6 +36,15 @@ impl Tree {
         Tree { table: vec![0; SMALLEST], parents: Vec::new(), frames: Vec::new() }
     }
 
+    /// Empty, with room for as much as another.
+    fn as_large_as(other: &Tree) -> Self {
+        Tree {
+            table: vec![0; other.table.len()],
+            parents: Vec::with_capacity(other.len()),
+            frames: Vec::with_capacity(other.len()),
+        }
+    }
+
     #[inline]
     fn home(&self, parent: u32, frame: u64) -> usize {
         let mixed = (frame ^ (parent as u64) << 32 ^ parent as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -217,7 +226,8 @@ impl Stacks {
     pub fn compact(&mut self) {
         let mut kept = NUMBERS;
         loop {
-            let old = std::mem::replace(&mut self.tree, Tree::new());
+            let empty = Tree::as_large_as(&self.tree);
+            let old = std::mem::replace(&mut self.tree, empty);
             let mut moved = vec![0; old.len() + 1];
             for (numbers, newest) in self.numbers.iter_mut().zip(&self.newest) {
                 for [number, id] in numbers {
