@@ -7,12 +7,16 @@
 set -eu
 
 build="gcc g++ make"
-tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq nodejs zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg"
+tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq nodejs zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod clang busybox-static"
 bench="heaptrack"
 
+here=$(dirname "$0")
 case "${1:-all}" in
 demo) wanted="$build" ;;
-*) wanted="$build $tests $bench" ;;
+*)
+    wanted="$build $tests $bench"
+    "$here/newer-python.sh" "$here/../target/newer-python"
+    ;;
 esac
 
 missing=""

@@ -16,19 +16,43 @@
 //! - Leaked is what is live at the end. What was live when `exec` ended an image is gone with it: neither freed nor leaked.
 #![forbid(unsafe_code)]
 
+mod book;
 mod class;
-mod definitions;
+mod costs;
+mod counter;
+mod engine;
+mod index;
+mod lifespans;
 mod live;
 mod lookup;
 mod map;
+mod moment;
 mod names;
+mod pass;
+mod pattern;
+mod plain;
+mod profile;
+mod query;
 mod replay;
 mod report;
-mod site;
+mod suppressions;
+mod table;
+pub mod view;
+mod walker;
 
+pub use book::{Book, SiteId};
 pub use class::{BadRule, Class, Classes};
+pub use costs::Costs;
+pub use engine::Engine;
 pub use lookup::{Allocation, Lookup};
+pub use moment::{When, parse_duration};
 pub use names::{Level, ModuleNames, Names};
+pub use pass::{Blocks, Gone, Held};
+pub use pattern::Pattern;
+pub use profile::{Profile, Range};
+pub use query::{BadQuery, By, ClassSet, Compare, Cost, Merge, Query, Span};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
-pub use site::Costs;
+pub use suppressions::{BadSuppression, Source, Suppression, Suppressions};
+pub use table::{Node, NodeId, Table, TableLevel, TableStack};
+pub use view::{AnswerError, Trace, View, answer};

@@ -1,28 +1,22 @@
 //! One allocation of a trace by its number, for those who want to compare a single stack.
-use crate::definitions::Definitions;
-use crate::names::Names;
-use crate::report::Report;
-use format::{Block, Event, Events, Info, Infos, Malformed, Module, RawBlock, Thread};
-use std::collections::BTreeMap;
+use crate::book::Book;
+use format::{Block, Event, Events, Info, Infos, Malformed, RawBlock};
 
 /// Give it the blocks in file order until `found`.
 #[derive(Default)]
 pub struct Lookup {
     sequence: u64,
-    definitions: Definitions,
+    book: Book,
     infos: Vec<Infos>,
-    modules: BTreeMap<u16, Module>,
-    threads: BTreeMap<u32, Thread>,
-    names: Names,
     found: Option<(u32, u32)>,
 }
 
-/// The allocation that was looked for. Its frames come from `report`, which holds no costs.
+/// The allocation that was looked for. Its frames come from `book`.
 pub struct Allocation {
     pub size: u64,
     pub stack: u32,
     pub tid: Option<u32>,
-    pub report: Report,
+    pub book: Book,
 }
 
 impl Lookup {
@@ -33,13 +27,9 @@ impl Lookup {
 
     pub fn add(&mut self, block: &RawBlock) -> Result<(), Malformed> {
         match block.decode()? {
-            Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
-            Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
-            Block::Symbols(symbols) => self.names.add(symbols),
-            Block::Stacks(stacks) => drop(self.definitions.add_stacks(&stacks)),
             Block::Infos(infos) => self.infos.push(infos),
             Block::Events(events) if self.found.is_none() => self.search(events)?,
-            _ => {}
+            other => drop(self.book.add(other)),
         }
         Ok(())
     }
@@ -51,10 +41,8 @@ impl Lookup {
             let index = info.checked_sub(block.first)? as usize;
             block.infos.get(index).copied()
         })?;
-        let tid = self.threads.get(&thread).map(|thread| thread.tid);
-        let mut report = Report { modules: self.modules, names: self.names, ..Report::default() };
-        report.nodes = self.definitions.nodes;
-        Some(Allocation { size, stack, tid, report })
+        let tid = self.book.threads.get(&thread).map(|thread| thread.tid);
+        Some(Allocation { size, stack, tid, book: self.book })
     }
 
     fn search(&mut self, mut events: Events) -> Result<(), Malformed> {

@@ -22,9 +22,19 @@ pub struct Level<'a> {
 }
 
 impl Level<'_> {
-    /// `operator new` and `operator new[]`, in all their forms.
+    /// What stands for frames that are not there.
+    pub fn marker(&self) -> Option<&'static str> {
+        match self.frame {
+            Frame::CUT => Some("[frames left out]"),
+            frame if frame.is_marker() => Some("[damaged]"),
+            _ => None,
+        }
+    }
+
+    /// `operator new` and `operator new[]`, in all their forms, and how Rust reports blocks of its own.
     pub fn is_allocator(&self) -> bool {
-        self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna"))
+        let reports = |raw: &str| raw.contains("13heaptrack_api") || raw.contains("heaptrack_api..Reported");
+        self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna") || reports(raw))
     }
 }
 
@@ -48,7 +58,8 @@ pub struct Names {
 }
 
 impl Names {
-    pub(crate) fn add(&mut self, block: Symbols) {
+    /// `first`: instances of modules that were loaded again -> the first one of the same file.
+    pub(crate) fn add(&mut self, block: Symbols, first: &HashMap<u16, u16>) {
         let Symbols { strings, functions, modules } = block;
         let strings: Vec<u32> = strings.into_iter().map(|text| self.string(text)).collect();
         let text = |index: u32| strings.get(index as usize).copied().unwrap_or(0);
@@ -58,6 +69,7 @@ impl Names {
             .map(|function| self.function(function))
             .collect();
         for module in modules {
+            let instance = first.get(&module.instance).copied().unwrap_or(module.instance);
             for (key, places) in module.frames {
                 let from = self.places.len() as u32;
                 self.places.extend(places.iter().map(|place| Place {
@@ -65,7 +77,7 @@ impl Names {
                     file: place.file.map(text),
                     ..*place
                 }));
-                let frame = (module.instance as u64) << 48 | key & ((1 << 48) - 1);
+                let frame = (instance as u64) << 48 | key & ((1 << 48) - 1);
                 // A name is never replaced by none: a file that was there may be gone later.
                 if !places.is_empty() || !self.frames.contains_key(&frame) {
                     self.frames.insert(frame, (from, self.places.len() as u32));
@@ -91,18 +103,6 @@ impl Names {
             functions.push(function);
             next
         })
-    }
-
-    /// Frames of a module that was loaded again are frames of its first instance.
-    pub(crate) fn merge(&mut self, instances: &HashMap<u16, u16>) {
-        for (frame, places) in std::mem::take(&mut self.frames) {
-            let first = instances.get(&((frame >> 48) as u16)).copied();
-            let merged = first.map_or(frame, |first| (first as u64) << 48 | frame & ((1 << 48) - 1));
-            let known = self.frames.entry(merged).or_insert(places);
-            if known.0 == known.1 {
-                *known = places;
-            }
-        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -69,10 +69,16 @@ fn plain_blocks() {
             allocations: 2,
             allocated_bytes: 107,
             temporary: 0,
-            leaked_bytes: 7,
-            leaked_allocations: 1,
+            deallocations: 1,
+            freed_bytes: 100,
+            live_bytes: 7,
+            live_allocations: 1,
+            kept_bytes: 7,
+            kept_allocations: 1,
             peak_bytes: 100,
             peak_allocations: 1,
+            size_max: 100,
+            ..Costs::default()
         }
     );
     assert_eq!(
@@ -81,10 +87,14 @@ fn plain_blocks() {
             allocations: 1,
             allocated_bytes: 10,
             temporary: 0,
-            leaked_bytes: 10,
-            leaked_allocations: 1,
+            live_bytes: 10,
+            live_allocations: 1,
+            kept_bytes: 10,
+            kept_allocations: 1,
             peak_bytes: 10,
             peak_allocations: 1,
+            size_max: 10,
+            ..Costs::default()
         }
     );
     assert!(report.faults.is_empty());
@@ -138,7 +148,7 @@ fn zero_bytes_are_an_allocation_but_no_peak() {
     let report = trace.report();
     assert_eq!((report.totals.peak_bytes, report.totals.peak_allocations), (10, 2));
     assert_eq!(costs(&report, 2).peak_allocations, 2);
-    assert_eq!(costs(&report, 2).leaked_allocations, 3);
+    assert_eq!(costs(&report, 2).live_allocations, 3);
 }
 
 #[test]
@@ -231,8 +241,8 @@ fn what_an_image_held_is_gone_with_it() {
     assert_eq!((report.totals.leaked_bytes, report.totals.leaked_allocations), (10, 1));
     assert_eq!((report.totals.allocations, report.totals.deallocations), (4, 1));
     assert_eq!((report.totals.peak_bytes, report.totals.peak_allocations), (110, 2));
-    assert_eq!((costs(&report, 1).leaked_bytes, costs(&report, 1).peak_bytes), (0, 100));
-    assert_eq!((costs(&report, 2).leaked_bytes, costs(&report, 2).peak_bytes), (10, 10));
+    assert_eq!((costs(&report, 1).live_bytes, costs(&report, 1).peak_bytes), (0, 100));
+    assert_eq!((costs(&report, 2).live_bytes, costs(&report, 2).peak_bytes), (10, 10));
     assert_eq!(report.faults.damaged_events, 1);
 }
 
@@ -303,7 +313,7 @@ fn a_library_loaded_twice_is_one_stack() {
         infos.take(),
         events.take(),
     ]);
-    let found: Vec<(u32, u64)> = report.sites.iter().map(|site| (site.stack, site.costs.leaked_bytes)).collect();
+    let found: Vec<(u32, u64)> = report.sites.iter().map(|site| (site.stack, site.costs.live_bytes)).collect();
     assert_eq!(found, [(2, 16), (4, 8)]);
 }
 

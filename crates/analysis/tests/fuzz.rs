@@ -71,12 +71,12 @@ fn check(report: &Report) {
     let sum = |field: fn(&analysis::Costs) -> u64| report.sites.iter().map(|site| field(&site.costs)).sum::<u64>();
     assert_eq!(sum(|costs| costs.allocations), totals.allocations);
     assert_eq!(sum(|costs| costs.temporary), totals.temporary);
-    assert_eq!(sum(|costs| costs.leaked_allocations), totals.leaked_allocations);
+    assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.peak_allocations), totals.peak_allocations);
     // What an image held at its end is neither freed nor leaked.
     assert!(totals.allocations >= totals.deallocations + totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.peak_bytes), totals.peak_bytes);
-    assert_eq!(sum(|costs| costs.leaked_bytes), totals.leaked_bytes);
+    assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
     for site in &report.sites {
         assert!(report.frames(site.stack).count() < 1000);
     }
@@ -115,7 +115,7 @@ fn round(seed: u64) {
         lookup.add(block).ok();
     }
     if let Some(found) = lookup.finish() {
-        assert!(found.report.frames(found.stack).count() < 1000);
+        assert!(found.book.frames(found.stack).count() < 1000);
     }
 }
 

@@ -25,6 +25,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub const ACTIVE: u32 = 1;
 /// Tests only: count allocations and stop at some.
 pub const COUNTING: u32 = 2;
+/// The program wants no allocations recorded for now. Frees are: a block that is gone is no leak.
+pub const PAUSED: u32 = 4;
 
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,12 @@ pub struct Core {
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
+    /// A thread has begun to record.
+    accompanied: AtomicBool,
+    /// The state of the thread that records alone, or null.
+    pub only: AtomicPtr<Local>,
+    /// Where libc keeps `stderr`, 0 = unknown.
+    stderr: AtomicU64,
     /// Tests only.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
@@ -102,6 +110,9 @@ pub static CORE: Core = Core {
     tid_offset: AtomicU32::new(0),
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
+    accompanied: AtomicBool::new(false),
+    only: AtomicPtr::new(core::ptr::null_mut()),
+    stderr: AtomicU64::new(0),
     stops: [const { AtomicU64::new(0) }; STOPS],
     allocations: AtomicU64::new(0),
 };
@@ -126,6 +137,50 @@ impl Core {
         follow::give_up();
         // SAFETY: as in `gate`.
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
+    }
+
+    /// The program's own wish. Only where we record: the shut gate is everybody's.
+    pub fn pause(&self) {
+        if self.gate() & ACTIVE != 0 {
+            // SAFETY: as in `gate`.
+            let before = unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_or(PAUSED, Ordering::Relaxed) };
+            self.header().pauses.fetch_add((before & PAUSED == 0) as u32, Ordering::Relaxed);
+        }
+    }
+
+    pub fn resume(&self) {
+        if self.gate() & ACTIVE != 0 {
+            // SAFETY: as in `gate`.
+            unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_and(!PAUSED, Ordering::Relaxed) };
+        }
+    }
+
+    /// The program ends recording, for good. True: it was on.
+    pub fn stop(&self) -> bool {
+        let was_on = self.gate() & ACTIVE != 0;
+        if was_on {
+            self.header().stopped_by_program.store(1, Ordering::Relaxed);
+            self.shut();
+        }
+        was_on
+    }
+
+    /// libc's `stderr`, where we record.
+    pub fn standard_error(&self) -> Option<*mut u8> {
+        if self.gate() & ACTIVE == 0 {
+            return None;
+        }
+        // SAFETY: the variable of a loaded libc; its libraries stay.
+        let stream = unsafe { (self.stderr.load(Ordering::Relaxed) as *const *mut u8).as_ref() }?;
+        (!stream.is_null()).then_some(*stream)
+    }
+
+    /// What was remembered of modules and walks is forgotten.
+    pub fn forget_modules(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.rules().clear();
+            self.modules().forget();
+        }
     }
 
     #[inline(always)]
@@ -206,6 +261,15 @@ impl Core {
         if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
     }
 
+    /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
+    /// go without the clock, from before the second one's first event on.
+    pub fn begin_thread(&self, local: *mut Local) {
+        let first = !self.accompanied.swap(true, Ordering::SeqCst);
+        let alone = first && self.parts().plain_stamps;
+        self.only.store(if alone { local } else { core::ptr::null_mut() }, Ordering::Relaxed);
+        self.header().pace.store(alone as u32, Ordering::SeqCst);
+    }
+
     #[cold]
     fn careful_stamp(&self) -> Stamp {
         if self.parts().ticks {
@@ -257,7 +321,14 @@ impl Core {
             crate::exec::resolve(maps, Core::start as *const () as u64);
         }
         // SAFETY: as above.
+        let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
+        self.stderr.store(stderr.unwrap_or(0), Ordering::Relaxed);
+        // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
+        // SAFETY: as above.
+        if unsafe { real::is_behind_a_copy(maps, Core::start as *const () as u64) } {
+            return None;
+        }
         // SAFETY: before main, nobody else edits the environment.
         let channel = unsafe { environment.take(environment::CHANNEL) };
         // SAFETY: as above.
@@ -362,6 +433,8 @@ impl Core {
         let Some(region) = follow::claim(pid) else { return false };
         region.header().target_pid.store(pid, Ordering::Release);
         self.announced.store(false, Ordering::Relaxed);
+        self.accompanied.store(false, Ordering::Relaxed);
+        self.only.store(core::ptr::null_mut(), Ordering::Relaxed);
         self.guessed.store(false, Ordering::Relaxed);
         self.assemble(region, debug, program, pid).is_some()
     }

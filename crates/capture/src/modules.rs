@@ -72,6 +72,11 @@ impl Modules {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Makes every thread forget its walks. By two: the index in force stays in force.
+    pub fn forget(&self) {
+        self.generation.fetch_add(2, Ordering::AcqRel);
+    }
+
     /// The module that holds `address`.
     pub fn find(&self, region: &Region, address: u64) -> Option<Found> {
         loop {
@@ -239,6 +244,7 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     // The program itself has no name in the list and, when not position independent, no header at its bias.
     let headers = if has_name { Headers::at(map.bias)? } else { program };
     let (start, end) = headers.bounds(map.bias)?;
+    crate::api::fill(headers, map.bias);
     let header = region.header();
     let index = header.module_count.load(Ordering::Relaxed);
     let Some(module) = region.modules().get(index as usize) else {

@@ -29,6 +29,8 @@ extern "C" fn noticed(signal: i32) {
         {
             // The first of several that nobody has seen yet counts.
             let _ = place.compare_exchange(0, CORE.stamp(), Ordering::Release, Ordering::Relaxed);
+            // What follows is to have later stamps.
+            CORE.header().next_round();
         }
     }
 }

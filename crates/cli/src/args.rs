@@ -14,6 +14,10 @@ pub enum Invocation {
     Symbolize(Symbolize),
     /// Its own words, the name first.
     Heaptrace(Vec<OsString>),
+    Lib(Lib),
+    Export(Export),
+    Trim(Trim),
+    Merge(Merge),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -24,6 +28,10 @@ Subcommands (only as the first word):
   print [OPTIONS] FILE       text report of a trace; --json for machines
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
+  lib --install FOLDER       the library and header that custom allocators build against
+  export --to FORMAT FILE    a trace in another tool's format
+  trim FILE -o OUT           a shorter trace: what happened within a time
+  merge FILES -o OUT         one trace out of those of several processes
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -136,6 +144,122 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
+/// The library that runs inside programs, and the header for custom allocators, as files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack lib",
+    bin_name = "heaptrack lib",
+    version,
+    after_help = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   nothing to link: the header alone will do
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like"
+)]
+pub struct Lib {
+    /// Write them here; the folder is made if need be.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print where the library is that recordings of this user take.
+    #[arg(long)]
+    pub path: bool,
+}
+
+/// A trace, of ours or of KDE's, in another tool's format.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
+#[command(after_help = "\
+Examples:
+  heaptrack export --to heaptrack x.htz -o x.zst        for KDE's heaptrack_gui and heaptrack_print
+  heaptrack export --to folded --cost leaked x.htz      for flame graph tools, on stdout
+  heaptrack export --to svg x.htz -o peak.svg           a flame graph
+  heaptrack export --to massif x.htz -o massif.out      for ms_print and massif-visualizer")]
+pub struct Export {
+    /// What to write.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub to: Format,
+    /// Where to; `-` is stdout. A name that ends in .gz or .zst is packed.
+    #[arg(short, long, value_name = "OUT", default_value = "-", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// What folded stacks and flame graphs count.
+    #[arg(long, visible_alias = "flamegraph-cost-type", value_enum, default_value_t = Cost::Peak, value_name = "COST")]
+    pub cost: Cost,
+    /// Massif: branches below so many per cent are summed up.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub massif_threshold: f64,
+    /// Massif: every which snapshot has a tree; 0 = only the highest.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub massif_detailed_freq: usize,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// KDE's own.
+    Heaptrack,
+    /// A line per stack, for flame graph tools.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// Valgrind's massif.
+    Massif,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cost {
+    /// Bytes at the highest moment.
+    Peak,
+    /// Bytes that were not freed.
+    Leaked,
+    /// Calls.
+    Allocations,
+    /// Blocks that were freed again at once.
+    Temporary,
+    /// Bytes of all calls.
+    Allocated,
+}
+
+/// Cuts a trace to a time: what happened after --from, up to and with --to. Blocks that were live at --from stay, with
+/// their own stack, thread and time; nothing else of the time before does.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack trim", bin_name = "heaptrack trim", version)]
+#[command(after_help = "\
+Times: 1.5s, 200ms, 2min, nanoseconds, 50% of the runtime, start, peak, end.
+
+Example:
+  heaptrack trim server.htz --from 2min --to 3min -o minute.htz")]
+pub struct Trim {
+    /// Since when.
+    #[arg(long, value_name = "TIME", default_value = "start")]
+    pub from: String,
+    /// Until when.
+    #[arg(long, value_name = "TIME", default_value = "end")]
+    pub to: String,
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// Joins the traces of several processes into one, by the time of day.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack merge", bin_name = "heaptrack merge", version)]
+#[command(after_help = "\
+Example:
+  heaptrack merge heaptrack.worker.*.htz -o workers.htz")]
+pub struct Merge {
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The traces.
+    #[arg(value_name = "FILES", required = true, num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
+
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack completions", bin_name = "heaptrack completions")]
 struct Completions {
@@ -161,6 +285,10 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
         Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
+        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
+        Some("export") => return Invocation::Export(Export::parse_from(words.split_off(1))),
+        Some("trim") => return Invocation::Trim(Trim::parse_from(words.split_off(1))),
+        Some("merge") => return Invocation::Merge(Merge::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),
@@ -222,6 +350,9 @@ mod tests {
         command().debug_assert();
         Print::command().debug_assert();
         Symbolize::command().debug_assert();
+        Export::command().debug_assert();
+        Trim::command().debug_assert();
+        Merge::command().debug_assert();
     }
 
     #[test]

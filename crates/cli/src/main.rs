@@ -6,17 +6,22 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod export;
 mod heaptrace;
 mod launch;
+mod lib_install;
 mod library;
+mod merge;
 mod names;
 mod output;
 mod print;
 mod program;
 mod record;
 mod signals;
+mod source;
 mod status;
 mod symbolize;
+mod trim;
 
 use args::Invocation;
 use std::io::Write;
@@ -35,6 +40,10 @@ fn main() -> ExitCode {
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Lib(options) => answer(lib_install::run(&options)),
+        Invocation::Export(options) => answer(export::run(&options)),
+        Invocation::Trim(options) => answer(trim::run(&options)),
+        Invocation::Merge(options) => answer(merge::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

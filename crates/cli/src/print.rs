@@ -2,14 +2,16 @@
 //!
 //! Works on what is there: a finished trace, one that is being written, one that was cut or damaged. What was lost is
 //! said in the output; only a file that is no trace at all is an error (one sentence, exit code 2).
+mod custom;
 mod json;
 mod text;
 
 use crate::args::Print;
+use crate::source;
 use analysis::{BadRule, Classes, Lookup, Replay, Report};
 use anyhow::Context;
-use format::{Damage, Reader};
-use std::fs::{self, File};
+use format::{Damage, Source};
+use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,14 +28,25 @@ pub struct Trace {
     pub finished: bool,
     /// Whose code a frame is.
     pub classes: Classes,
+    /// The same for the blocks that the program reported itself, if it did.
+    pub custom: Option<Box<Trace>>,
 }
 
 impl Trace {
     pub fn open(path: &Path) -> Result<Self, format::Error> {
-        Self::read(open(path)?)
+        let mut reader = source::open(path)?;
+        let mut trace = Self::replay(&mut reader)?;
+        if reader.has_custom() {
+            trace.custom = Some(Box::new(custom::trace(path)?));
+        }
+        Ok(trace)
     }
 
-    pub fn read<R: Read>(mut reader: Reader<R>) -> Result<Self, format::Error> {
+    pub fn read<R: Read>(mut reader: Source<R>) -> Result<Self, format::Error> {
+        Self::replay(&mut reader)
+    }
+
+    fn replay<R: Read>(reader: &mut Source<R>) -> Result<Self, format::Error> {
         let mut replay = Replay::new();
         while let Some(block) = reader.next_block()? {
             replay.add(block);
@@ -45,12 +58,16 @@ impl Trace {
             damage: reader.damage().to_vec(),
             damage_count: reader.damage_count(),
             finished: reader.finished(),
+            custom: None,
         })
     }
 
     /// The user's own rules come before ours.
     pub fn with_rules(mut self, rules: &str) -> Result<Self, BadRule> {
         self.classes.add_rules(rules)?;
+        if let Some(custom) = self.custom.take() {
+            self.custom = Some(Box::new(custom.with_rules(rules)?));
+        }
         Ok(self)
     }
 
@@ -95,22 +112,13 @@ pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
 
 fn find(path: &Path, number: u64) -> Result<Option<analysis::Allocation>, format::Error> {
     let Some(sequence) = number.checked_sub(1) else { return Ok(None) };
-    let mut reader = open(path)?;
+    let mut reader = source::open(path)?;
     let mut lookup = Lookup::new(sequence);
     while let Some(block) = reader.next_block()? {
         // A malformed block is as good as a lost one here.
         lookup.add(block).ok();
     }
     Ok(lookup.finish())
-}
-
-/// A pipe or a terminal would be waited for without end, a folder says so only when it is read.
-fn open(path: &Path) -> Result<Reader<File>, format::Error> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
-    }
-    Reader::new(file)
 }
 
 fn refuse(path: &Path, reason: &str) -> ExitCode {
@@ -127,6 +135,7 @@ mod tests {
     use format::{EventEncoder, FileWriter, Frame, InfoEncoder, Module, RawBlock, Session, StackEncoder, Summary};
     use format::{Place, SymbolState, SymbolsBuilder};
     use serde_json::{Value, json};
+    use std::io::Cursor;
 
     /// Two stacks of a program, one of them through JIT code and a cut.
     fn blocks() -> Vec<RawBlock> {
@@ -168,7 +177,7 @@ mod tests {
 
     fn json_of(bytes: &[u8]) -> Value {
         let mut out = Vec::new();
-        json::report(&mut out, &Trace::read(Reader::new(bytes).unwrap()).unwrap()).unwrap();
+        json::report(&mut out, &Trace::read(Source::new(Cursor::new(bytes)).unwrap()).unwrap()).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 
@@ -244,7 +253,7 @@ mod tests {
             ])
         );
         let mut out = Vec::new();
-        text::report(&mut out, &Trace::read(Reader::new(&bytes[..]).unwrap()).unwrap()).unwrap();
+        text::report(&mut out, &Trace::read(Source::new(Cursor::new(&bytes)).unwrap()).unwrap()).unwrap();
         let text = String::from_utf8(out).unwrap();
         let stack = "\n            > go  /x.js:2\n              [frames left out]\n              \
                      std::f  /usr/include/c++/12/f.h:3\n              main  /home/me/a.cc:9\n";
@@ -272,7 +281,7 @@ mod tests {
     #[test]
     fn text_has_totals_and_stacks() {
         let mut out = Vec::new();
-        text::report(&mut out, &Trace::read(Reader::new(&file(&blocks())[..]).unwrap()).unwrap()).unwrap();
+        text::report(&mut out, &Trace::read(Source::new(Cursor::new(file(&blocks()))).unwrap()).unwrap()).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("recorded ./a \"b\" c (pid 77)\n"), "{text}");
         assert!(text.contains("\n  allocations                3  of 1020 B\n"), "{text}");

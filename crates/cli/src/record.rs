@@ -65,9 +65,6 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
         say(format_args!("heaptrack: {warning}"));
     }
-    if is_kde && !options.quiet {
-        say(format_args!("heaptrack: recording as .htz; `heaptrack export` will turn it into KDE's format"));
-    }
     let child = start(options, inherited, &program, &library.path, &recording)?;
     signals.pass_on_to(child);
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
@@ -89,11 +86,27 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     }
     let outcome = recording.finish(end);
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
-    tell(options, outcome, path.as_deref());
-    if let Some(path) = path.filter(|_| is_there && with_names) {
-        name_the_rest(options, names, &path);
+    tell(options, outcome, path.as_deref(), is_kde);
+    if let Some(path) = path.filter(|_| is_there) {
+        if with_names {
+            name_the_rest(options, names, &path);
+        }
+        if is_kde {
+            convert(options, &path);
+        }
     }
     Ok(code(end.exit))
+}
+
+/// Into KDE's format, which the name asked for. The trace goes only when that is there.
+fn convert(options: &Record, path: &Path) {
+    match crate::export::convert(path) {
+        Ok(target) if options.quiet => drop(target),
+        Ok(target) => say(format_args!("heaptrack: {} is in KDE's format", target.display())),
+        Err(error) => {
+            say(format_args!("heaptrack: not converted to KDE's format, {} stays: {error:#}", path.display()));
+        }
+    }
 }
 
 fn say_unnamed(error: &io::Error) {
@@ -188,7 +201,7 @@ pub(crate) fn code(exit: Exit) -> ExitCode {
 }
 
 /// What was recorded, or why nothing was.
-fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
+fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde: bool) {
     let (Some(outcome), Some(path)) = (outcome, path) else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
         return;
@@ -200,7 +213,9 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     }
     status::report_losses(&outcome, path);
     if !options.quiet {
-        status::report(&outcome, path);
+        // What it will be called when it has been converted.
+        let target = path.with_extension("");
+        status::report(&outcome, if is_kde { &target } else { path });
     }
 }
 

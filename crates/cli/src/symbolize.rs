@@ -44,10 +44,16 @@ pub struct Named {
 
 pub fn run(path: &Path, search: Search, quiet: bool) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    // KDE's files cannot be added to.
+    let own = crate::source::as_own(path, &search).with_context(|| format!("{}", path.display()))?;
+    let path = own.as_deref().unwrap_or(path);
     let named =
         add_names(path, Help { search, quiet, ..Help::default() }).with_context(|| format!("{}", path.display()))?;
     if !quiet {
         let (frames, unknown) = (named.frames, named.unknown);
+        if own.is_some() {
+            crate::say(format_args!("heaptrack: {}", path.display()));
+        }
         crate::say(format_args!(
             "heaptrack: {} of {frames} frames got their names in {:.1} s",
             frames - unknown,

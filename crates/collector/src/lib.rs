@@ -19,6 +19,7 @@ mod drain;
 mod error;
 mod hub;
 mod infos;
+mod lane;
 mod live;
 mod mapping;
 mod memory;

@@ -21,7 +21,7 @@ use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
 use channel::{Farewell, Header, Loss, Phase, Request, Stamp};
-use format::{Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
+use format::{Domain, Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
@@ -86,7 +86,10 @@ pub struct Outcome {
     pub started: bool,
     /// Why not, if it said so (`Header::refusal`).
     pub refusal: u32,
+    /// Malloc's.
     pub totals: Totals,
+    /// Of the blocks that the program reported itself, if it did.
+    pub custom: Option<Totals>,
     pub events: u64,
     pub losses: Losses,
     pub file_bytes: u64,
@@ -575,7 +578,26 @@ impl Collector {
         if self.recorder.corrupt_stacks() > 0 {
             losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));
         }
+        losses.note = self.note();
         losses
+    }
+
+    /// What the program itself left out of the trace.
+    fn note(&self) -> Option<String> {
+        let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
+        let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";
+        let paused = match self.header.pauses.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("once".to_owned()),
+            times => Some(format!("{times} times")),
+        };
+        let paused = paused.map(|times| {
+            format!(
+                "The program paused recording {times} (heaptrack_pause): allocations in between are not in the trace."
+            )
+        });
+        let sentences: Vec<String> = paused.into_iter().chain(stopped.then(|| ended.to_owned())).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
     fn publish(&self) {
@@ -647,12 +669,24 @@ impl Collector {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);
+        let custom = self.recorder.custom_totals().map(|custom| Totals {
+            peak_rss_bytes: totals.peak_rss_bytes,
+            overhead_bytes: totals.overhead_bytes,
+            runtime_ns: totals.runtime_ns,
+            lost_events: totals.lost_events,
+            ..custom
+        });
+        if let Some(totals) = custom {
+            let summary = Summary { complete: true, exit: end.exit, totals };
+            self.writer.put(summary.to_block().of(Domain::Custom), events);
+        }
         self.writer.put(Summary { complete: true, exit: end.exit, totals }.to_block(), events);
         let written = self.writer.finish();
         let mut outcome = Outcome {
             started,
             refusal: self.header.refusal.load(Ordering::Acquire),
             totals,
+            custom,
             events,
             losses,
             file_bytes: written.file_bytes,

@@ -25,6 +25,8 @@ pub enum Error {
     Io(#[from] io::Error),
     #[error("this is not a heaptrack trace")]
     NotATrace,
+    #[error("this is no regular file")]
+    NotAFile,
     #[error("the file is empty")]
     Empty,
     #[error("the trace is of format version {0}, newer than this program knows")]

@@ -22,9 +22,9 @@ use crate::{BlockKind, Malformed, RawBlock};
 /// The most events a block may claim: what a hostile one can make a reader do.
 pub const MAX_EVENTS: u64 = 1 << 26;
 /// Time marks stand on a grid, so that one differs from the next by 1 nearly always, which costs nothing.
-const TICK_NS: u64 = 100_000;
+pub(crate) const TICK_NS: u64 = 100_000;
 const LONG: u32 = 15;
-const WIDE: u32 = 255;
+pub(crate) const WIDE: u32 = 255;
 
 /// How a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,19 +56,19 @@ pub enum Event {
     Image(u32),
 }
 
-const ODD_REALLOC: u64 = 0;
-const ODD_IMPLIED: u64 = 1;
-const ODD_UNKNOWN: u64 = 2;
-const MARK_THREAD: u64 = 0;
-const MARK_TIME: u64 = 1;
-const MARK_IMAGE: u64 = 2;
+pub(crate) const ODD_REALLOC: u64 = 0;
+pub(crate) const ODD_IMPLIED: u64 = 1;
+pub(crate) const ODD_UNKNOWN: u64 = 2;
+pub(crate) const MARK_THREAD: u64 = 0;
+pub(crate) const MARK_TIME: u64 = 1;
+pub(crate) const MARK_IMAGE: u64 = 2;
 
 /// What an event does not say because it is mostly as before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct State {
-    sequence: u64,
-    freed: u64,
-    tick: u64,
+pub(crate) struct State {
+    pub(crate) sequence: u64,
+    pub(crate) freed: u64,
+    pub(crate) tick: u64,
     thread: u32,
     image: u32,
 }
@@ -265,24 +265,24 @@ impl EventEncoder {
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
     start: State,
-    now: State,
-    count: u64,
-    done: u64,
-    turn_allocs: u64,
-    turn_frees: u64,
+    pub(crate) now: State,
+    pub(crate) count: u64,
+    pub(crate) done: u64,
+    pub(crate) turn_allocs: u64,
+    pub(crate) turn_frees: u64,
     /// Plain frees before the next odd one, and how that one is; `u64::MAX`: no odd one comes.
-    odd_in: u64,
-    odd_how: u64,
+    pub(crate) odd_in: u64,
+    pub(crate) odd_how: u64,
     /// Events before the next mark, and what it marks.
-    mark_at: u64,
-    mark_what: u64,
+    pub(crate) mark_at: u64,
+    pub(crate) mark_what: u64,
     runs: Cursor<'a>,
-    low: Cursor<'a>,
-    high: Cursor<'a>,
-    wide: Cursor<'a>,
-    frees: Cursor<'a>,
+    pub(crate) low: Cursor<'a>,
+    pub(crate) high: Cursor<'a>,
+    pub(crate) wide: Cursor<'a>,
+    pub(crate) frees: Cursor<'a>,
     odd: Cursor<'a>,
-    marks: Cursor<'a>,
+    pub(crate) marks: Cursor<'a>,
 }
 
 impl<'a> Events<'a> {
@@ -426,7 +426,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    fn begin_turn(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn begin_turn(&mut self) -> Result<(), Malformed> {
         let byte = self.runs.byte()? as u64;
         let mut length = |nibble: u64| {
             if nibble < LONG as u64 {
@@ -446,7 +446,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    fn load_odd(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn load_odd(&mut self) -> Result<(), Malformed> {
         if self.odd.is_empty() {
             self.odd_in = u64::MAX;
             return Ok(());
@@ -457,7 +457,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    fn load_mark(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn load_mark(&mut self) -> Result<(), Malformed> {
         if self.marks.is_empty() {
             self.mark_at = u64::MAX;
             return Ok(());
@@ -468,7 +468,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    fn check_end(&self) -> Result<Option<Event>, Malformed> {
+    pub(crate) fn check_end(&self) -> Result<Option<Event>, Malformed> {
         for column in [self.runs, self.low, self.high, self.wide, self.frees, self.odd, self.marks] {
             column.end()?;
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
-use symbols::{Finder, Jit, ModuleWork, Search, Store, Target};
+use symbols::{Finder, Jit, ModuleWork, Search, Target};
 
 /// Frames that are remembered from one report to the next.
 const MOST_KNOWN: usize = 1 << 16;
@@ -133,22 +133,20 @@ impl Names {
 
     /// Opens the module's file. `keys`: the low bits of frames.
     fn look_up(&self, module: &Module, keys: &[u64]) -> Vec<(u64, Answer)> {
-        let store = Store::bounded(Some(MEMORY_FOR_NAMES));
         let finder = Finder { search: &self.search, target: Some(&self.target) };
-        let mut resolver = symbols::open(&store, module, finder);
         let frames = keys.iter().map(|key| (module.instance, *key)).collect();
         let mut levels = HashMap::new();
         let work = ModuleWork { module: Some(module.clone()), frames };
-        symbols::resolve_with(&mut resolver, &work, module, |symbols, _| {
+        symbols::resolve_module(&work, module, finder, Some(MEMORY_FOR_NAMES), |symbols, _| {
             take_levels(&symbols, &mut levels);
             true
         });
-        let answer = |key: &u64| {
-            let start = resolver.as_ref().and_then(|resolver| resolver.start(*key));
+        let starts = symbols::starts(module, finder, Some(MEMORY_FOR_NAMES), keys);
+        let answer = |(key, start): (&u64, Option<u64>)| {
             let from_start = start.map(|start| FrameKey(*key).offset().saturating_sub(start));
             (*key, Answer { levels: Arc::new(levels.remove(key).unwrap_or_default()), from_start })
         };
-        keys.iter().map(answer).collect()
+        keys.iter().zip(starts).map(answer).collect()
     }
 
     fn learn_jit(&mut self, frames: &[u64]) {

@@ -2,7 +2,8 @@
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
 use super::Trace;
-use analysis::{Allocation, Classes, Costs, Report, SiteCosts};
+use super::custom::Custom;
+use analysis::{Allocation, Book, Classes, Costs, Report, SiteCosts};
 use format::{Frame, SymbolState, Totals};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeSeq};
@@ -24,9 +25,9 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
         size: u64,
         frames: Frames<'a>,
     }
-    let Allocation { size, stack, tid, report } = allocation;
-    let classes = Classes::new(&report.session.exe);
-    let frames = Frames { report, classes: &classes, stack: *stack, whole: true };
+    let Allocation { size, stack, tid, book } = allocation;
+    let classes = Classes::new(&book.session.exe);
+    let frames = Frames { book, classes: &classes, stack: *stack, whole: true };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
     out.write_all(b"\n")
@@ -51,15 +52,26 @@ impl Serialize for Document<'_> {
         map.serialize_entry("modules", &report.modules.len())?;
         map.serialize_entry("suppressions", &report.suppressions)?;
         map.serialize_entry("symbols", &symbols(report))?;
-        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
-        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))?;
+        Lists(trace).serialize_into(&mut map)?;
+        map.serialize_entry("custom", &trace.custom.as_deref().map(Custom))?;
         map.end()
     }
 }
 
-fn totals(totals: &Totals) -> impl Serialize {
+/// The four lists.
+pub struct Lists<'a>(pub &'a Trace);
+
+impl Lists<'_> {
+    pub fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let Lists(trace) = self;
+        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.live_bytes, costs.live_allocations)))?;
+        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))
+    }
+}
+
+pub fn totals(totals: &Totals) -> impl Serialize {
     #[derive(Serialize)]
     struct Named {
         allocations: u64,
@@ -211,12 +223,12 @@ impl Serialize for List<'_> {
             allocations: site.costs.allocations,
             allocated_bytes: site.costs.allocated_bytes,
             temporary: site.costs.temporary,
-            leaked_bytes: site.costs.leaked_bytes,
-            leaked_allocations: site.costs.leaked_allocations,
+            leaked_bytes: site.costs.live_bytes,
+            leaked_allocations: site.costs.live_allocations,
             peak_bytes: site.costs.peak_bytes,
             peak_allocations: site.costs.peak_allocations,
             blamed: self.classes.blamed(self.report.levels(site.stack)),
-            frames: Frames { report: self.report, classes: self.classes, stack: site.stack, whole: false },
+            frames: Frames { book: self.report, classes: self.classes, stack: site.stack, whole: false },
         });
         serializer.collect_seq(entries)
     }
@@ -238,7 +250,7 @@ struct Entry<'a> {
 
 /// Leaf first. What was inlined has the module and offset of the frame that it is in.
 struct Frames<'a> {
-    report: &'a Report,
+    book: &'a Book,
     classes: &'a Classes,
     stack: u32,
     /// With `operator new`, which is no frame of a report.
@@ -260,7 +272,7 @@ impl Serialize for Frames<'_> {
             class: Option<&'static str>,
         }
         let mut list = serializer.serialize_seq(None)?;
-        for level in self.report.all_levels(self.stack).skip_while(|level| !self.whole && level.is_allocator()) {
+        for level in self.book.all_levels(self.stack).skip_while(|level| !self.whole && level.is_allocator()) {
             let marker = marker(level.frame);
             list.serialize_element(&Level {
                 function: marker.or(level.function),

@@ -1,5 +1,6 @@
 //! The text of `print`: totals, then the stacks that matter most.
 use super::Trace;
+use super::custom;
 use super::json::{marker, ranked};
 use analysis::{Costs, Level, Report};
 use format::{Exit, SymbolState};
@@ -18,8 +19,17 @@ pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     totals(out, report)?;
     losses(out, trace)?;
     names(out, report)?;
-    list(out, trace, "peak", |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, trace, "leaked", |costs| (costs.leaked_bytes, costs.leaked_allocations))
+    lists(out, trace, "")?;
+    match &trace.custom {
+        Some(custom) => custom::section(out, custom),
+        None => Ok(()),
+    }
+}
+
+/// The stacks that matter most, by what they held at the peak and what they left.
+pub fn lists(out: &mut impl Write, trace: &Trace, what: &str) -> io::Result<()> {
+    list(out, trace, &format!("{what}peak"), |costs| (costs.peak_bytes, costs.peak_allocations))?;
+    list(out, trace, &format!("{what}leaked"), |costs| (costs.live_bytes, costs.live_allocations))
 }
 
 fn command(report: &Report) -> String {
@@ -44,14 +54,8 @@ fn ending(trace: &Trace) -> String {
 fn totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let totals = &report.totals;
     let seconds = totals.runtime_ns as f64 / 1e9;
-    let blocks = |count: u64| format!("in {count} block{}", if count == 1 { "" } else { "s" });
     row(out, "runtime", format_args!("{seconds:.3} s"), "")?;
-    row(out, "allocations", totals.allocations, format_args!("of {}", size(totals.allocated_bytes)))?;
-    row(out, "deallocations", totals.deallocations, "")?;
-    row(out, "temporary", totals.temporary, share(totals.temporary, totals.allocations))?;
-    let when = format!("{}, at {:.3} s", blocks(totals.peak_allocations), totals.peak_time_ns as f64 / 1e9);
-    row(out, "peak", size(totals.peak_bytes), when)?;
-    row(out, "leaked", size(totals.leaked_bytes), blocks(totals.leaked_allocations))?;
+    heap_totals(out, report)?;
     if totals.peak_rss_bytes > 0 {
         let ours = format!("of which {} are ours", size(totals.overhead_bytes));
         row(out, "peak RSS", size(totals.peak_rss_bytes), ours)?;
@@ -59,10 +63,22 @@ fn totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
+/// What is about blocks, not about the process.
+pub fn heap_totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let totals = &report.totals;
+    let blocks = |count: u64| format!("in {count} block{}", if count == 1 { "" } else { "s" });
+    row(out, "allocations", totals.allocations, format_args!("of {}", size(totals.allocated_bytes)))?;
+    row(out, "deallocations", totals.deallocations, "")?;
+    row(out, "temporary", totals.temporary, share(totals.temporary, totals.allocations))?;
+    let when = format!("{}, at {:.3} s", blocks(totals.peak_allocations), totals.peak_time_ns as f64 / 1e9);
+    row(out, "peak", size(totals.peak_bytes), when)?;
+    row(out, "leaked", size(totals.leaked_bytes), blocks(totals.leaked_allocations))
+}
+
 fn losses(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     let report = &trace.report;
     let rows = [
-        ("unknown frees", report.totals.unknown_frees, "of blocks that were there before"),
+        ("unknown frees", report.totals.unknown_frees, "of blocks whose allocation is not in the trace"),
         ("implied frees", report.totals.implied_frees, "not seen, but the address came again"),
         ("lost events", report.totals.lost_events, "known not to be in the trace"),
         ("damage", trace.damage_count, "places in the file that cannot be read"),

@@ -1,0 +1,231 @@
+//! What a trace says besides its events: who was recorded, its modules, threads, stacks, infos and names.
+//!
+//! Given: the blocks of a trace, in file order. Gives back: stacks as people read them. What must hold: a stack keeps its number
+//! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
+use crate::map::IntMap;
+use crate::names::{Level, Names};
+use format::{Block, Frame, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary, Thread};
+use std::collections::{BTreeMap, HashMap};
+
+/// Lost definitions that are kept a place for; a file that claims more of them lies.
+const HOLES: usize = 1 << 22;
+const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
+/// Samples of the resident size that are kept; of more, every second one is left out.
+const SAMPLES: usize = 1 << 17;
+
+/// The number of a stack that allocates, in order of its first info.
+pub type SiteId = u32;
+/// The site of an info whose definition was lost.
+pub(crate) const NO_SITE: SiteId = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownInfo {
+    pub(crate) size: u64,
+    pub(crate) site: SiteId,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    pub session: Session,
+    /// `None`: the trace was not finished.
+    pub summary: Option<Summary>,
+    pub losses: Losses,
+    pub suppressions: String,
+    pub threads: BTreeMap<u32, Thread>,
+    pub modules: BTreeMap<u16, Module>,
+    pub names: Names,
+    /// Resident size over time; thinned out when they are very many.
+    pub samples: Vec<RssSample>,
+    /// The highest of all samples.
+    pub peak_rss_bytes: u64,
+    pub overhead_bytes: u64,
+    pub(crate) infos: Vec<KnownInfo>,
+    /// Stack id - 1.
+    pub(crate) nodes: Vec<StackNode>,
+    /// The stack of each site.
+    pub(crate) stacks: Vec<u32>,
+    site_of_stack: IntMap<u32, SiteId>,
+    holes: usize,
+    sample_step: u32,
+    samples_seen: u64,
+    reloads: Reloads,
+}
+
+/// Modules that were loaded more than once.
+#[derive(Clone, Debug, Default)]
+struct Reloads {
+    first_of_file: HashMap<(String, Vec<u8>), u16>,
+    /// Only instances that are not the first of their file.
+    first: HashMap<u16, u16>,
+    /// Since the first reload: the first node of each kind, and for each node the first that is equal.
+    known: Option<HashMap<(u32, Frame), u32>>,
+    same: Vec<u32>,
+}
+
+impl Book {
+    /// Takes what is no event. False: the block does not fit what came before.
+    pub(crate) fn add(&mut self, block: Block) -> bool {
+        match block {
+            Block::Session(session) => self.session = session,
+            Block::Suppressions(text) => self.suppressions = text.0,
+            Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
+            Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
+            Block::Stacks(stacks) => return self.add_stacks(&stacks),
+            Block::Infos(infos) => return self.add_infos(&infos),
+            Block::Samples(samples) => samples.iter().for_each(|sample| self.add_sample(sample)),
+            Block::Losses(losses) => self.losses = losses,
+            Block::Summary(summary) => self.summary = Some(summary),
+            Block::Symbols(symbols) => self.names.add(symbols, &self.reloads.first),
+            Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
+        }
+        true
+    }
+
+    fn add_module(&mut self, module: Module) {
+        let instance = module.instance;
+        let first =
+            self.reloads.first_of_file.entry((module.path.clone(), module.build_id.clone())).or_insert(instance);
+        if *first != instance {
+            self.reloads.first.insert(instance, *first);
+            self.reloads.start(&self.nodes);
+        }
+        self.modules.insert(instance, module);
+    }
+
+    pub(crate) fn add_infos(&mut self, block: &Infos) -> bool {
+        let lost = KnownInfo { size: 0, site: NO_SITE };
+        if !pad(&mut self.infos, block.first as usize, lost, &mut self.holes) {
+            return false;
+        }
+        for &Info { size, stack } in &block.infos {
+            let stack = self.reloads.canonical(stack);
+            let site = self.site(stack);
+            self.infos.push(KnownInfo { size, site });
+        }
+        true
+    }
+
+    pub(crate) fn add_stacks(&mut self, block: &Stacks) -> bool {
+        let Some(first) = (block.first as usize).checked_sub(1) else { return false };
+        let before = self.nodes.len();
+        if !pad(&mut self.nodes, first, LOST_NODE, &mut self.holes) {
+            return false;
+        }
+        self.nodes.extend_from_slice(&block.nodes);
+        self.reloads.rewrite(&mut self.nodes, before);
+        true
+    }
+
+    fn site(&mut self, stack: u32) -> SiteId {
+        let next = self.stacks.len() as SiteId;
+        let stacks = &mut self.stacks;
+        *self.site_of_stack.entry(stack).or_insert_with(|| {
+            stacks.push(stack);
+            next
+        })
+    }
+
+    fn add_sample(&mut self, sample: &RssSample) {
+        self.peak_rss_bytes = self.peak_rss_bytes.max(sample.rss_bytes);
+        self.overhead_bytes = self.overhead_bytes.max(sample.overhead_bytes);
+        if self.samples_seen.is_multiple_of(1 << self.sample_step) {
+            self.samples.push(*sample);
+        }
+        self.samples_seen += 1;
+        if self.samples.len() >= SAMPLES {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.sample_step += 1;
+        }
+    }
+
+    /// Stacks that allocate.
+    pub const fn site_count(&self) -> usize {
+        self.stacks.len()
+    }
+
+    pub fn stack_of(&self, site: SiteId) -> u32 {
+        self.stacks.get(site as usize).copied().unwrap_or(0)
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames(&self, stack: u32) -> impl Iterator<Item = Frame> {
+        let mut at = stack;
+        std::iter::from_fn(move || {
+            let index = at.checked_sub(1)? as usize;
+            let Some(node) = self.nodes.get(index) else {
+                at = 0;
+                return Some(Frame::LOST);
+            };
+            // A parent is older than its child; anything else is a lie and ends the walk.
+            at = if node.parent < at { node.parent } else { 0 };
+            Some(node.frame)
+        })
+    }
+
+    /// The same with names: what was inlined has a level of its own, in front of the frame that it is in.
+    pub fn all_levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
+        self.frames(stack).flat_map(|frame| self.levels_of(frame))
+    }
+
+    /// The levels that people want: `operator new` is how C++ says malloc, so they begin with who called it.
+    pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
+        self.all_levels(stack).skip_while(Level::is_allocator)
+    }
+
+    pub(crate) fn levels_of(&self, frame: Frame) -> impl Iterator<Item = Level<'_>> {
+        let module = self.module(frame).map(|module| module.path.as_str());
+        self.names.levels(frame, module)
+    }
+
+    pub fn module(&self, frame: Frame) -> Option<&Module> {
+        self.modules.get(&frame.instance()).filter(|_| !frame.is_marker() && !frame.is_jit())
+    }
+}
+
+impl Reloads {
+    /// Nodes so far are all of first instances: each is its own.
+    fn start(&mut self, nodes: &[StackNode]) {
+        if self.known.is_some() {
+            return;
+        }
+        let mut known = HashMap::with_capacity(nodes.len());
+        self.same = Vec::with_capacity(nodes.len());
+        for (node, id) in nodes.iter().zip(1..) {
+            self.same.push(*known.entry((node.parent, node.frame)).or_insert(id));
+        }
+        self.known = Some(known);
+    }
+
+    /// Writes the nodes from `first` on in terms of first instances.
+    fn rewrite(&mut self, nodes: &mut [StackNode], first: usize) {
+        let Some(known) = &mut self.known else { return };
+        for (node, id) in nodes.iter_mut().zip(1..).skip(first) {
+            if let Some(parent) = node.parent.checked_sub(1) {
+                node.parent = self.same.get(parent as usize).copied().unwrap_or(0);
+            }
+            if let Some(instance) = self.first.get(&node.frame.instance()).filter(|_| !node.frame.is_marker()) {
+                node.frame = Frame::new(*instance, node.frame.offset(), node.frame.is_exact());
+            }
+            self.same.push(*known.entry((node.parent, node.frame)).or_insert(id));
+        }
+    }
+
+    fn canonical(&self, stack: u32) -> u32 {
+        stack.checked_sub(1).and_then(|index| self.same.get(index as usize)).copied().unwrap_or(stack)
+    }
+}
+
+/// Fills up to `first`; false if that goes back or too far.
+fn pad<T: Copy>(list: &mut Vec<T>, first: usize, lost: T, holes: &mut usize) -> bool {
+    let Some(gap) = first.checked_sub(list.len()) else { return false };
+    if gap > HOLES - *holes {
+        return false;
+    }
+    *holes += gap;
+    list.resize(first, lost);
+    true
+}

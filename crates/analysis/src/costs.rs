@@ -1,0 +1,85 @@
+//! What a stack, or any group of stacks, cost within a range. docs/views.md has the meaning of each.
+
+macro_rules! costs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Costs {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Costs {
+            /// The names, in the order of `values`.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            pub fn values(&self) -> [u64; Costs::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+costs! {
+    /// Blocks allocated within the range.
+    allocations,
+    allocated_bytes,
+    /// Blocks freed within the range, whenever they were allocated.
+    deallocations,
+    freed_bytes,
+    temporary,
+    temporary_bytes,
+    /// Of the blocks freed within the range, how long they lived, together.
+    lifetime_ns,
+    /// Live when the range begins.
+    base_bytes,
+    base_allocations,
+    /// Live when it ends; for the whole session: leaked.
+    live_bytes,
+    live_allocations,
+    /// Allocated within the range and live when it ends.
+    kept_bytes,
+    kept_allocations,
+    /// Held when the program's total was highest within the range.
+    peak_bytes,
+    peak_allocations,
+    /// The group's own maximum within the range, and when it was first reached.
+    own_peak_bytes,
+    own_peak_time_ns,
+    /// The largest block allocated within the range.
+    size_max,
+}
+
+impl Costs {
+    /// Sums. Own peaks of two groups do not add up: what is left is that of the one that had more.
+    pub fn add(&mut self, other: &Costs) {
+        let sum = |mine: &mut u64, others: u64| *mine = mine.saturating_add(others);
+        sum(&mut self.allocations, other.allocations);
+        sum(&mut self.allocated_bytes, other.allocated_bytes);
+        sum(&mut self.deallocations, other.deallocations);
+        sum(&mut self.freed_bytes, other.freed_bytes);
+        sum(&mut self.temporary, other.temporary);
+        sum(&mut self.temporary_bytes, other.temporary_bytes);
+        sum(&mut self.lifetime_ns, other.lifetime_ns);
+        sum(&mut self.base_bytes, other.base_bytes);
+        sum(&mut self.base_allocations, other.base_allocations);
+        sum(&mut self.live_bytes, other.live_bytes);
+        sum(&mut self.live_allocations, other.live_allocations);
+        sum(&mut self.kept_bytes, other.kept_bytes);
+        sum(&mut self.kept_allocations, other.kept_allocations);
+        sum(&mut self.peak_bytes, other.peak_bytes);
+        sum(&mut self.peak_allocations, other.peak_allocations);
+        if other.own_peak_bytes > self.own_peak_bytes {
+            self.own_peak_bytes = other.own_peak_bytes;
+            self.own_peak_time_ns = other.own_peak_time_ns;
+        }
+        self.size_max = self.size_max.max(other.size_max);
+    }
+
+    pub const fn growth_bytes(&self) -> i64 {
+        (self.live_bytes as i64).wrapping_sub(self.base_bytes as i64)
+    }
+
+    /// Anything happened, or was held. When its own peak was, and how large its blocks are, is no cost by itself.
+    pub fn is_zero(&self) -> bool {
+        Costs { own_peak_time_ns: 0, own_peak_bytes: 0, size_max: 0, ..*self } == Costs::default()
+    }
+}

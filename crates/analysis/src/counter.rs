@@ -1,0 +1,393 @@
+//! Counts events into groups: stacks, or whatever an info is mapped to. The full set of costs, for any range.
+//!
+//! Given: for each info its size and group. What must hold: the moment of the peak is that of the whole program, also when only
+//! some blocks are counted; a group keeps what it held at the peak although peaks come at every event while a heap grows.
+use crate::book::{KnownInfo, NO_SITE};
+use crate::costs::Costs;
+use crate::live::{Kept, Live};
+use crate::walker::{Now, Sink};
+use format::Freed;
+use std::borrow::Cow;
+
+/// What is kept of a block where its age and its thread matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Birth {
+    pub(crate) info: u32,
+    pub(crate) thread: u32,
+    pub(crate) time_ns: u64,
+}
+
+impl Kept for Birth {
+    const DEAD: Birth = Birth { info: u32::MAX, thread: 0, time_ns: 0 };
+    const FEW: u32 = 1024;
+    #[inline]
+    fn is_dead(&self) -> bool {
+        self.info == u32::MAX
+    }
+    #[inline]
+    fn info(&self) -> u32 {
+        self.info
+    }
+}
+
+/// A bit per allocation: which ones count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bits(Vec<u64>);
+
+impl Bits {
+    pub(crate) fn set(&mut self, sequence: u64) {
+        let word = (sequence >> 6) as usize;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= 1 << (sequence & 63);
+        }
+    }
+
+    #[inline]
+    fn get(&self, sequence: u64) -> bool {
+        self.0.get((sequence >> 6) as usize).is_some_and(|word| word >> (sequence & 63) & 1 != 0)
+    }
+}
+
+/// Which blocks count, beyond their info.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Empty: all threads.
+    pub(crate) threads: Vec<u32>,
+    pub(crate) blocks: Option<Bits>,
+}
+
+impl Selection {
+    #[inline]
+    pub(crate) fn has(&self, sequence: u64, thread: u32) -> bool {
+        (self.threads.is_empty() || self.threads.contains(&thread))
+            && self.blocks.as_ref().is_none_or(|blocks| blocks.get(sequence))
+    }
+}
+
+/// One group during a walk. Flows are since the range began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) live_bytes: u64,
+    pub(crate) live_allocations: u64,
+    pub(crate) allocations: u64,
+    pub(crate) allocated_bytes: u64,
+    pub(crate) deallocations: u64,
+    pub(crate) freed_bytes: u64,
+    at_peak_bytes: u64,
+    at_peak_allocations: u64,
+    epoch: u64,
+    pub(crate) temporary: u64,
+    pub(crate) temporary_bytes: u64,
+    pub(crate) lifetime_ns: u64,
+    base_bytes: u64,
+    base_allocations: u64,
+    pub(crate) own_peak_bytes: u64,
+    pub(crate) own_peak_time_ns: u64,
+    pub(crate) size_max: u64,
+    /// When it allocated first and last, since the walk began.
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+}
+
+/// No time is as late.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Group {
+    const NEW: Group = Group {
+        live_bytes: 0,
+        live_allocations: 0,
+        allocations: 0,
+        allocated_bytes: 0,
+        deallocations: 0,
+        freed_bytes: 0,
+        at_peak_bytes: 0,
+        at_peak_allocations: 0,
+        epoch: 0,
+        temporary: 0,
+        temporary_bytes: 0,
+        lifetime_ns: 0,
+        base_bytes: 0,
+        base_allocations: 0,
+        own_peak_bytes: 0,
+        own_peak_time_ns: 0,
+        size_max: 0,
+        first_ns: NEVER,
+        last_ns: 0,
+    };
+}
+
+/// The highest moment of the program's total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peak {
+    pub(crate) bytes: u64,
+    pub(crate) allocations: u64,
+    pub(crate) time_ns: u64,
+    /// Events up to and with the one that made it.
+    pub(crate) event: u64,
+}
+
+pub(crate) struct Counter<'a> {
+    /// Size and group of each info; the group `NO_GROUP` is counted in the program's total only.
+    infos: Cow<'a, [KnownInfo]>,
+    pub(crate) groups: Vec<Group>,
+    selection: Option<Selection>,
+    epoch: u64,
+    /// Of the whole program.
+    pub(crate) live_bytes: u64,
+    pub(crate) live_allocations: u64,
+    /// Since the range began.
+    pub(crate) peak: Peak,
+    pub(crate) deallocations: u64,
+    pub(crate) implied_frees: u64,
+    /// Groups are threads; the group of an info only says whether it counts.
+    by_thread: bool,
+}
+
+/// The group of infos that are left out.
+pub(crate) const NO_GROUP: u32 = NO_SITE - 1;
+
+impl<'a> Counter<'a> {
+    pub(crate) fn new(infos: Cow<'a, [KnownInfo]>, groups: usize, selection: Option<Selection>) -> Self {
+        Counter {
+            infos,
+            groups: vec![Group::NEW; groups],
+            selection,
+            epoch: 0,
+            live_bytes: 0,
+            live_allocations: 0,
+            peak: Peak::default(),
+            deallocations: 0,
+            implied_frees: 0,
+            by_thread: false,
+        }
+    }
+
+    /// Groups are the threads that allocate, by index.
+    pub(crate) fn by_thread(self, threads: usize) -> Self {
+        Counter { by_thread: true, groups: vec![Group::NEW; threads], ..self }
+    }
+
+    #[inline]
+    const fn group(&self, site: u32, thread: u32) -> usize {
+        if self.by_thread && site < NO_GROUP { thread as usize } else { site as usize }
+    }
+
+    /// Infos and groups that are new.
+    pub(crate) fn grow(&mut self, infos: &[KnownInfo], groups: usize) {
+        if infos.len() > self.infos.len() {
+            let from = self.infos.len();
+            self.infos.to_mut().extend_from_slice(&infos[from..]);
+        }
+        self.groups.resize(groups.max(self.groups.len()), Group::NEW);
+    }
+
+    /// The group of a block that counts.
+    pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
+        let known = self.info(birth.info)?;
+        self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
+    }
+
+    pub(crate) fn info(&self, info: u32) -> Option<KnownInfo> {
+        self.infos.get(info as usize).copied()
+    }
+
+    fn selects(&self, sequence: u64, thread: u32) -> bool {
+        self.selection.as_ref().is_none_or(|selection| selection.has(sequence, thread))
+    }
+
+    /// A block that lives where the walk starts.
+    pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
+        let Some(KnownInfo { size, site }) = self.info(birth.info) else { return };
+        self.live_bytes = self.live_bytes.wrapping_add(size);
+        self.live_allocations += 1;
+        let group = self.group(site, birth.thread);
+        if self.selects(sequence, birth.thread)
+            && let Some(group) = self.groups.get_mut(group)
+        {
+            group.live_bytes = group.live_bytes.wrapping_add(size);
+            group.live_allocations += 1;
+        }
+    }
+
+    /// The range begins here.
+    pub(crate) fn begin(&mut self, now: &Now, time_ns: u64) {
+        for group in &mut self.groups {
+            *group = Group {
+                live_bytes: group.live_bytes,
+                live_allocations: group.live_allocations,
+                base_bytes: group.live_bytes,
+                base_allocations: group.live_allocations,
+                at_peak_bytes: group.live_bytes,
+                at_peak_allocations: group.live_allocations,
+                epoch: self.epoch,
+                own_peak_bytes: group.live_bytes,
+                own_peak_time_ns: time_ns,
+                first_ns: group.first_ns,
+                last_ns: group.last_ns,
+                ..Group::NEW
+            };
+        }
+        self.begin_peak(now, time_ns);
+    }
+
+    /// A new stretch for the program's peak only; groups remember what they hold at it.
+    pub(crate) fn begin_peak(&mut self, now: &Now, time_ns: u64) {
+        self.peak = Peak { bytes: self.live_bytes, allocations: self.live_allocations, time_ns, event: now.events };
+        self.epoch += 1;
+    }
+
+    /// What a group held at the peak.
+    #[inline]
+    pub(crate) fn at_peak(&self, group: &Group) -> (u64, u64) {
+        if group.epoch == self.epoch {
+            (group.at_peak_bytes, group.at_peak_allocations)
+        } else {
+            (group.live_bytes, group.live_allocations)
+        }
+    }
+
+    /// The costs of each group; `kept` is not known here.
+    pub(crate) fn costs(&self, group: &Group) -> Costs {
+        let (peak_bytes, peak_allocations) = self.at_peak(group);
+        Costs {
+            allocations: group.allocations,
+            allocated_bytes: group.allocated_bytes,
+            deallocations: group.deallocations,
+            freed_bytes: group.freed_bytes,
+            temporary: group.temporary,
+            temporary_bytes: group.temporary_bytes,
+            lifetime_ns: group.lifetime_ns,
+            base_bytes: group.base_bytes,
+            base_allocations: group.base_allocations,
+            live_bytes: group.live_bytes,
+            live_allocations: group.live_allocations,
+            kept_bytes: 0,
+            kept_allocations: 0,
+            peak_bytes,
+            peak_allocations,
+            own_peak_bytes: group.own_peak_bytes,
+            own_peak_time_ns: group.own_peak_time_ns,
+            size_max: group.size_max,
+        }
+    }
+
+    /// Adds the blocks of `live` to `kept_*` of their groups' costs.
+    pub(crate) fn add_kept(&self, live: impl Iterator<Item = (u64, Birth)>, costs: &mut [Costs]) {
+        for (sequence, birth) in live {
+            let Some(KnownInfo { size, site }) = self.info(birth.info) else { continue };
+            let Some(costs) = costs.get_mut(self.group(site, birth.thread)) else { continue };
+            if self.selects(sequence, birth.thread) {
+                costs.kept_bytes = costs.kept_bytes.saturating_add(size);
+                costs.kept_allocations += 1;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn new_peak(&mut self, now: &Now) {
+        self.peak = Peak {
+            bytes: self.live_bytes,
+            allocations: self.live_allocations,
+            time_ns: now.time_ns,
+            event: now.events,
+        };
+        self.epoch += 1;
+    }
+}
+
+impl Group {
+    #[inline]
+    fn settle(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.at_peak_bytes = self.live_bytes;
+            self.at_peak_allocations = self.live_allocations;
+        }
+    }
+
+    #[inline]
+    fn alloc(&mut self, size: u64, epoch: u64, now: &Now) {
+        self.settle(epoch);
+        self.allocations += 1;
+        self.allocated_bytes = self.allocated_bytes.saturating_add(size);
+        if self.first_ns == NEVER {
+            self.first_ns = now.time_ns;
+        }
+        self.last_ns = now.time_ns;
+        self.live_allocations += 1;
+        self.live_bytes = self.live_bytes.wrapping_add(size);
+        self.size_max = self.size_max.max(size);
+        if self.live_bytes > self.own_peak_bytes {
+            self.own_peak_bytes = self.live_bytes;
+            self.own_peak_time_ns = now.time_ns;
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, size: u64, epoch: u64, lifetime_ns: u64, temporary: bool) {
+        self.settle(epoch);
+        self.deallocations += 1;
+        self.freed_bytes = self.freed_bytes.saturating_add(size);
+        self.live_allocations = self.live_allocations.wrapping_sub(1);
+        self.live_bytes = self.live_bytes.wrapping_sub(size);
+        self.lifetime_ns = self.lifetime_ns.saturating_add(lifetime_ns);
+        if temporary {
+            self.temporary += 1;
+            self.temporary_bytes = self.temporary_bytes.saturating_add(size);
+        }
+    }
+}
+
+impl Sink for Counter<'_> {
+    type Kept = Birth;
+
+    #[inline]
+    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
+        let known = self.infos.get(info as usize).is_some_and(|known| known.site != NO_SITE);
+        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    }
+
+    #[inline]
+    fn alloc(&mut self, now: &Now, info: u32, birth: Birth) {
+        let Some(&KnownInfo { size, site }) = self.infos.get(info as usize) else { return };
+        let group = self.group(site, birth.thread);
+        if self.selects(now.next_sequence.wrapping_sub(1), birth.thread)
+            && let Some(group) = self.groups.get_mut(group)
+        {
+            group.alloc(size, self.epoch, now);
+        }
+        self.live_allocations += 1;
+        self.live_bytes = self.live_bytes.wrapping_add(size);
+        if self.live_bytes > self.peak.bytes {
+            self.new_peak(now);
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, temporary: bool) {
+        let Some(&KnownInfo { size, site }) = self.infos.get(birth.info as usize) else { return };
+        let group = self.group(site, birth.thread);
+        if self.selects(sequence, birth.thread)
+            && let Some(group) = self.groups.get_mut(group)
+        {
+            group.free(size, self.epoch, now.time_ns.saturating_sub(birth.time_ns), temporary);
+        }
+        self.deallocations += 1;
+        self.live_allocations = self.live_allocations.wrapping_sub(1);
+        self.live_bytes = self.live_bytes.wrapping_sub(size);
+        self.implied_frees += (how == Freed::Implied) as u64;
+    }
+
+    fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
+        for group in &mut self.groups {
+            group.settle(self.epoch);
+            group.live_bytes = 0;
+            group.live_allocations = 0;
+        }
+        self.live_bytes = 0;
+        self.live_allocations = 0;
+    }
+}

@@ -1,0 +1,437 @@
+//! Answers questions about a trace: costs per stack at any instant and in any range.
+//!
+//! Given: the blocks of a trace in file order, now or as it grows; for questions, its blocks of events again. Gives back: profiles. What
+//! must hold: the same question has the same answer with an index and without; memory is bounded by what lives, by the stacks and by
+//! the index's own bounds, not by events.
+use crate::book::{Book, KnownInfo};
+use crate::costs::Costs;
+use crate::counter::{Bits, Counter, NO_GROUP, Peak, Selection};
+use crate::index::{Bounds, Checkpoint, Index};
+use crate::lifespans::Lifespans;
+use crate::moment::{Moment, When};
+use crate::pass::{Blocks, Gone, Stretch};
+use crate::plain::Plain;
+use crate::profile::{Profile, Range};
+use crate::query::Query;
+use crate::report::{Faults, Report, SiteCosts};
+use crate::walker::Walker;
+use format::{Block, Events, Malformed, RawBlock, Totals};
+use std::borrow::Cow;
+
+/// How events are counted when they come in.
+enum Feed {
+    /// Only the whole session; every other question walks from the start.
+    Plain(Box<Walker<Plain>>),
+    Indexed(Box<Walker<Counter<'static>>>),
+}
+
+pub struct Engine {
+    pub(crate) book: Book,
+    feed: Feed,
+    pub(crate) index: Index,
+    faults: Faults,
+    /// Blocks of events that came in.
+    blocks: usize,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine {
+    /// For one question or few: opening is as quick as it can be.
+    pub fn new() -> Self {
+        Self::with(Feed::Plain(Box::new(Walker::new(Plain::default()))), Bounds::default())
+    }
+
+    /// For many questions: any range is quick.
+    pub fn indexed() -> Self {
+        Self::with(Feed::Indexed(Box::new(Index::feeder())), Bounds::default())
+    }
+
+    /// An index of very few, very short slices, so that small traces test it.
+    #[doc(hidden)]
+    pub fn indexed_finely(slices: usize, live_bytes: usize) -> Self {
+        let bounds = Bounds { slices, events: 1, live_bytes, history_bytes: 64 << 10 };
+        Self::with(Feed::Indexed(Box::new(Index::feeder())), bounds)
+    }
+
+    fn with(feed: Feed, bounds: Bounds) -> Self {
+        Engine { book: Book::default(), feed, index: Index::new(bounds), faults: Faults::default(), blocks: 0 }
+    }
+
+    /// The next block of the file.
+    pub fn add(&mut self, block: &RawBlock) {
+        let result = block.decode().and_then(|decoded| match decoded {
+            Block::Events(mut events) => self.add_events(&mut events),
+            other => self.define(other),
+        });
+        if block.kind == format::BlockKind::Events {
+            self.blocks += 1;
+            if let Feed::Indexed(walker) = &mut self.feed {
+                self.index.after_block(walker, self.blocks);
+            }
+        }
+        if let Err(error) = result {
+            self.faults.malformed(block.kind, error);
+        }
+    }
+
+    fn define(&mut self, block: Block) -> Result<(), Malformed> {
+        let fits = self.book.add(block);
+        let counting = self.book.session.counting();
+        match &mut self.feed {
+            Feed::Plain(walker) => {
+                walker.now.counting = counting;
+                walker.sink.grow(&self.book);
+            }
+            Feed::Indexed(walker) => {
+                walker.now.counting = counting;
+                self.index.set_counting(counting);
+                Index::grow(walker, &self.book);
+            }
+        }
+        if fits { Ok(()) } else { Err(Malformed::Reference) }
+    }
+
+    fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        let expected = match &self.feed {
+            Feed::Plain(walker) => walker.now.next_sequence,
+            Feed::Indexed(walker) => walker.now.next_sequence,
+        };
+        let missing = events.first_sequence().saturating_sub(expected);
+        self.faults.missing_allocations = self.faults.missing_allocations.saturating_add(missing);
+        match &mut self.feed {
+            Feed::Plain(walker) => walker.walk(events),
+            Feed::Indexed(walker) => walker.walk(events),
+        }
+    }
+
+    pub const fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// What of the trace could not be counted.
+    pub fn faults(&self) -> Faults {
+        let damaged_events = match &self.feed {
+            Feed::Plain(walker) => walker.damaged,
+            Feed::Indexed(walker) => walker.damaged,
+        };
+        Faults { damaged_events, ..self.faults.clone() }
+    }
+
+    /// How long the session was, so far.
+    pub fn runtime_ns(&self) -> u64 {
+        let walked = match &self.feed {
+            Feed::Plain(walker) => walker.now.time_ns,
+            Feed::Indexed(walker) => walker.now.time_ns,
+        };
+        let sampled = self.book.samples.last().map_or(0, |sample| sample.time_ns);
+        let told = self.book.summary.map_or(0, |summary| summary.totals.runtime_ns);
+        walked.max(sampled).max(told)
+    }
+
+    fn whole_peak(&self) -> Peak {
+        match &self.feed {
+            Feed::Plain(walker) => {
+                let plain = &walker.sink;
+                Peak {
+                    bytes: plain.peak_bytes,
+                    allocations: plain.peak_allocations,
+                    time_ns: plain.peak_time_ns,
+                    event: plain.peak_event,
+                }
+            }
+            Feed::Indexed(walker) => {
+                let past = self.index.checkpoints.iter().rev().skip(1).rev().map(|point| point.peak);
+                highest(past.chain([walker.sink.peak]))
+            }
+        }
+    }
+
+    /// The totals of the whole session.
+    pub fn totals(&self) -> Totals {
+        let (counts, unknown_frees, implied_frees) = match &self.feed {
+            Feed::Plain(walker) => {
+                (sum(&walker.sink.sites(&self.book)), walker.unknown_frees, walker.sink.implied_frees)
+            }
+            Feed::Indexed(walker) => {
+                let costs: Vec<Costs> = walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect();
+                (sum(&costs), walker.unknown_frees, walker.sink.implied_frees)
+            }
+        };
+        let peak = self.whole_peak();
+        let told = self.book.summary.map(|summary| summary.totals).unwrap_or_default();
+        Totals {
+            allocations: counts.allocations,
+            deallocations: counts.deallocations,
+            allocated_bytes: counts.allocated_bytes,
+            temporary: counts.temporary,
+            leaked_bytes: counts.live_bytes,
+            leaked_allocations: counts.live_allocations,
+            peak_bytes: peak.bytes,
+            peak_allocations: peak.allocations,
+            peak_time_ns: peak.time_ns,
+            peak_rss_bytes: self.book.peak_rss_bytes.max(told.peak_rss_bytes),
+            overhead_bytes: self.book.overhead_bytes.max(told.overhead_bytes),
+            runtime_ns: self.runtime_ns(),
+            unknown_frees,
+            implied_frees,
+            lost_events: self.book.losses.lost_events.max(told.lost_events),
+        }
+    }
+
+    /// All that is known of the whole session. Own peaks and lifetimes are not: ask for a profile.
+    pub fn into_report(self) -> Report {
+        let totals = self.totals();
+        let faults = self.faults();
+        let costs = match &self.feed {
+            Feed::Plain(walker) => walker.sink.sites(&self.book),
+            Feed::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+        };
+        let sites = self.book.stacks.iter().zip(costs).map(|(&stack, costs)| SiteCosts { stack, costs });
+        let sites = sites.filter(|site| site.costs.allocations > 0).collect();
+        Report { book: self.book, totals, faults, sites }
+    }
+
+    pub(crate) fn moment(&self, when: When) -> Moment {
+        match when {
+            When::Start => Moment::START,
+            When::End => Moment::END,
+            When::Peak => Moment::Event(self.whole_peak().event),
+            When::Ns(ns) => Moment::Time(ns),
+            When::Percent(share) if share >= 100.0 => Moment::END,
+            When::Percent(share) => Moment::Time((self.runtime_ns() as f64 * share / 100.0) as u64),
+        }
+    }
+
+    pub(crate) fn time_of(&self, when: When) -> u64 {
+        match when {
+            When::Start => 0,
+            When::End => self.runtime_ns(),
+            When::Peak => self.whole_peak().time_ns,
+            When::Ns(ns) => ns,
+            When::Percent(share) => (self.runtime_ns() as f64 * share / 100.0) as u64,
+        }
+    }
+
+    /// The range that a query asks for.
+    pub(crate) fn range(&self, query: &Query) -> Range {
+        let (from, to) = match query.at {
+            Some(at) => (at, at),
+            None => (query.from.unwrap_or(When::Start), query.to.unwrap_or(When::End)),
+        };
+        let (from_ns, to_ns) = (self.time_of(from), self.time_of(to));
+        Range { from, to, from_ns, to_ns: to_ns.max(from_ns), instant: query.at.is_some() }
+    }
+
+    /// The costs of each stack that the query asks for.
+    pub fn profile(&self, blocks: &mut dyn Blocks, query: &Query) -> Result<Profile, Gone> {
+        let range = self.range(query);
+        let chosen = self.chosen(query);
+        let selection = self.selection(blocks, query, &range)?;
+        let infos = self.infos_by_size(query);
+        let quick = selection.is_none() && matches!(infos, Cow::Borrowed(_));
+        let (mut costs, peak) = if quick {
+            self.costs_by_index(blocks, &range)?
+        } else {
+            let counter = Counter::new(infos, self.book.site_count(), selection);
+            self.costs_by_walk(blocks, &range, counter)?
+        };
+        if range.instant {
+            for costs in &mut costs {
+                *costs = Costs {
+                    live_bytes: costs.live_bytes,
+                    live_allocations: costs.live_allocations,
+                    ..Costs::default()
+                };
+            }
+        }
+        let numbered = costs.into_iter().zip(0u32..);
+        let stacks = numbered.filter(|(costs, site)| chosen.is_none_or_has(*site) && !costs.is_zero());
+        Ok(Profile::new(range, stacks.map(|(costs, site)| (site, costs)).collect(), peak.time_ns))
+    }
+
+    /// The sites whose stacks match; `None`: all.
+    pub(crate) fn chosen(&self, query: &Query) -> Chosen {
+        if query.include.is_empty() && query.exclude.is_empty() {
+            return Chosen(None);
+        }
+        let matches = |stack: u32| {
+            let any = |pattern: &crate::pattern::Pattern| self.book.levels(stack).any(|level| pattern.matches(&level));
+            query.include.iter().all(any) && !query.exclude.iter().any(any)
+        };
+        Chosen(Some(self.book.stacks.iter().map(|&stack| matches(stack)).collect()))
+    }
+
+    pub(crate) fn infos_by_size(&self, query: &Query) -> Cow<'_, [KnownInfo]> {
+        let Some(span) = query.size else { return Cow::Borrowed(&self.book.infos) };
+        let left_out = |info: &KnownInfo| info.site != crate::book::NO_SITE && !span.contains(info.size);
+        let sites = self
+            .book
+            .infos
+            .iter()
+            .map(|info| KnownInfo { site: if left_out(info) { NO_GROUP } else { info.site }, ..*info });
+        Cow::Owned(sites.collect())
+    }
+
+    /// Blocks that only the events can pick; lifetimes need a walk of their own, for they are known when it is too late.
+    pub(crate) fn selection(
+        &self,
+        blocks: &mut dyn Blocks,
+        query: &Query,
+        range: &Range,
+    ) -> Result<Option<Selection>, Gone> {
+        let lived = match query.lifetime {
+            Some(span) => {
+                let moments = [self.moment(range.from), self.moment(range.to)];
+                let point = self.start_for(moments[0]);
+                let mut walker = point.other_walker(Lifespans::new(span, &self.book.infos));
+                let mut bits = Bits::default();
+                self.stretch(blocks, point).walk(&mut walker, &moments, |at, walker| {
+                    if at == 0 {
+                        return;
+                    }
+                    bits = std::mem::take(&mut walker.sink.bits);
+                    let living = walker.live.iter_from(0);
+                    living
+                        .filter(|(_, birth)| span.contains(range.to_ns.saturating_sub(birth.time_ns)))
+                        .for_each(|(sequence, _)| bits.set(sequence));
+                })?;
+                Some(bits)
+            }
+            None => None,
+        };
+        let selection = Selection { threads: query.threads.clone(), blocks: lived };
+        Ok((!selection.threads.is_empty() || selection.blocks.is_some()).then_some(selection))
+    }
+
+    pub(crate) fn start_for(&self, moment: Moment) -> &Checkpoint {
+        let at = self.index.before(moment);
+        &self.index.checkpoints[at.min(self.index.checkpoints.len() - 1)]
+    }
+
+    pub(crate) fn stretch<'a>(&self, blocks: &'a mut dyn Blocks, point: &Checkpoint) -> Stretch<'a> {
+        Stretch { blocks, first: point.block, end: self.blocks }
+    }
+
+    /// Event by event over the whole range.
+    pub(crate) fn costs_by_walk(
+        &self,
+        blocks: &mut dyn Blocks,
+        range: &Range,
+        counter: Counter<'_>,
+    ) -> Result<(Vec<Costs>, Peak), Gone> {
+        let (from, to) = (self.moment(range.from), self.moment(range.to));
+        let point = self.start_for(from);
+        let mut walker = point.walker(counter);
+        let mut first = 0;
+        let mut result = (Vec::new(), Peak::default());
+        self.stretch(blocks, point).walk(&mut walker, &[from, to], |at, walker| {
+            if at == 0 {
+                first = walker.now.next_sequence;
+                walker.sink.begin(&walker.now, range.from_ns);
+            } else {
+                result = finished(walker, first);
+            }
+        })?;
+        Ok(result)
+    }
+
+    /// Over whole slices by what the index knows, event by event only at both ends and around the peak.
+    fn costs_by_index(&self, blocks: &mut dyn Blocks, range: &Range) -> Result<(Vec<Costs>, Peak), Gone> {
+        let counter = || Counter::new(Cow::Borrowed(&self.book.infos), self.book.site_count(), None);
+        let (from, to) = (self.moment(range.from), self.moment(range.to));
+        let (first, last) = (self.index.before(from), self.index.before(to));
+        if last <= first || range.instant {
+            return self.costs_by_walk(blocks, range, counter());
+        }
+        let point = |at: usize| &self.index.checkpoints[at];
+        let mut head = point(first).walker(counter());
+        let mut sequence = 0;
+        let stops = [from, Moment::Block(point(first + 1).block)];
+        self.stretch(blocks, point(first)).walk(&mut head, &stops, |at, walker| {
+            if at == 0 {
+                sequence = walker.now.next_sequence;
+                walker.sink.begin(&walker.now, range.from_ns);
+            }
+        })?;
+        let mut tail = point(last).walker(counter());
+        let mut costs = Vec::new();
+        self.stretch(blocks, point(last)).walk(&mut tail, &[to], |_, walker| costs = finished(walker, sequence).0)?;
+        let middle = self.index.checkpoints[first + 1..last].iter().map(|point| point.peak);
+        let peak = highest([head.sink.peak].into_iter().chain(middle).chain([tail.sink.peak]));
+        let mut peaking = None;
+        if peak != head.sink.peak && peak != tail.sink.peak {
+            let at = self.index.before(Moment::Event(peak.event));
+            let mut walker = point(at).walker(counter());
+            self.stretch(blocks, point(at)).walk(&mut walker, &[Moment::Event(peak.event)], |_, _| ())?;
+            peaking = Some(walker);
+        }
+        for (site, costs) in costs.iter_mut().enumerate() {
+            let (Some(head_group), Some(tail_group)) = (head.sink.groups.get(site), tail.sink.groups.get(site)) else {
+                continue;
+            };
+            let mut sum = head.sink.costs(head_group);
+            let (before, after) = (self.index.entry_at(site, first + 1), self.index.entry_at(site, last));
+            sum.allocations += after.allocations - before.allocations + costs.allocations;
+            sum.allocated_bytes += after.allocated_bytes - before.allocated_bytes + costs.allocated_bytes;
+            sum.deallocations += after.deallocations - before.deallocations + costs.deallocations;
+            sum.freed_bytes += after.freed_bytes - before.freed_bytes + costs.freed_bytes;
+            sum.temporary += after.temporary - before.temporary + costs.temporary;
+            sum.temporary_bytes += after.temporary_bytes - before.temporary_bytes + costs.temporary_bytes;
+            sum.lifetime_ns += after.lifetime_ns - before.lifetime_ns + costs.lifetime_ns;
+            let slices = self.index.entries_between(site, first + 1, last);
+            let own = slices.iter().map(|entry| (entry.own_peak_bytes, entry.own_peak_time_ns));
+            for (bytes, time_ns) in own.chain([(costs.own_peak_bytes, costs.own_peak_time_ns)]) {
+                if bytes > sum.own_peak_bytes {
+                    (sum.own_peak_bytes, sum.own_peak_time_ns) = (bytes, time_ns);
+                }
+            }
+            let sizes = slices.iter().map(|entry| entry.size_max).chain([costs.size_max]);
+            sum.size_max = sizes.fold(sum.size_max, u64::max);
+            (sum.live_bytes, sum.live_allocations) = (costs.live_bytes, costs.live_allocations);
+            (sum.kept_bytes, sum.kept_allocations) = (costs.kept_bytes, costs.kept_allocations);
+            (sum.peak_bytes, sum.peak_allocations) = match &peaking {
+                Some(walker) => {
+                    walker.sink.groups.get(site).map_or((0, 0), |group| (group.live_bytes, group.live_allocations))
+                }
+                None if peak == head.sink.peak => head.sink.at_peak(head_group),
+                None => tail.sink.at_peak(tail_group),
+            };
+            *costs = sum;
+        }
+        Ok((costs, peak))
+    }
+}
+
+/// The sites that a query chooses.
+pub(crate) struct Chosen(Option<Vec<bool>>);
+
+impl Chosen {
+    pub(crate) fn is_none_or_has(&self, site: u32) -> bool {
+        self.0.as_ref().is_none_or(|chosen| chosen.get(site as usize).copied().unwrap_or(false))
+    }
+}
+
+/// The costs of all groups where the range ends; `first`: the sequence number of its first allocation.
+fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
+    let counter = &walker.sink;
+    let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
+    counter.add_kept(walker.live.iter_from(first), &mut costs);
+    (costs, counter.peak)
+}
+
+/// The first of those that nothing exceeds.
+fn highest(peaks: impl Iterator<Item = Peak>) -> Peak {
+    peaks.reduce(|best, next| if next.bytes > best.bytes { next } else { best }).unwrap_or_default()
+}
+
+fn sum(costs: &[Costs]) -> Costs {
+    costs.iter().fold(Costs::default(), |mut sum, costs| {
+        sum.add(costs);
+        sum
+    })
+}

@@ -1,0 +1,45 @@
+//! How long blocks lived: which ones lived as long as asked for.
+use crate::book::KnownInfo;
+use crate::counter::{Birth, Bits};
+use crate::live::Live;
+use crate::query::Span;
+use crate::walker::{Now, Sink};
+use format::Freed;
+
+pub(crate) struct Lifespans<'a> {
+    span: Span,
+    infos: &'a [KnownInfo],
+    /// Blocks that were freed at a fitting age.
+    pub(crate) bits: Bits,
+}
+
+impl<'a> Lifespans<'a> {
+    pub(crate) fn new(span: Span, infos: &'a [KnownInfo]) -> Self {
+        Lifespans { span, infos, bits: Bits::default() }
+    }
+}
+
+impl Sink for Lifespans<'_> {
+    type Kept = Birth;
+
+    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
+        let known = self.infos.get(info as usize).is_some_and(|known| known.site != crate::book::NO_SITE);
+        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    }
+
+    fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}
+
+    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, _: bool) {
+        if self.span.contains(now.time_ns.saturating_sub(birth.time_ns)) {
+            self.bits.set(sequence);
+        }
+    }
+
+    /// What lived until its image ended lived until then.
+    fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
+        let fitting = |birth: &Birth| self.span.contains(now.time_ns.saturating_sub(birth.time_ns));
+        let fitting: Vec<u64> =
+            live.iter_from(0).filter(|(_, birth)| fitting(birth)).map(|(sequence, _)| sequence).collect();
+        fitting.into_iter().for_each(|sequence| self.bits.set(sequence));
+    }
+}

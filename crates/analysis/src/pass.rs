@@ -1,0 +1,90 @@
+//! A walk over a stretch of a trace, stopping at chosen moments.
+use crate::moment::Moment;
+use crate::walker::{Sink, Walker};
+use format::{BlockKind, RawBlock, Walked};
+
+/// Gives out the blocks of events of a trace again, for questions that need them.
+pub trait Blocks {
+    /// The n-th block of events in file order, from 0; `None`: it cannot be read any more.
+    fn events(&mut self, number: usize) -> Option<&RawBlock>;
+}
+
+/// The blocks of a trace in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Held(Vec<RawBlock>);
+
+impl Held {
+    pub fn new(blocks: impl IntoIterator<Item = RawBlock>) -> Self {
+        Held(blocks.into_iter().filter(|block| block.kind == BlockKind::Events).collect())
+    }
+}
+
+impl Blocks for Held {
+    fn events(&mut self, number: usize) -> Option<&RawBlock> {
+        self.0.get(number)
+    }
+}
+
+/// The file changed under us: a block that was there cannot be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a part of the trace that was there before cannot be read any more")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// The blocks `first..end` of a trace.
+pub(crate) struct Stretch<'a> {
+    pub(crate) blocks: &'a mut dyn Blocks,
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+}
+
+impl Stretch<'_> {
+    /// Walks from the stretch's beginning, in whose state `walker` is, to the last of the moments, and calls `at` at each.
+    /// A moment that is not reached is where the stretch ends.
+    pub(crate) fn walk<S: Sink>(
+        self,
+        walker: &mut Walker<S>,
+        moments: &[Moment],
+        mut at: impl FnMut(usize, &mut Walker<S>),
+    ) -> Result<(), Gone> {
+        let mut next = 0;
+        let mut number = self.first;
+        while next < moments.len() && number < self.end {
+            if moments[next] == Moment::Block(number) {
+                at(next, walker);
+                next += 1;
+                continue;
+            }
+            let block = self.blocks.events(number).ok_or(Gone)?;
+            number += 1;
+            // What makes no sense was counted when the trace was opened.
+            let Ok(mut events) = block.events() else { continue };
+            let base = walker.now.events;
+            let mut entered = false;
+            while let Some(moment) = moments.get(next) {
+                walker.time_limit = moment.time_limit();
+                let limit = moment.event_limit().saturating_sub(base);
+                // A moment that is over when its turn comes is here.
+                let is_over = walker.now.time_ns > walker.time_limit;
+                entered = entered || !is_over && walker.enter(&events);
+                match if entered && !is_over { events.walk(walker, limit) } else { Ok(Walked::Stopped) } {
+                    Ok(Walked::End) | Err(_) => break,
+                    Ok(Walked::Limit | Walked::Stopped) => {
+                        at(next, walker);
+                        next += 1;
+                    }
+                }
+            }
+        }
+        for rest in next..moments.len() {
+            at(rest, walker);
+        }
+        Ok(())
+    }
+}

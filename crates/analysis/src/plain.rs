@@ -1,0 +1,163 @@
+//! The counts of a whole session, as cheap as they can be had: per info, because an event names its info.
+//!
+//! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
+use crate::book::{Book, NO_SITE};
+use crate::costs::Costs;
+use crate::live::Live;
+use crate::walker::{Now, Sink};
+use format::Freed;
+
+/// No block is as large: this info was lost.
+const LOST: u64 = u64::MAX;
+
+/// What was done with one info.
+///
+/// The global peak moves all the time while a heap grows, and must not visit every info each time. So a new peak only
+/// counts up an epoch, and an info keeps its live count for the peak before its first change after that.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    size: u64,
+    allocations: u64,
+    temporary: u64,
+    live: u32,
+    at_peak: u32,
+    epoch: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Plain {
+    uses: Vec<Use>,
+    /// By info: blocks that went with an image that ended. Empty where no program was replaced.
+    gone: Vec<u64>,
+    epoch: u32,
+    live_bytes: u64,
+    live_allocations: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) peak_allocations: u64,
+    pub(crate) peak_time_ns: u64,
+    /// Events up to and with the one that made the peak.
+    pub(crate) peak_event: u64,
+    pub(crate) implied_frees: u64,
+    pub(crate) deallocations: u64,
+}
+
+impl Plain {
+    /// Infos that are new in the book.
+    pub(crate) fn grow(&mut self, book: &Book) {
+        let new = book.infos.get(self.uses.len()..).unwrap_or_default();
+        self.uses.extend(new.iter().map(|info| Use {
+            size: if info.site == NO_SITE { LOST } else { info.size },
+            allocations: 0,
+            temporary: 0,
+            live: 0,
+            at_peak: 0,
+            epoch: self.epoch,
+        }));
+    }
+
+    /// What each site cost, in the order of the book.
+    pub(crate) fn sites(&self, book: &Book) -> Vec<Costs> {
+        let mut sites = vec![Costs::default(); book.stacks.len()];
+        let gone = self.gone.iter().copied().chain(std::iter::repeat(0));
+        for ((used, info), gone) in self.uses.iter().zip(&book.infos).zip(gone) {
+            let Some(site) = sites.get_mut(info.site as usize).filter(|_| used.allocations > 0) else { continue };
+            let at_peak = if used.epoch == self.epoch { used.at_peak } else { used.live } as u64;
+            let bytes = |count: u64| count.saturating_mul(used.size);
+            let deallocations = used.allocations.saturating_sub(used.live as u64 + gone);
+            site.add(&Costs {
+                deallocations,
+                freed_bytes: bytes(deallocations),
+                allocations: used.allocations,
+                allocated_bytes: bytes(used.allocations),
+                temporary: used.temporary,
+                temporary_bytes: bytes(used.temporary),
+                live_allocations: used.live as u64,
+                live_bytes: bytes(used.live as u64),
+                kept_allocations: used.live as u64,
+                kept_bytes: bytes(used.live as u64),
+                peak_allocations: at_peak,
+                peak_bytes: bytes(at_peak),
+                size_max: used.size,
+                ..Costs::default()
+            });
+        }
+        sites
+    }
+
+    /// Apart from the rest, which then need not have the present time at hand for each event.
+    #[inline(never)]
+    fn new_peak(&mut self, now: &Now) {
+        self.peak_bytes = self.live_bytes;
+        self.peak_allocations = self.live_allocations;
+        self.peak_time_ns = now.time_ns;
+        self.peak_event = now.events;
+        self.epoch += 1;
+        if self.epoch == u32::MAX {
+            self.first_epoch();
+        }
+    }
+
+    /// The numbers of epochs are used up: begins again with the first.
+    #[cold]
+    fn first_epoch(&mut self) {
+        for used in &mut self.uses {
+            used.settle(self.epoch);
+            used.epoch = 0;
+        }
+        self.epoch = 0;
+    }
+}
+
+impl Use {
+    #[inline]
+    fn settle(&mut self, epoch: u32) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.at_peak = self.live;
+        }
+    }
+}
+
+impl Sink for Plain {
+    type Kept = u32;
+
+    #[inline]
+    fn keep(&self, _: &Now, info: u32) -> Option<u32> {
+        self.uses.get(info as usize).filter(|used| used.size != LOST).map(|_| info)
+    }
+
+    #[inline]
+    fn alloc(&mut self, now: &Now, info: u32, _: u32) {
+        let Some(used) = self.uses.get_mut(info as usize) else { return };
+        used.settle(self.epoch);
+        used.allocations += 1;
+        used.live = used.live.wrapping_add(1);
+        self.live_allocations += 1;
+        self.live_bytes = self.live_bytes.wrapping_add(used.size);
+        if self.live_bytes > self.peak_bytes {
+            self.new_peak(now);
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, _: &Now, _: u64, info: u32, how: Freed, temporary: bool) {
+        let Some(used) = self.uses.get_mut(info as usize) else { return };
+        used.settle(self.epoch);
+        used.live = used.live.wrapping_sub(1);
+        used.temporary += temporary as u64;
+        self.deallocations += 1;
+        self.live_allocations = self.live_allocations.wrapping_sub(1);
+        self.live_bytes = self.live_bytes.wrapping_sub(used.size);
+        self.implied_frees += (how == Freed::Implied) as u64;
+    }
+
+    fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
+        self.gone.resize(self.uses.len(), 0);
+        for (used, gone) in self.uses.iter_mut().zip(&mut self.gone) {
+            used.settle(self.epoch);
+            *gone += std::mem::take(&mut used.live) as u64;
+        }
+        self.live_bytes = 0;
+        self.live_allocations = 0;
+    }
+}

@@ -1,0 +1,35 @@
+//! The answer to most questions: what each stack cost within a range.
+use crate::book::SiteId;
+use crate::costs::Costs;
+use crate::moment::When;
+
+/// Between two points of a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    pub from: When,
+    pub to: When,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// One point: only what lives matters.
+    pub instant: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub range: Range,
+    /// Every stack with any cost, by number.
+    pub stacks: Vec<(SiteId, Costs)>,
+    pub totals: Costs,
+    /// When the program's total was highest within the range.
+    pub peak_time_ns: u64,
+}
+
+impl Profile {
+    pub(crate) fn new(range: Range, stacks: Vec<(SiteId, Costs)>, peak_time_ns: u64) -> Self {
+        let mut totals = Costs::default();
+        stacks.iter().for_each(|(_, costs)| totals.add(costs));
+        // Own peaks do not add up.
+        (totals.own_peak_bytes, totals.own_peak_time_ns) = (0, 0);
+        Profile { range, stacks, totals, peak_time_ns }
+    }
+}

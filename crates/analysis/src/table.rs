@@ -1,0 +1,208 @@
+//! The stacks of a trace for views: each text, each level and each node of the tree of levels once.
+//!
+//! Given: the book, whose code is whose, and what is suppressed. Gives back: for each stack its innermost node, the one to blame and the
+//! suppression that matches. What must hold: a parent stands before its children, so every walk from a leaf to the root ends.
+use crate::book::{Book, SiteId};
+use crate::class::{Class, Classes};
+use crate::map::IntMap;
+use crate::names::Level;
+use crate::suppressions::Suppressions;
+use format::Frame;
+use std::collections::HashMap;
+
+/// A node of the tree of levels; 0 is the root, which is no level.
+pub type NodeId = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLevel {
+    pub function: Option<u32>,
+    pub short: Option<u32>,
+    pub file: Option<u32>,
+    pub module: Option<u32>,
+    pub line: Option<u32>,
+    pub offset: Option<u64>,
+    /// `None`: a marker that stands for levels that are not there.
+    pub class: Option<Class>,
+    pub inlined: bool,
+    is_allocator: bool,
+    raw: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Towards the root.
+    pub parent: NodeId,
+    pub level: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableStack {
+    /// 0: nothing is known.
+    pub node: NodeId,
+    pub blamed: Option<NodeId>,
+    /// Index into `suppressions`.
+    pub suppressed: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    pub strings: Vec<String>,
+    pub levels: Vec<TableLevel>,
+    pub nodes: Vec<Node>,
+    /// By site.
+    pub stacks: Vec<TableStack>,
+    pub suppressions: Suppressions,
+}
+
+impl Table {
+    pub fn new(book: &Book, classes: &Classes, suppressions: Suppressions) -> Table {
+        let mut maker = Maker {
+            book,
+            classes,
+            table: Table { nodes: vec![Node { parent: 0, level: u32::MAX }], suppressions, ..Table::default() },
+            strings: HashMap::new(),
+            frames: IntMap::default(),
+            node_of_stack: IntMap::default(),
+        };
+        for &stack in &book.stacks {
+            let mut node = maker.node(stack);
+            while maker.table.level(node).is_some_and(|level| level.is_allocator) {
+                node = maker.table.parent(node);
+            }
+            maker.table.stacks.push(TableStack { node, blamed: maker.table.blame(node), suppressed: None });
+        }
+        let mut table = maker.table;
+        table.suppress();
+        table
+    }
+
+    pub fn text(&self, string: Option<u32>) -> Option<&str> {
+        self.strings.get(string? as usize).map(String::as_str)
+    }
+
+    pub fn level(&self, node: NodeId) -> Option<&TableLevel> {
+        self.nodes.get(node as usize).and_then(|node| self.levels.get(node.level as usize))
+    }
+
+    pub fn parent(&self, node: NodeId) -> NodeId {
+        self.nodes.get(node as usize).map_or(0, |node| node.parent)
+    }
+
+    /// The nodes from this one to the root, without the root.
+    pub fn path(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        std::iter::successors(Some(node), |node| Some(self.parent(*node))).take_while(|node| *node != 0)
+    }
+
+    pub fn stack(&self, site: SiteId) -> TableStack {
+        self.stacks.get(site as usize).copied().unwrap_or(TableStack { node: 0, blamed: None, suppressed: None })
+    }
+
+    fn blame(&self, node: NodeId) -> Option<NodeId> {
+        self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(Class::Program)))
+    }
+
+    /// A stack is suppressed by its innermost level that a pattern matches.
+    fn suppress(&mut self) {
+        if self.suppressions.list().is_empty() {
+            return;
+        }
+        let of_string: Vec<Option<u32>> = self.strings.iter().map(|text| self.suppressions.find(text)).collect();
+        let of_text = |string: Option<u32>| of_string.get(string? as usize).copied().flatten();
+        let of_level: Vec<Option<u32>> = self
+            .levels
+            .iter()
+            .map(|level| {
+                let texts = [level.module, level.function, level.raw, level.file];
+                texts.into_iter().find_map(of_text)
+            })
+            .collect();
+        let mut of_node: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let own = of_level.get(node.level as usize).copied().flatten();
+            let inherited = of_node.get(node.parent as usize).copied().flatten();
+            of_node.push(own.or(inherited));
+        }
+        for stack in &mut self.stacks {
+            stack.suppressed = of_node.get(stack.node as usize).copied().flatten();
+        }
+    }
+}
+
+struct Maker<'a> {
+    book: &'a Book,
+    classes: &'a Classes,
+    table: Table,
+    strings: HashMap<&'a str, u32>,
+    /// Frame -> range of levels, innermost first.
+    frames: IntMap<u64, (u32, u32)>,
+    node_of_stack: IntMap<u32, NodeId>,
+}
+
+impl<'a> Maker<'a> {
+    fn node(&mut self, stack: u32) -> NodeId {
+        let mut pending = Vec::new();
+        let mut at = stack;
+        let mut node = loop {
+            if at == 0 {
+                break 0;
+            }
+            if let Some(known) = self.node_of_stack.get(&at) {
+                break *known;
+            }
+            pending.push(at);
+            let parent = self.book.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
+            // A parent is older than its child; anything else is a lie.
+            at = if parent < at { parent } else { 0 };
+        };
+        for stack in pending.into_iter().rev() {
+            let frame = self.book.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
+            let (from, to) = self.frame(frame);
+            for level in (from..to).rev() {
+                self.table.nodes.push(Node { parent: node, level });
+                node = self.table.nodes.len() as NodeId - 1;
+            }
+            self.node_of_stack.insert(stack, node);
+        }
+        node
+    }
+
+    fn frame(&mut self, frame: Frame) -> (u32, u32) {
+        if let Some(known) = self.frames.get(&frame.0) {
+            return *known;
+        }
+        let from = self.table.levels.len() as u32;
+        let levels: Vec<Level<'a>> = self.book.levels_of(frame).collect();
+        for level in levels {
+            let made = self.level(&level);
+            self.table.levels.push(made);
+        }
+        let range = (from, self.table.levels.len() as u32);
+        self.frames.insert(frame.0, range);
+        range
+    }
+
+    fn level(&mut self, level: &Level<'a>) -> TableLevel {
+        let marker = level.marker();
+        TableLevel {
+            function: self.string(marker.or(level.function)),
+            short: self.string(marker.or(level.short)),
+            file: self.string(level.file),
+            module: self.string(level.module),
+            line: level.line,
+            offset: marker.is_none().then(|| level.frame.offset()),
+            class: marker.is_none().then(|| self.classes.of(level)),
+            inlined: level.inlined,
+            is_allocator: level.is_allocator(),
+            raw: self.string(level.raw),
+        }
+    }
+
+    fn string(&mut self, text: Option<&'a str>) -> Option<u32> {
+        let text = text?;
+        let strings = &mut self.table.strings;
+        Some(*self.strings.entry(text).or_insert_with(|| {
+            strings.push(text.to_owned());
+            strings.len() as u32 - 1
+        }))
+    }
+}

@@ -1,0 +1,246 @@
+//! Answers as JSON: what `print --json --view NAME` and the page's server give. docs/views.md is the contract.
+//!
+//! Given: an engine, the table of its stacks, its blocks, a query. What must hold: trees, flame graphs, callers and callees are sums over
+//! the same costs per stack, so they agree with each other to the last byte.
+mod bands;
+mod callers;
+mod diff;
+mod flame;
+mod keys;
+mod leaks;
+mod lifetimes;
+mod sizes;
+mod source;
+mod stacks;
+mod sum;
+mod summary;
+mod threads;
+mod timeline;
+mod tree;
+
+pub use diff::{FunctionDiff, State, functions as diff_functions};
+pub use flame::{folded, label};
+pub use keys::namespace;
+pub use leaks::{Leak, Verdict, judge};
+pub use sum::Sum;
+pub use summary::{Blamed, by_blamed, suppression_rows};
+
+use crate::engine::Engine;
+use crate::pass::{Blocks, Gone};
+use crate::profile::{Profile, Range};
+use crate::query::{BadQuery, Compare, Query};
+use crate::table::Table;
+use keys::Keys;
+use serde::{Serialize, Serializer};
+use std::io::{self, Write};
+use sum::Totals;
+
+/// A trace that can be asked.
+pub struct Trace<'a> {
+    pub engine: &'a Engine,
+    pub table: &'a Table,
+    pub blocks: &'a mut dyn Blocks,
+    /// All that happened is in it.
+    pub complete: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    Summary,
+    Stacks,
+    Profile,
+    BottomUp,
+    TopDown,
+    Callers,
+    Flame,
+    Timeline,
+    Sizes,
+    Lifetimes,
+    Threads,
+    Leaks,
+    Source,
+    Suppressions,
+    Diff,
+}
+
+impl View {
+    pub const ALL: [(&'static str, View); 15] = [
+        ("summary", View::Summary),
+        ("stacks", View::Stacks),
+        ("profile", View::Profile),
+        ("bottom-up", View::BottomUp),
+        ("top-down", View::TopDown),
+        ("callers", View::Callers),
+        ("flame", View::Flame),
+        ("timeline", View::Timeline),
+        ("sizes", View::Sizes),
+        ("lifetimes", View::Lifetimes),
+        ("threads", View::Threads),
+        ("leaks", View::Leaks),
+        ("source", View::Source),
+        ("suppressions", View::Suppressions),
+        ("diff", View::Diff),
+    ];
+
+    pub fn parse(name: &str) -> Option<View> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, view)| *view)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, view)| *view == self).map_or("", |(name, _)| name)
+    }
+}
+
+#[derive(Debug)]
+pub enum AnswerError {
+    Gone(Gone),
+    Query(BadQuery),
+    Io(io::Error),
+}
+
+impl std::fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AnswerError::Gone(gone) => gone.fmt(f),
+            AnswerError::Query(bad) => bad.fmt(f),
+            AnswerError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
+impl From<Gone> for AnswerError {
+    fn from(gone: Gone) -> Self {
+        AnswerError::Gone(gone)
+    }
+}
+
+impl From<BadQuery> for AnswerError {
+    fn from(bad: BadQuery) -> Self {
+        AnswerError::Query(bad)
+    }
+}
+
+/// Writes the answer to `out`. `base`: the trace of `compare=FILE`, which only the caller can open.
+pub fn answer(
+    view: View,
+    query: &Query,
+    trace: &mut Trace<'_>,
+    base: Option<&mut Trace<'_>>,
+    out: &mut dyn Write,
+) -> Result<(), AnswerError> {
+    query.check()?;
+    let (engine, table) = (trace.engine, trace.table);
+    let profile = engine.profile(trace.blocks, query)?;
+    let totals = Totals::new(&profile, table, query);
+    let mut envelope = Envelope { view, query, range: profile.range, totals, out };
+    let keys = || Keys::new(table, query);
+    match view {
+        View::Summary => envelope.write(summary::Summary::new(trace, &profile, query)),
+        View::Stacks => envelope.write(stacks::Stacks(table)),
+        View::Profile => match base_profile(trace, query)? {
+            None => envelope.write(stacks::Columns(&profile)),
+            Some(before) => {
+                let totals = Totals::new(&before, table, query);
+                envelope.write(stacks::Compared { profile: &profile, base: &before, base_totals: totals })
+            }
+        },
+        View::BottomUp => envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::BottomUp)),
+        View::TopDown => envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::TopDown)),
+        View::Callers => envelope.write(callers::Callers::new(&profile, table, &keys(), query)),
+        View::Flame => envelope.write(flame::Flame { folded: flame::folded(&profile, table, query) }),
+        View::Timeline => envelope.write(timeline::Timeline::new(trace, query)?),
+        View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?),
+        View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?),
+        View::Threads => envelope.write(threads::Threads::new(trace, query)?),
+        View::Leaks => envelope.write(leaks::Leaks { table, sites: leaks::judge(trace, query)? }),
+        View::Source => envelope.write(source::Source::new(&profile, table, query)),
+        View::Suppressions => {
+            envelope.write(summary::SuppressionTable { suppressions: summary::suppression_rows(&profile, table) })
+        }
+        View::Diff => envelope.write(diff::Diff::new(trace, base, &profile, query)?),
+    }
+}
+
+/// What a diff is to: another trace's profile has stacks of its own, so only other points of the same trace are here.
+fn base_profile(trace: &mut Trace<'_>, query: &Query) -> Result<Option<Profile>, AnswerError> {
+    let mut before = query.clone();
+    (before.at, before.from, before.to) = (None, None, None);
+    match &query.compare {
+        None => return Ok(None),
+        Some(Compare::File(_)) => {
+            return Err(BadQuery("`compare=FILE` is for the view `diff`; here, compare with @T or @T..T".into()).into());
+        }
+        Some(Compare::At(when)) => before.at = Some(*when),
+        Some(Compare::Range(from, to)) => (before.from, before.to) = (Some(*from), Some(*to)),
+    }
+    Ok(Some(trace.engine.profile(trace.blocks, &before)?))
+}
+
+struct Envelope<'a> {
+    view: View,
+    query: &'a Query,
+    range: Range,
+    totals: Totals,
+    out: &'a mut dyn Write,
+}
+
+impl Envelope<'_> {
+    fn write(&mut self, body: impl Serialize) -> Result<(), AnswerError> {
+        #[derive(Serialize)]
+        struct Times {
+            from_ns: u64,
+            to_ns: u64,
+        }
+        #[derive(Serialize)]
+        struct Whole<'a, T: Serialize> {
+            view: &'static str,
+            query: Given<'a>,
+            range: Times,
+            totals: &'a Totals,
+            #[serde(flatten)]
+            body: T,
+        }
+        let whole = Whole {
+            view: self.view.name(),
+            query: Given(self.query),
+            range: Times { from_ns: self.range.from_ns, to_ns: self.range.to_ns },
+            totals: &self.totals,
+            body,
+        };
+        serde_json::to_writer(&mut *self.out, &whole).map_err(|error| AnswerError::Io(error.into()))?;
+        self.out.write_all(b"\n").map_err(AnswerError::Io)
+    }
+}
+
+/// What was asked, as it was written; what may be repeated is a list.
+struct Given<'a>(&'a Query);
+
+impl Serialize for Given<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let given = self.0.given();
+        let mut map = serializer.serialize_map(None)?;
+        for (at, (name, value)) in given.iter().enumerate() {
+            if given[..at].iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            if matches!(*name, "include" | "exclude" | "thread") {
+                let all: Vec<&str> =
+                    given.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect();
+                map.serialize_entry(name, &all)?;
+            } else {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// The first `limit` of a list; 0: all.
+fn cut<T>(list: &mut Vec<T>, limit: usize) {
+    if limit > 0 {
+        list.truncate(limit);
+    }
+}

@@ -1,0 +1,117 @@
+//! How long blocks lived: by powers of two of nanoseconds.
+use super::Trace;
+use super::bands::Bands;
+use super::sizes::{bucket, ends};
+use crate::book::{KnownInfo, NO_SITE};
+use crate::counter::{Birth, NO_GROUP, Selection};
+use crate::live::Live;
+use crate::pass::Gone;
+use crate::query::Query;
+use crate::walker::{Now, Sink};
+use format::Freed;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+const BUCKETS: usize = 65;
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    deallocations: u64,
+    freed_bytes: u64,
+    live_allocations: u64,
+    live_bytes: u64,
+}
+
+pub(crate) struct Lifetimes {
+    buckets: Vec<Bucket>,
+}
+
+struct Ages<'a> {
+    infos: &'a [KnownInfo],
+    bands: &'a Bands,
+    span: Option<crate::query::Span>,
+    selection: Option<Selection>,
+    buckets: Vec<Bucket>,
+}
+
+impl Ages<'_> {
+    /// The size of a block that counts.
+    fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
+        let info = self.infos.get(birth.info as usize)?;
+        let counts = self.bands.of(info.site) != NO_GROUP
+            && self.span.is_none_or(|span| span.contains(info.size))
+            && self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread));
+        counts.then_some(info.size)
+    }
+}
+
+impl Sink for Ages<'_> {
+    type Kept = Birth;
+
+    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
+        let known = self.infos.get(info as usize).is_some_and(|known| known.site != NO_SITE);
+        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    }
+
+    fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}
+
+    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, _: bool) {
+        let Some(size) = self.counted(sequence, &birth) else { return };
+        let age = now.time_ns.saturating_sub(birth.time_ns);
+        if let Some(bucket) = self.buckets.get_mut(bucket(age) as usize) {
+            bucket.deallocations += 1;
+            bucket.freed_bytes = bucket.freed_bytes.saturating_add(size);
+        }
+    }
+
+    fn end_image(&mut self, _: &Now, _: &Live<Birth>) {}
+}
+
+impl Lifetimes {
+    pub(crate) fn new(trace: &mut Trace<'_>, query: &Query) -> Result<Self, Gone> {
+        let engine = trace.engine;
+        let range = engine.range(query);
+        let bands = Bands::new(engine, trace.table, query);
+        let selection = engine.selection(trace.blocks, query, &range)?;
+        let empty = vec![Bucket::default(); BUCKETS];
+        let ages =
+            Ages { infos: &engine.book.infos, bands: &bands, span: query.size, selection, buckets: empty.clone() };
+        let moments = [engine.moment(range.from), engine.moment(range.to)];
+        let point = engine.start_for(moments[0]);
+        let mut walker = point.other_walker(ages);
+        engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
+            if at == 0 {
+                walker.sink.buckets.clone_from(&empty);
+            } else {
+                let mut buckets = std::mem::take(&mut walker.sink.buckets);
+                for (sequence, birth) in walker.live.iter_from(0) {
+                    let Some(size) = walker.sink.counted(sequence, &birth) else { continue };
+                    let age = range.to_ns.saturating_sub(birth.time_ns);
+                    if let Some(bucket) = buckets.get_mut(bucket(age) as usize) {
+                        bucket.live_allocations += 1;
+                        bucket.live_bytes = bucket.live_bytes.saturating_add(size);
+                    }
+                }
+                walker.sink.buckets = buckets;
+            }
+        })?;
+        Ok(Lifetimes { buckets: walker.sink.buckets })
+    }
+}
+
+impl Serialize for Lifetimes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let used = || {
+            let numbered = self.buckets.iter().zip(0u32..);
+            numbered.filter(|(bucket, _)| bucket.deallocations > 0 || bucket.live_allocations > 0)
+        };
+        let column = |value: fn(&Bucket) -> u64| -> Vec<u64> { used().map(|(bucket, _)| value(bucket)).collect() };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("from", &used().map(|(_, number)| ends(number).0).collect::<Vec<_>>())?;
+        map.serialize_entry("to", &used().map(|(_, number)| ends(number).1).collect::<Vec<_>>())?;
+        map.serialize_entry("deallocations", &column(|bucket| bucket.deallocations))?;
+        map.serialize_entry("freed_bytes", &column(|bucket| bucket.freed_bytes))?;
+        map.serialize_entry("live_allocations", &column(|bucket| bucket.live_allocations))?;
+        map.serialize_entry("live_bytes", &column(|bucket| bucket.live_bytes))?;
+        map.end()
+    }
+}

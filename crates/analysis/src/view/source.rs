@@ -1,0 +1,63 @@
+//! Costs by file and line.
+use super::sum::Sum;
+use crate::profile::Profile;
+use crate::query::Query;
+use crate::table::Table;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::{BTreeMap, HashSet};
+
+#[derive(Default, serde::Serialize)]
+struct Line {
+    line: u32,
+    inclusive: Sum,
+    #[serde(rename = "self")]
+    own: Sum,
+}
+
+pub(crate) struct Source<'a> {
+    /// By file, then by line.
+    files: BTreeMap<&'a str, BTreeMap<u32, Line>>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(profile: &Profile, table: &'a Table, query: &Query) -> Self {
+        let mut files: BTreeMap<&str, BTreeMap<u32, Line>> = BTreeMap::new();
+        let mut seen = HashSet::new();
+        for (site, costs) in &profile.stacks {
+            let stack = table.stack(*site);
+            let suppressed = query.suppressions && stack.suppressed.is_some();
+            seen.clear();
+            for (depth, node) in table.path(stack.node).enumerate() {
+                let Some(level) = table.level(node) else { continue };
+                let (Some(file), Some(line)) = (table.text(level.file), level.line) else { continue };
+                if query.file.as_ref().is_some_and(|wanted| !file.contains(wanted.as_str())) {
+                    continue;
+                }
+                let entry = files.entry(file).or_default().entry(line).or_default();
+                entry.line = line;
+                if seen.insert((level.file, line)) {
+                    entry.inclusive.add(costs, suppressed);
+                }
+                if depth == 0 {
+                    entry.own.add(costs, suppressed);
+                }
+            }
+        }
+        Source { files }
+    }
+}
+
+impl Serialize for Source<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct File<'a> {
+            file: &'a str,
+            lines: Vec<&'a Line>,
+        }
+        let files: Vec<File<'_>> =
+            self.files.iter().map(|(file, lines)| File { file, lines: lines.values().collect() }).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("files", &files)?;
+        map.end()
+    }
+}

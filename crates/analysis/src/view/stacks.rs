@@ -1,0 +1,135 @@
+//! The flat answers: the table of stacks, and costs by column.
+use super::sum::Totals;
+use crate::costs::Costs;
+use crate::profile::Profile;
+use crate::table::Table;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+pub(crate) struct Stacks<'a>(pub(crate) &'a Table);
+
+/// A list made while it is written.
+struct List<F>(F);
+
+impl<I: Iterator<Item = T>, T: Serialize, F: Fn() -> I> Serialize for List<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+/// A map of lists.
+struct Map<F>(F);
+
+macro_rules! columns {
+    ($map:expr, $list:expr, { $($name:ident: $value:expr,)* }) => {
+        $($map.serialize_entry(stringify!($name), &List(|| $list.iter().map($value)))?;)*
+    };
+}
+
+impl Serialize for Stacks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Stacks(table) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("strings", &table.strings)?;
+        map.serialize_entry("levels", &Levels(table))?;
+        map.serialize_entry("nodes", &Nodes(table))?;
+        map.serialize_entry("stacks", &Leaves(table))?;
+        let suppressions = || {
+            let list = table.suppressions.list().iter();
+            list.map(|known| Map(move || [("pattern", known.pattern.as_str()), ("source", known.source.name())]))
+        };
+        map.serialize_entry("suppressions", &List(suppressions))?;
+        map.end()
+    }
+}
+
+impl<'a, F: Fn() -> [(&'static str, &'a str); 2]> Serialize for Map<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map((self.0)())
+    }
+}
+
+struct Levels<'a>(&'a Table);
+struct Nodes<'a>(&'a Table);
+struct Leaves<'a>(&'a Table);
+
+impl Serialize for Levels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        columns!(map, self.0.levels, {
+            function: |level| level.function,
+            short: |level| level.short,
+            file: |level| level.file,
+            line: |level| level.line,
+            module: |level| level.module,
+            offset: |level| level.offset,
+            class: |level| level.class.map(|class| class.name()),
+            inlined: |level| level.inlined,
+        });
+        map.end()
+    }
+}
+
+impl Serialize for Nodes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let nodes = || self.0.nodes.iter().enumerate();
+        map.serialize_entry(
+            "parent",
+            &List(|| nodes().map(|(at, node)| if at == 0 { -1 } else { node.parent as i64 })),
+        )?;
+        map.serialize_entry("level", &List(|| nodes().map(|(at, node)| if at == 0 { -1 } else { node.level as i64 })))?;
+        map.end()
+    }
+}
+
+impl Serialize for Leaves<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let or_none = |value: Option<u32>| value.map_or(-1, |value| value as i64);
+        columns!(map, self.0.stacks, {
+            node: |stack| stack.node,
+            blamed: |stack| or_none(stack.blamed),
+            suppressed: |stack| or_none(stack.suppressed),
+        });
+        map.end()
+    }
+}
+
+/// A profile, a list per cost.
+pub(crate) struct Columns<'a>(pub(crate) &'a Profile);
+
+impl Columns<'_> {
+    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let stacks = &self.0.stacks;
+        map.serialize_entry("stack", &List(|| stacks.iter().map(|(site, _)| site)))?;
+        for (at, name) in Costs::NAMES.iter().enumerate() {
+            map.serialize_entry(name, &List(|| stacks.iter().map(|(_, costs)| costs.values()[at])))?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Columns<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.entries(&mut map)?;
+        map.end()
+    }
+}
+
+/// A profile and what it is compared with.
+pub(crate) struct Compared<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) base: &'a Profile,
+    pub(crate) base_totals: Totals,
+}
+
+impl Serialize for Compared<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        Columns(self.profile).entries(&mut map)?;
+        map.serialize_entry("base", &Columns(self.base))?;
+        map.serialize_entry("base_totals", &self.base_totals)?;
+        map.end()
+    }
+}

@@ -1,0 +1,224 @@
+//! The first page: who was recorded, the totals, and who is to blame for most of them.
+use super::Trace;
+use super::keys::Row;
+use super::sum::Sum;
+use crate::book::SiteId;
+use crate::engine::Engine;
+use crate::profile::Profile;
+use crate::query::{Cost, Query};
+use crate::table::{NodeId, Table};
+use format::Exit;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// All stacks for which the same level is to blame.
+#[derive(Clone, Copy, Debug)]
+pub struct Blamed {
+    /// The first such level's node; 0: nothing is known.
+    pub node: NodeId,
+    pub value: i64,
+    /// The stack that has most of it.
+    pub stack: SiteId,
+    most: i64,
+    pub sum: Sum,
+}
+
+/// The innermost level of a stack in the user's own code, or else its innermost one.
+pub(crate) fn blamed_node(table: &Table, site: SiteId) -> NodeId {
+    let stack = table.stack(site);
+    stack.blamed.unwrap_or(stack.node)
+}
+
+/// A profile by who is to blame, the highest first; those with none of the cost are left out.
+pub fn by_blamed(profile: &Profile, table: &Table, query: &Query, cost: Cost) -> Vec<Blamed> {
+    let mut places: HashMap<_, usize> = HashMap::new();
+    let mut found: Vec<Blamed> = Vec::new();
+    for (site, costs) in &profile.stacks {
+        let node = blamed_node(table, *site);
+        let suppressed = query.suppressions && table.stack(*site).suppressed.is_some();
+        let value = cost.of(costs, suppressed);
+        let same = table.level(node).map(|level| {
+            (level.function, level.file, level.line, level.module, level.offset.filter(|_| level.function.is_none()))
+        });
+        let place = *places.entry(same).or_insert(found.len());
+        if place == found.len() {
+            found.push(Blamed { node, value: 0, stack: *site, most: 0, sum: Sum::default() });
+        }
+        let Some(row) = found.get_mut(place) else { continue };
+        row.value += value;
+        row.sum.add(costs, suppressed);
+        if value.abs() > row.most {
+            (row.most, row.stack) = (value.abs(), *site);
+        }
+    }
+    found.retain(|row| row.value != 0);
+    found.sort_by_key(|row| Reverse(row.value.unsigned_abs()));
+    found
+}
+
+pub(crate) struct Summary<'a> {
+    engine: &'a Engine,
+    table: &'a Table,
+    complete: bool,
+    profile: &'a Profile,
+    query: &'a Query,
+}
+
+/// Rows of each list.
+const ROWS: usize = 20;
+
+impl<'a> Summary<'a> {
+    pub(crate) fn new<'t: 'a>(trace: &Trace<'t>, profile: &'a Profile, query: &'a Query) -> Self {
+        Summary { engine: trace.engine, table: trace.table, complete: trace.complete, profile, query }
+    }
+}
+
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Summary { engine, table, complete, .. } = self;
+        let book = engine.book();
+        let whole = engine.totals();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("command", &book.session.command)?;
+        map.serialize_entry("pid", &book.session.pid)?;
+        map.serialize_entry("attached", &book.session.attached)?;
+        map.serialize_entry("complete", complete)?;
+        map.serialize_entry("exit", &book.summary.map(|summary| exit(summary.exit)))?;
+        map.serialize_entry("hostname", &book.session.hostname)?;
+        map.serialize_entry("started_unix_ns", &book.session.started_unix_ns)?;
+        map.serialize_entry("system_memory", &book.session.system_memory)?;
+        map.serialize_entry("runtime_ns", &whole.runtime_ns)?;
+        map.serialize_entry("peak_rss_bytes", &whole.peak_rss_bytes)?;
+        map.serialize_entry("overhead_bytes", &whole.overhead_bytes)?;
+        map.serialize_entry("unknown_frees", &whole.unknown_frees)?;
+        map.serialize_entry("implied_frees", &whole.implied_frees)?;
+        map.serialize_entry("lost_events", &whole.lost_events)?;
+        let causes: Vec<(&str, u64)> =
+            book.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+        map.serialize_entry("losses", &Losses { causes: &causes, note: book.losses.note.as_deref() })?;
+        let seconds = (self.profile.range.to_ns - self.profile.range.from_ns) as f64 / 1e9;
+        let rate = |count: u64| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };
+        map.serialize_entry("allocations_per_second", &rate(self.profile.totals.allocations))?;
+        map.serialize_entry("temporary_per_second", &rate(self.profile.totals.temporary))?;
+        map.serialize_entry("allocated_bytes_per_second", &rate(self.profile.totals.allocated_bytes))?;
+        map.serialize_entry("lists", &Lists(self))?;
+        map.serialize_entry("suppressions", &suppression_rows(self.profile, table))?;
+        map.end()
+    }
+}
+
+fn exit(exit: Exit) -> String {
+    match exit {
+        Exit::Unknown => "unknown".into(),
+        Exit::Code(code) => format!("code {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+        Exit::Detached => "detached".into(),
+    }
+}
+
+struct Losses<'a> {
+    causes: &'a [(&'a str, u64)],
+    note: Option<&'a str>,
+}
+
+impl Serialize for Losses<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Causes<'a>(&'a [(&'a str, u64)]);
+        impl Serialize for Causes<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().copied())
+            }
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("by_cause", &Causes(self.causes))?;
+        map.serialize_entry("note", &self.note)?;
+        map.end()
+    }
+}
+
+struct Lists<'a>(&'a Summary<'a>);
+
+impl Serialize for Lists<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Summary { table, profile, query, .. } = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for cost in [Cost::Peak, Cost::Leaked, Cost::Allocations, Cost::Temporary] {
+            let rows = by_blamed(profile, table, query, cost);
+            let total: i64 = rows.iter().map(|row| row.value).sum();
+            let limit = if query.limit > 0 { query.limit } else { ROWS };
+            map.serialize_entry(cost.name(), &List { rows: &rows[..rows.len().min(limit)], table, total })?;
+        }
+        map.end()
+    }
+}
+
+struct List<'a> {
+    rows: &'a [Blamed],
+    table: &'a Table,
+    total: i64,
+}
+
+impl Serialize for List<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.iter().map(|row| BlamedRow { row, table: self.table, total: self.total }))
+    }
+}
+
+struct BlamedRow<'a> {
+    row: &'a Blamed,
+    table: &'a Table,
+    total: i64,
+}
+
+impl Serialize for BlamedRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let BlamedRow { row, table, total } = self;
+        let mut map = serializer.serialize_map(None)?;
+        Row::of(table, table.level(row.node)).entries(&mut map)?;
+        map.serialize_entry("value", &row.value)?;
+        map.serialize_entry("share", &if *total == 0 { 0.0 } else { row.value as f64 / *total as f64 })?;
+        map.serialize_entry("stack", &row.stack)?;
+        map.end()
+    }
+}
+
+/// What one suppression left out.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SuppressionRow {
+    pub pattern: String,
+    pub source: &'static str,
+    /// Stacks with something live.
+    pub matches: u64,
+    pub leaked_bytes: u64,
+    pub leaked_allocations: u64,
+}
+
+#[derive(serde::Serialize)]
+pub(crate) struct SuppressionTable {
+    pub(crate) suppressions: Vec<SuppressionRow>,
+}
+
+/// The suppressions that match anything, in their order.
+pub fn suppression_rows(profile: &Profile, table: &Table) -> Vec<SuppressionRow> {
+    let mut rows: Vec<SuppressionRow> = table
+        .suppressions
+        .list()
+        .iter()
+        .map(|known| SuppressionRow {
+            pattern: known.pattern.clone(),
+            source: known.source.name(),
+            matches: 0,
+            leaked_bytes: 0,
+            leaked_allocations: 0,
+        })
+        .collect();
+    for (site, costs) in profile.stacks.iter().filter(|(_, costs)| costs.live_allocations > 0) {
+        let Some(row) = table.stack(*site).suppressed.and_then(|at| rows.get_mut(at as usize)) else { continue };
+        row.matches += 1;
+        row.leaked_bytes = row.leaked_bytes.saturating_add(costs.live_bytes);
+        row.leaked_allocations += costs.live_allocations;
+    }
+    rows.retain(|row| row.matches > 0);
+    rows
+}

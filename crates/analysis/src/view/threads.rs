@@ -1,0 +1,66 @@
+//! Costs by the thread that allocated.
+use super::Trace;
+use super::bands::{Bands, counter};
+use super::sum::Sum;
+use crate::pass::Gone;
+use crate::query::Query;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+pub(crate) struct Threads {
+    threads: Vec<ThreadRow>,
+}
+
+struct ThreadRow {
+    index: u32,
+    tid: Option<u32>,
+    name: Option<String>,
+    sum: Sum,
+}
+
+/// More threads than any trace has: a lie of a file must not cost memory.
+const MOST: u32 = 1 << 20;
+
+impl Threads {
+    pub(crate) fn new(trace: &mut Trace<'_>, query: &Query) -> Result<Self, Gone> {
+        let engine = trace.engine;
+        let range = engine.range(query);
+        let bands = Bands::new(engine, trace.table, query);
+        let known = &engine.book().threads;
+        let count = known.keys().last().map_or(1, |last| last.saturating_add(1).min(MOST)) as usize;
+        let counter = counter(trace, query, &range, 0, |info| bands.of(info.site))?.by_thread(count);
+        let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
+        let numbered = costs.iter().zip(0u32..).filter(|(costs, _)| !costs.is_zero());
+        let mut threads: Vec<ThreadRow> = numbered
+            .map(|(costs, index)| {
+                let thread = known.get(&index);
+                let mut sum = Sum::default();
+                sum.add(costs, false);
+                let name = thread.map(|thread| thread.name.clone()).filter(|name| !name.is_empty());
+                ThreadRow { index, tid: thread.map(|thread| thread.tid), name, sum }
+            })
+            .collect();
+        let cost = query.cost();
+        threads.sort_by_key(|row| std::cmp::Reverse(row.sum.cost(cost).unsigned_abs()));
+        super::cut(&mut threads, query.limit);
+        Ok(Threads { threads })
+    }
+}
+
+impl Serialize for Threads {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("threads", &self.threads)?;
+        map.end()
+    }
+}
+
+impl Serialize for ThreadRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("index", &self.index)?;
+        map.serialize_entry("tid", &self.tid)?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("costs", &self.sum)?;
+        map.end()
+    }
+}

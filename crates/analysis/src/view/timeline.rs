@@ -1,0 +1,219 @@
+//! Costs over time, in slices of equal length, with bands that add up.
+use super::Trace;
+use super::bands::{Bands, counter};
+use super::keys::Row;
+use crate::counter::Counter;
+use crate::moment::Moment;
+use crate::pass::Gone;
+use crate::query::{Cost, Query};
+use crate::table::{NodeId, Table};
+use crate::walker::Walker;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+#[derive(Default, serde::Serialize)]
+struct Columns {
+    /// The end of each slice.
+    time_ns: Vec<u64>,
+    /// At the slice's own highest moment.
+    live_bytes: Vec<u64>,
+    live_allocations: Vec<u64>,
+    live_bytes_end: Vec<u64>,
+    allocations: Vec<u64>,
+    allocated_bytes: Vec<u64>,
+    deallocations: Vec<u64>,
+    temporary: Vec<u64>,
+    rss_bytes: Vec<Option<u64>>,
+    overhead_bytes: Vec<Option<u64>>,
+}
+
+#[derive(Clone, Default)]
+struct Band {
+    live_bytes: Vec<u64>,
+    allocations: Vec<u64>,
+    temporary: Vec<u64>,
+}
+
+pub(crate) struct Timeline<'a> {
+    table: &'a Table,
+    columns: Columns,
+    bands: Vec<(NodeId, Band)>,
+    other: Band,
+    peak_index: usize,
+    peak_time_ns: u64,
+}
+
+/// What a band did in one slice; bands that did and held nothing are not there.
+struct Cell {
+    band: u32,
+    live_bytes: u64,
+    allocations: u64,
+    temporary: u64,
+}
+
+impl<'a> Timeline<'a> {
+    pub(crate) fn new(trace: &mut Trace<'a>, query: &Query) -> Result<Self, Gone> {
+        let (engine, table) = (trace.engine, trace.table);
+        let range = engine.range(query);
+        let bands = Bands::new(engine, table, query);
+        let counter = counter(trace, query, &range, bands.len(), |info| bands.of(info.site))?;
+        let points = query.points as u64;
+        let length = range.to_ns - range.from_ns;
+        let ends: Vec<u64> =
+            (1..=points).map(|at| range.from_ns + (length as u128 * at as u128 / points as u128) as u64).collect();
+        let mut moments = vec![engine.moment(range.from)];
+        moments.extend(ends.iter().map(|ns| Moment::Time(*ns)));
+        if let Some(last) = moments.last_mut() {
+            *last = engine.moment(range.to);
+        }
+        let mut columns = Columns { time_ns: ends, ..Columns::default() };
+        let mut cells: Vec<Vec<Cell>> = Vec::new();
+        let mut peak = (0, 0, range.from_ns);
+        let point = engine.start_for(moments[0]);
+        let mut walker = point.walker(counter);
+        engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
+            let time_ns = if at == 0 { range.from_ns } else { columns.time_ns[at - 1] };
+            if at > 0 {
+                if walker.sink.peak.bytes > peak.0 {
+                    peak = (walker.sink.peak.bytes, at - 1, walker.sink.peak.time_ns);
+                }
+                cells.push(columns.add(walker));
+            }
+            walker.sink.begin(&walker.now, time_ns);
+        })?;
+        columns.add_samples(trace);
+        let (chosen, other) = split(&cells, bands.len(), query);
+        let bands = chosen.into_iter().map(|(band, values)| (bands.nodes[band], values)).collect();
+        Ok(Timeline { table, columns, bands, other, peak_index: peak.1, peak_time_ns: peak.2 })
+    }
+}
+
+impl Columns {
+    /// A slice that ended.
+    fn add(&mut self, walker: &Walker<Counter<'_>>) -> Vec<Cell> {
+        let counter = &walker.sink;
+        let mut cells = Vec::new();
+        let (mut live_bytes, mut live_allocations, mut live_bytes_end) = (0, 0, 0);
+        let (mut allocations, mut allocated_bytes, mut deallocations, mut temporary) = (0, 0, 0, 0);
+        for (group, band) in counter.groups.iter().zip(0u32..) {
+            let (bytes, blocks) = counter.at_peak(group);
+            live_bytes += bytes;
+            live_allocations += blocks;
+            live_bytes_end += group.live_bytes;
+            allocations += group.allocations;
+            allocated_bytes += group.allocated_bytes;
+            deallocations += group.deallocations;
+            temporary += group.temporary;
+            if bytes != 0 || group.allocations != 0 || group.temporary != 0 {
+                let (allocations, temporary) = (group.allocations, group.temporary);
+                cells.push(Cell { band, live_bytes: bytes, allocations, temporary });
+            }
+        }
+        self.live_bytes.push(live_bytes);
+        self.live_allocations.push(live_allocations);
+        self.live_bytes_end.push(live_bytes_end);
+        self.allocations.push(allocations);
+        self.allocated_bytes.push(allocated_bytes);
+        self.deallocations.push(deallocations);
+        self.temporary.push(temporary);
+        cells
+    }
+
+    /// The last sample of each slice, or the one before it.
+    fn add_samples(&mut self, trace: &Trace<'_>) {
+        let samples = &trace.engine.book().samples;
+        for end in &self.time_ns {
+            let after = samples.partition_point(|sample| sample.time_ns <= *end);
+            let sample = after.checked_sub(1).and_then(|at| samples.get(at));
+            self.rss_bytes.push(sample.map(|sample| sample.rss_bytes));
+            self.overhead_bytes.push(sample.map(|sample| sample.overhead_bytes));
+        }
+    }
+}
+
+/// The bands that matter most, and all others together.
+fn split(cells: &[Vec<Cell>], bands: usize, query: &Query) -> (Vec<(usize, Band)>, Band) {
+    let mut rank = vec![0u64; bands];
+    for cell in cells.iter().flatten() {
+        let Some(rank) = rank.get_mut(cell.band as usize) else { continue };
+        match query.cost() {
+            Cost::Allocations | Cost::Allocated | Cost::Deallocations => *rank += cell.allocations,
+            Cost::Temporary => *rank += cell.temporary,
+            _ => *rank = (*rank).max(cell.live_bytes),
+        }
+    }
+    let mut order: Vec<usize> = (0..bands).filter(|band| rank[*band] > 0).collect();
+    order.sort_by_key(|band| std::cmp::Reverse(rank[*band]));
+    order.truncate(query.top);
+    let empty = || Band {
+        live_bytes: vec![0; cells.len()],
+        allocations: vec![0; cells.len()],
+        temporary: vec![0; cells.len()],
+    };
+    let mut chosen: Vec<(usize, Band)> = order.iter().map(|band| (*band, empty())).collect();
+    let mut other = empty();
+    let mut place = vec![usize::MAX; bands];
+    order.iter().enumerate().for_each(|(at, band)| place[*band] = at);
+    for (slice, cells) in cells.iter().enumerate() {
+        for cell in cells {
+            let band = match place.get(cell.band as usize).and_then(|at| chosen.get_mut(*at)) {
+                Some((_, band)) => band,
+                None => &mut other,
+            };
+            band.live_bytes[slice] += cell.live_bytes;
+            band.allocations[slice] += cell.allocations;
+            band.temporary[slice] += cell.temporary;
+        }
+    }
+    (chosen, other)
+}
+
+impl Band {
+    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("live_bytes", &self.live_bytes)?;
+        map.serialize_entry("allocations", &self.allocations)?;
+        map.serialize_entry("temporary", &self.temporary)
+    }
+}
+
+struct NamedBand<'a> {
+    row: Option<Row<'a>>,
+    band: &'a Band,
+}
+
+impl Serialize for NamedBand<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(row) = &self.row {
+            row.entries(&mut map)?;
+        }
+        self.band.entries(&mut map)?;
+        map.end()
+    }
+}
+
+impl Serialize for Timeline<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Peak {
+            index: usize,
+            time_ns: u64,
+        }
+        #[derive(serde::Serialize)]
+        struct Whole<'a> {
+            #[serde(flatten)]
+            columns: &'a Columns,
+            bands: Vec<NamedBand<'a>>,
+            other: NamedBand<'a>,
+            peak: Peak,
+        }
+        let row = |node: NodeId| Row::of(self.table, self.table.level(node));
+        let bands = self.bands.iter().map(|(node, band)| NamedBand { row: Some(row(*node)), band });
+        let whole = Whole {
+            columns: &self.columns,
+            bands: bands.collect(),
+            other: NamedBand { row: None, band: &self.other },
+            peak: Peak { index: self.peak_index, time_ns: self.peak_time_ns },
+        };
+        whole.serialize(serializer)
+    }
+}

@@ -1,0 +1,157 @@
+//! Walks events and knows what lives: the part that every count shares.
+//!
+//! Given: the events of a trace, and a sink that counts. Gives back: nothing; the sink has it. What must hold: a free is told with
+//! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
+use crate::live::{Kept, Live};
+use crate::map::IntMap;
+use format::{Counting, Events, Freed, Malformed, Visitor, Walked};
+
+/// Where a walk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Allocations and frees of all sorts before this place.
+    pub(crate) events: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) next_sequence: u64,
+    pub(crate) thread: u32,
+    pub(crate) image: u32,
+    /// What makes a block temporary: the session says it.
+    pub(crate) counting: Counting,
+}
+
+/// Who counts.
+pub(crate) trait Sink {
+    type Kept: Kept;
+    /// What to remember of a block; `None`: the info is not known.
+    fn keep(&self, now: &Now, info: u32) -> Option<Self::Kept>;
+    fn alloc(&mut self, now: &Now, info: u32, kept: Self::Kept);
+    fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
+    /// `exec` took all blocks with it.
+    fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
+}
+
+const NONE: u64 = u64::MAX;
+
+pub(crate) struct Walker<S: Sink> {
+    pub(crate) sink: S,
+    pub(crate) live: Live<S::Kept>,
+    pub(crate) now: Now,
+    /// The latest allocation of the thread whose events these are, and of the others.
+    pub(crate) latest: u64,
+    pub(crate) latest_of: IntMap<u32, u64>,
+    /// Events that are later than this are not wanted yet.
+    pub(crate) time_limit: u64,
+    pub(crate) unknown_frees: u64,
+    pub(crate) damaged: u64,
+}
+
+impl<S: Sink> Walker<S> {
+    pub(crate) fn new(sink: S) -> Self {
+        Walker {
+            sink,
+            live: Live::default(),
+            now: Now::default(),
+            latest: NONE,
+            latest_of: IntMap::default(),
+            time_limit: NONE,
+            unknown_frees: 0,
+            damaged: 0,
+        }
+    }
+
+    /// At the start of a block: takes over what it says about its beginning. False: it is later than the limit.
+    pub(crate) fn enter(&mut self, events: &Events) -> bool {
+        if !self.time(events.time_ns()) {
+            return false;
+        }
+        self.thread(events.thread());
+        if events.image() > self.now.image {
+            self.image(events.image());
+        }
+        true
+    }
+
+    /// KDE's rule: nothing happened since it was allocated. Its reader knows infos, not blocks, and remembers info 0 after a free:
+    /// so a block of that info is temporary whenever a free came before.
+    #[cold]
+    fn temporary_for_kde(&mut self, sequence: u64, info: u32, how: Freed) -> bool {
+        let latest = std::mem::replace(&mut self.latest, NONE);
+        let is_mistaken = self.now.counting == Counting::Info && latest == NONE && info == 0;
+        how == Freed::Call && (latest == sequence || is_mistaken)
+    }
+
+    /// All events of a block.
+    pub(crate) fn walk(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        self.enter(events);
+        match events.walk(self, NONE)? {
+            Walked::End | Walked::Limit | Walked::Stopped => Ok(()),
+        }
+    }
+}
+
+impl<S: Sink> Visitor for Walker<S> {
+    #[inline]
+    fn alloc(&mut self, sequence: u64, info: u32) {
+        self.now.events += 1;
+        self.now.next_sequence = sequence + 1;
+        self.latest = sequence;
+        let Some(kept) = self.sink.keep(&self.now, info) else {
+            self.damaged += 1;
+            return;
+        };
+        if !self.live.insert(sequence, kept) {
+            self.damaged += 1;
+            return;
+        }
+        self.sink.alloc(&self.now, info, kept);
+    }
+
+    #[inline]
+    fn free(&mut self, sequence: u64, how: Freed) {
+        self.now.events += 1;
+        let Some(kept) = self.live.remove(sequence) else {
+            self.damaged += 1;
+            return;
+        };
+        let temporary = match self.now.counting {
+            Counting::Thread => self.latest == sequence && how == Freed::Call,
+            Counting::Block | Counting::Info => self.temporary_for_kde(sequence, kept.info(), how),
+        };
+        self.sink.free(&self.now, sequence, kept, how, temporary);
+    }
+
+    fn unknown_free(&mut self) {
+        self.now.events += 1;
+        self.unknown_frees += 1;
+        if self.now.counting == Counting::Info {
+            self.latest = NONE;
+        }
+    }
+
+    fn thread(&mut self, thread: u32) {
+        if thread == self.now.thread {
+            return;
+        }
+        if self.latest != NONE {
+            self.latest_of.insert(self.now.thread, self.latest);
+        }
+        self.now.thread = thread;
+        self.latest = self.latest_of.get(&thread).copied().unwrap_or(NONE);
+    }
+
+    fn time(&mut self, ns: u64) -> bool {
+        if ns > self.time_limit {
+            return false;
+        }
+        self.now.time_ns = self.now.time_ns.max(ns);
+        true
+    }
+
+    fn image(&mut self, image: u32) {
+        self.now.image = image;
+        self.sink.end_image(&self.now, &self.live);
+        self.live.clear();
+        self.latest = NONE;
+        self.latest_of.clear();
+    }
+}

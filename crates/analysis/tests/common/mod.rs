@@ -1,0 +1,333 @@
+//! Random traces, and a replay that keeps everything in maps and looks at all of it at every event.
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, reason = "shared by tests")]
+use analysis::{Costs, Query, When};
+use format::*;
+use std::collections::{BTreeMap, HashMap};
+
+/// SplitMix64.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Alloc { sequence: u64, info: usize },
+    Free { sequence: u64, temporary: bool },
+    Unknown,
+    Image,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub time_ns: u64,
+    pub thread: u32,
+    pub kind: Kind,
+}
+
+/// A trace twice: as blocks and as a list.
+pub struct Trace {
+    pub blocks: Vec<RawBlock>,
+    pub events: Vec<Event>,
+    /// Size and site of each info.
+    pub infos: Vec<(u64, usize)>,
+    pub sites: usize,
+    pub runtime_ns: u64,
+}
+
+const TICK: u64 = 100_000;
+
+/// `steps` random things with some `infos` and `sites`.
+pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
+    let sites = 1 + rng.below(12) as usize;
+    let mut stacks = StackEncoder::new();
+    let mut encoder = InfoEncoder::new();
+    let mut infos = Vec::new();
+    let leaves: Vec<u32> = (0..sites)
+        .map(|site| {
+            let root = stacks.push(0, Frame::new(1, 0x100 + site as u64, false));
+            stacks.push(root, Frame::new(1, 0x1000 + site as u64, false))
+        })
+        .collect();
+    for (site, leaf) in leaves.iter().enumerate() {
+        for _ in 0..1 + rng.below(4) {
+            let size = if rng.below(10) == 0 { 0 } else { rng.below(1000) };
+            encoder.push(size, *leaf);
+            infos.push((size, site));
+        }
+    }
+    let mut blocks = vec![stacks.take(), encoder.take()];
+    let mut out = EventEncoder::new();
+    let mut events = Vec::new();
+    let (mut tick, mut thread, mut image) = (0, 0, 0);
+    let mut live: Vec<u64> = Vec::new();
+    let mut latest: HashMap<u32, u64> = HashMap::new();
+    let growing = 45 + rng.below(15);
+    for _ in 0..steps {
+        let time_ns = tick * TICK;
+        match rng.below(100) {
+            0..4 => {
+                tick += 1 + rng.below(5);
+                out.time(tick * TICK);
+            }
+            4..7 => {
+                thread = rng.below(3) as u32;
+                out.thread(thread);
+            }
+            7 if rng.below(60) == 0 => {
+                image += 1;
+                out.image(image);
+                live.clear();
+                latest.clear();
+                events.push(Event { time_ns, thread, kind: Kind::Image });
+            }
+            8 => {
+                out.unknown_free();
+                events.push(Event { time_ns, thread, kind: Kind::Unknown });
+            }
+            9 if rng.below(4) == 0 => blocks.push(out.take()),
+            choice if live.is_empty() || choice < growing => {
+                let info = rng.below(infos.len() as u64) as usize;
+                let sequence = out.alloc(info as u32);
+                live.push(sequence);
+                latest.insert(thread, sequence);
+                events.push(Event { time_ns, thread, kind: Kind::Alloc { sequence, info } });
+            }
+            choice => {
+                // The youngest often, for temporary blocks.
+                let at = if choice % 3 == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                let sequence = live.swap_remove(at);
+                let how = rng.below(20);
+                match how {
+                    0 => out.free_by_realloc(sequence),
+                    1 => out.free_implied(sequence),
+                    _ => out.free(sequence),
+                }
+                let temporary = how > 1 && latest.get(&thread) == Some(&sequence);
+                events.push(Event { time_ns, thread, kind: Kind::Free { sequence, temporary } });
+            }
+        }
+    }
+    blocks.push(out.take());
+    Trace { blocks, events, infos, sites, runtime_ns: tick * TICK }
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    info: usize,
+    thread: u32,
+    born_ns: u64,
+}
+
+/// What the naive replay says.
+#[derive(Debug, PartialEq)]
+pub struct Naive {
+    /// By site, only those with any cost.
+    pub sites: BTreeMap<usize, Costs>,
+    pub peak_time_ns: u64,
+}
+
+impl Trace {
+    /// How many entries of `events` come before a point. Images count as what follows the event before them.
+    fn place(&self, when: When, peak: usize) -> usize {
+        let time = |ns: u64| self.events.iter().take_while(|event| event.time_ns <= ns).count();
+        match when {
+            When::Start => 0,
+            When::End => self.events.len(),
+            When::Peak => peak,
+            When::Ns(ns) => time(ns),
+            When::Percent(100.0) => self.events.len(),
+            When::Percent(share) => time((self.runtime_ns as f64 * share / 100.0) as u64),
+        }
+    }
+
+    pub fn time(&self, when: When) -> u64 {
+        let peak = self.peak();
+        match when {
+            When::Start => 0,
+            When::End => self.runtime_ns,
+            When::Peak => peak.checked_sub(1).map_or(0, |at| self.events[at].time_ns),
+            When::Ns(ns) => ns,
+            When::Percent(share) => (self.runtime_ns as f64 * share / 100.0) as u64,
+        }
+    }
+
+    /// Entries up to and with the one that makes the first highest total; 0: nothing was ever held.
+    fn peak(&self) -> usize {
+        let (mut total, mut best, mut at) = (0, 0, 0);
+        let mut sizes = HashMap::new();
+        for (number, event) in self.events.iter().enumerate() {
+            match event.kind {
+                Kind::Alloc { sequence, info } => {
+                    sizes.insert(sequence, self.infos[info].0);
+                    total += self.infos[info].0;
+                }
+                Kind::Free { sequence, .. } => total -= sizes.remove(&sequence).unwrap(),
+                Kind::Unknown => {}
+                Kind::Image => {
+                    sizes.clear();
+                    total = 0;
+                }
+            }
+            if total > best {
+                (best, at) = (total, number + 1);
+            }
+        }
+        at
+    }
+
+    /// When each block was freed before `end`, by its number.
+    fn deaths(&self, end: usize) -> HashMap<u64, u64> {
+        let mut live = Vec::new();
+        let mut deaths = HashMap::new();
+        for event in &self.events[..end] {
+            match event.kind {
+                Kind::Alloc { sequence, .. } => live.push(sequence),
+                Kind::Free { sequence, .. } => {
+                    live.retain(|known| *known != sequence);
+                    deaths.insert(sequence, event.time_ns);
+                }
+                Kind::Unknown => {}
+                Kind::Image => deaths.extend(live.drain(..).map(|sequence| (sequence, event.time_ns))),
+            }
+        }
+        deaths
+    }
+
+    /// The answer to a query, the slow way. Only ranges, threads, sizes and lifetimes.
+    pub fn naive(&self, query: &Query) -> Naive {
+        let peak_place = self.peak();
+        let (from, to) = match query.at {
+            Some(at) => (at, at),
+            None => (query.from.unwrap_or(When::Start), query.to.unwrap_or(When::End)),
+        };
+        let begin = self.place(from, peak_place);
+        let end = self.place(to, peak_place).max(begin);
+        let from_ns = self.time(from);
+        let to_ns = self.time(to).max(from_ns);
+        let deaths = self.deaths(end);
+        let counts = |sequence: u64, block: &Block| {
+            let lived = deaths.get(&sequence).copied().unwrap_or(to_ns).saturating_sub(block.born_ns);
+            (query.threads.is_empty() || query.threads.contains(&block.thread))
+                && query.size.is_none_or(|span| span.contains(self.infos[block.info].0))
+                && query.lifetime.is_none_or(|span| span.contains(lived))
+        };
+        let mut live: BTreeMap<u64, Block> = BTreeMap::new();
+        let mut costs = vec![Costs::default(); self.sites];
+        let held = |live: &BTreeMap<u64, Block>| {
+            let mut held = vec![(0, 0); self.sites];
+            for (sequence, block) in live.iter().filter(|(sequence, block)| counts(**sequence, block)) {
+                let _ = sequence;
+                let (size, site) = self.infos[block.info];
+                held[site].0 += size;
+                held[site].1 += 1;
+            }
+            held
+        };
+        let total = |live: &BTreeMap<u64, Block>| live.values().map(|block| self.infos[block.info].0).sum::<u64>();
+        let mut first_sequence = 0;
+        let mut peak = (0, 0, vec![(0, 0); self.sites]);
+        for number in 0..=end {
+            if number == begin {
+                first_sequence =
+                    self.events[..begin].iter().filter(|event| matches!(event.kind, Kind::Alloc { .. })).count() as u64;
+                let now = held(&live);
+                peak = (total(&live), from_ns, now.clone());
+                for (costs, (bytes, blocks)) in costs.iter_mut().zip(now) {
+                    *costs = Costs {
+                        base_bytes: bytes,
+                        base_allocations: blocks,
+                        own_peak_bytes: bytes,
+                        own_peak_time_ns: from_ns,
+                        ..Costs::default()
+                    };
+                }
+            }
+            if number == end {
+                break;
+            }
+            let event = self.events[number];
+            match event.kind {
+                Kind::Alloc { sequence, info } => {
+                    let block = Block { info, thread: event.thread, born_ns: event.time_ns };
+                    live.insert(sequence, block);
+                    let (size, site) = self.infos[info];
+                    if number >= begin && counts(sequence, &block) {
+                        costs[site].allocations += 1;
+                        costs[site].allocated_bytes += size;
+                        costs[site].size_max = costs[site].size_max.max(size);
+                    }
+                }
+                Kind::Free { sequence, temporary } => {
+                    let block = live.remove(&sequence).unwrap();
+                    let (size, site) = self.infos[block.info];
+                    if number >= begin && counts(sequence, &block) {
+                        costs[site].deallocations += 1;
+                        costs[site].freed_bytes += size;
+                        costs[site].lifetime_ns += event.time_ns - block.born_ns;
+                        costs[site].temporary += temporary as u64;
+                        costs[site].temporary_bytes += if temporary { size } else { 0 };
+                    }
+                }
+                Kind::Unknown => {}
+                Kind::Image => live.clear(),
+            }
+            if number >= begin {
+                if total(&live) > peak.0 {
+                    peak = (total(&live), event.time_ns, held(&live));
+                }
+                for (costs, (bytes, _)) in costs.iter_mut().zip(held(&live)) {
+                    if bytes > costs.own_peak_bytes {
+                        (costs.own_peak_bytes, costs.own_peak_time_ns) = (bytes, event.time_ns);
+                    }
+                }
+            }
+        }
+        for (costs, (bytes, blocks)) in costs.iter_mut().zip(held(&live)) {
+            (costs.live_bytes, costs.live_allocations) = (bytes, blocks);
+        }
+        for (sequence, block) in live.range(first_sequence..) {
+            let (size, site) = self.infos[block.info];
+            if counts(*sequence, block) {
+                costs[site].kept_bytes += size;
+                costs[site].kept_allocations += 1;
+            }
+        }
+        for (costs, (bytes, blocks)) in costs.iter_mut().zip(&peak.2) {
+            (costs.peak_bytes, costs.peak_allocations) = (*bytes, *blocks);
+            if query.at.is_some() {
+                *costs = Costs {
+                    live_bytes: costs.live_bytes,
+                    live_allocations: costs.live_allocations,
+                    ..Costs::default()
+                };
+            }
+        }
+        let sites = costs.into_iter().enumerate().filter(|(_, costs)| !costs.is_zero()).collect();
+        Naive { sites, peak_time_ns: peak.1 }
+    }
+}
+
+/// A seed that is printed, or that of `HEAPTRACK_SEED`.
+pub fn seed() -> u64 {
+    let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = given.unwrap_or_else(now);
+    eprintln!("HEAPTRACK_SEED={seed}");
+    seed
+}
+
+/// The full number in a soak, a tenth otherwise.
+pub fn count(full: u64) -> u64 {
+    if std::env::var_os("HEAPTRACK_SOAK").is_some_and(|value| value == "1") { full } else { (full / 10).max(1) }
+}

@@ -1,0 +1,117 @@
+//! What the events of a trace refer to, for formats that are written out of blocks.
+//!
+//! Given: all blocks but the events. What must hold: what is lost in a damaged file has a place of its own, so that the numbers
+//! of what follows stay right.
+use format::{Block, BlockKind, Frame, Info, Module, RssSample, Session, Source, StackNode, Summary, Symbols};
+use std::collections::{BTreeMap, HashMap};
+
+/// What is of no use here.
+const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Checkpoint];
+/// Lost definitions that are kept a place for; a file that claims more of them lies.
+const HOLES: usize = 1 << 22;
+const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
+/// An info whose definition was lost.
+pub(crate) const LOST_INFO: Info = Info { size: u64::MAX, stack: 0 };
+
+/// A function at an address; numbers of `Definitions::strings`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) function: Option<u32>,
+    pub(crate) file: Option<u32>,
+    pub(crate) line: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Definitions {
+    pub(crate) session: Session,
+    pub(crate) summary: Option<Summary>,
+    pub(crate) suppressions: String,
+    pub(crate) modules: BTreeMap<u16, Module>,
+    /// Stack id - 1.
+    pub(crate) nodes: Vec<StackNode>,
+    pub(crate) infos: Vec<Info>,
+    /// By time.
+    pub(crate) samples: Vec<RssSample>,
+    pub(crate) strings: Vec<String>,
+    /// Frame -> its places, innermost first.
+    pub(crate) places: HashMap<u64, Vec<Place>>,
+    known: HashMap<String, u32>,
+    holes: usize,
+}
+
+impl Definitions {
+    pub(crate) fn read(mut source: Source) -> Result<Self, format::Error> {
+        let mut definitions = Definitions::default();
+        source.skip(SKIPPED);
+        while let Some(block) = source.next_block()? {
+            // A malformed block is as good as a lost one.
+            if let Ok(block) = block.decode() {
+                definitions.add(block);
+            }
+        }
+        definitions.samples.sort_by_key(|sample| sample.time_ns);
+        Ok(definitions)
+    }
+
+    fn add(&mut self, block: Block) {
+        match block {
+            Block::Session(session) => self.session = session,
+            Block::Summary(summary) => self.summary = Some(summary),
+            Block::Suppressions(text) => self.suppressions = text.0,
+            Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
+            Block::Stacks(stacks) => {
+                let first = (stacks.first as usize).saturating_sub(1);
+                extend(&mut self.nodes, first, stacks.nodes, LOST_NODE, &mut self.holes);
+            }
+            Block::Infos(infos) => {
+                extend(&mut self.infos, infos.first as usize, infos.infos, LOST_INFO, &mut self.holes);
+            }
+            Block::Samples(samples) => self.samples.extend(samples),
+            Block::Symbols(symbols) => self.add_symbols(&symbols),
+            _ => (),
+        }
+    }
+
+    fn add_symbols(&mut self, symbols: &Symbols) {
+        let strings: Vec<u32> = symbols.strings.iter().map(|text| self.string(text)).collect();
+        let text = |index: u32| strings.get(index as usize).copied();
+        for module in &symbols.modules {
+            for (key, places) in &module.frames {
+                let frame = (module.instance as u64) << 48 | key;
+                // A name is never replaced by none: a file that was there may be gone later.
+                if places.is_empty() && self.places.contains_key(&frame) {
+                    continue;
+                }
+                let place = |place: &format::Place| Place {
+                    function: place.function.and_then(|index| text(symbols.functions.get(index as usize)?.full)),
+                    file: place.file.and_then(text),
+                    line: place.line.unwrap_or(0),
+                };
+                self.places.insert(frame, places.iter().map(place).collect());
+            }
+        }
+    }
+
+    pub(crate) fn string(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.known.get(text) {
+            return *known;
+        }
+        let next = self.strings.len() as u32;
+        self.strings.push(text.to_owned());
+        self.known.insert(text.to_owned(), next);
+        next
+    }
+
+    /// By its number; 0 has no node.
+    pub(crate) fn node(&self, stack: u32) -> Option<StackNode> {
+        self.nodes.get((stack as usize).checked_sub(1)?).copied()
+    }
+}
+
+/// Puts `new` at `first`, filling what is missing before; drops what would go back, or too far.
+fn extend<T: Copy>(list: &mut Vec<T>, first: usize, new: Vec<T>, lost: T, holes: &mut usize) {
+    let Some(gap) = first.checked_sub(list.len()).filter(|gap| *gap <= HOLES - *holes) else { return };
+    *holes += gap;
+    list.resize(first, lost);
+    list.extend(new);
+}

@@ -1,0 +1,80 @@
+//! Folded stacks: `outermost;...;innermost cost`, a line for each, as flame graph tools read them.
+//!
+//! Given: a report and a cost. Gives back: rows, and lines of them. What must hold: rows with the same levels are one; a level holds
+//! no `;` and no line feed; costs of zero have no row. Levels outside of `main` are left out: all programs have the same there.
+use analysis::{Costs, Level, Report};
+use format::{Frame, Sort};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Whoever calls these is not of interest.
+const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
+
+/// A stack for people, the outermost level first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub levels: Vec<String>,
+    pub cost: u64,
+}
+
+/// In order of their first stack.
+pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
+    // Such a file says where code was in memory, not where it is in its module.
+    let is_absolute = matches!(report.session.kde(), Some(Sort::Interpreted | Sort::Old));
+    let mut rows: Vec<Row> = Vec::new();
+    let mut known: HashMap<Vec<String>, usize> = HashMap::new();
+    for site in &report.sites {
+        let cost = cost(&site.costs);
+        if cost == 0 {
+            continue;
+        }
+        let levels = levels(report, site.stack, is_absolute);
+        match known.get(&levels).and_then(|place| rows.get_mut(*place)) {
+            Some(row) => row.cost += cost,
+            None => {
+                known.insert(levels.clone(), rows.len());
+                rows.push(Row { levels, cost });
+            }
+        }
+    }
+    rows
+}
+
+pub fn write(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    for row in rows {
+        writeln!(out, "{} {}", row.levels.join(";"), row.cost)?;
+    }
+    Ok(())
+}
+
+fn levels(report: &Report, stack: u32, is_absolute: bool) -> Vec<String> {
+    let mut levels = Vec::new();
+    for level in report.levels(stack) {
+        levels.push(name(&level, is_absolute));
+        if level.function.is_some_and(|function| OUTERMOST.contains(&function)) {
+            break;
+        }
+    }
+    if levels.is_empty() {
+        levels.push("??".into());
+    }
+    levels.reverse();
+    levels
+}
+
+/// `function (file)`; an address where there is no name.
+fn name(level: &Level<'_>, is_absolute: bool) -> String {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let function = match (level.function, level.module) {
+        _ if level.frame == Frame::CUT => "[frames left out]".to_owned(),
+        _ if level.frame.is_marker() => "[damaged]".to_owned(),
+        (Some(function), _) => function.to_owned(),
+        (None, Some(module)) if !is_absolute => format!("{}+{:#x}", base(module), level.frame.offset()),
+        (None, _) => format!("{:#x}", level.frame.offset()),
+    };
+    let whole = match level.file {
+        Some(file) => format!("{function} ({})", base(file)),
+        None => function,
+    };
+    whole.replace(';', ":").replace(['\n', '\r'], " ")
+}

@@ -1,0 +1,74 @@
+//! The heap while events go by: bytes that live, in all and by stack.
+use crate::definitions::{Definitions, LOST_INFO};
+use format::{Event, Events, IntMap};
+
+#[derive(Default)]
+pub(crate) struct Heap {
+    /// Sequence number -> info.
+    live: IntMap<u64, u32>,
+    /// By stack.
+    pub(crate) by_stack: Vec<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) time_ns: u64,
+    /// Allocations so far.
+    pub(crate) allocations: u64,
+    image: u32,
+}
+
+impl Heap {
+    pub(crate) fn new(definitions: &Definitions) -> Self {
+        Heap { by_stack: vec![0; definitions.nodes.len() + 1], ..Heap::default() }
+    }
+
+    /// Walks a block; `after` looks at the heap after each allocation.
+    pub(crate) fn walk(&mut self, definitions: &Definitions, events: &mut Events, mut after: impl FnMut(&Heap)) {
+        self.time_ns = self.time_ns.max(events.time_ns());
+        self.image(events.image());
+        // The rest of a malformed block is lost, as for every other reader.
+        while let Ok(Some(event)) = events.read() {
+            match event {
+                Event::Alloc { sequence, info } => {
+                    if self.add(definitions, info) {
+                        self.live.insert(sequence, info);
+                        self.allocations += 1;
+                        after(self);
+                    }
+                }
+                Event::Free { sequence, .. } => self.remove(definitions, sequence),
+                Event::Time(ns) => self.time_ns = self.time_ns.max(ns),
+                Event::Image(image) => self.image(image),
+                Event::Thread(_) | Event::UnknownFree => (),
+            }
+        }
+    }
+
+    fn add(&mut self, definitions: &Definitions, info: u32) -> bool {
+        let known = definitions.infos.get(info as usize).filter(|known| **known != LOST_INFO);
+        let Some((known, stack)) = known.and_then(|known| Some((known, self.by_stack.get_mut(known.stack as usize)?)))
+        else {
+            return false;
+        };
+        *stack = stack.saturating_add(known.size);
+        self.bytes = self.bytes.saturating_add(known.size);
+        true
+    }
+
+    fn remove(&mut self, definitions: &Definitions, sequence: u64) {
+        let Some(info) = self.live.remove(&sequence) else { return };
+        let Some(known) = definitions.infos.get(info as usize) else { return };
+        self.bytes = self.bytes.saturating_sub(known.size);
+        if let Some(stack) = self.by_stack.get_mut(known.stack as usize) {
+            *stack = stack.saturating_sub(known.size);
+        }
+    }
+
+    /// `exec` took all blocks with it.
+    fn image(&mut self, image: u32) {
+        if image != self.image {
+            self.image = image;
+            self.live.clear();
+            self.by_stack.fill(0);
+            self.bytes = 0;
+        }
+    }
+}

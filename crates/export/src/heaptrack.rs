@@ -1,0 +1,345 @@
+//! KDE's own format, version 3, as `heaptrack_interpret` writes it: what KDE's tools open.
+//!
+//! Given: a trace, twice (names may stand behind the events that need them). Gives back: text. What must hold, because those readers
+//! fail or crash otherwise: strings stand before pointers, pointers before traces, traces before infos, infos before events;
+//! infos are numbered by their first use, without a gap; a free names an info that is defined; times never go back.
+//!
+//! ```text
+//! v X I S A                                 who was recorded
+//! s (string)  i (pointer)  t (trace)  a     definitions, just before their first use
+//! + -                                       an allocation, a free: the number of an info
+//! c R                                       milliseconds, pages that are resident
+//! ```
+use crate::definitions::{Definitions, LOST_INFO};
+use crate::hex::{line, one_line, put};
+use crate::{Error, Opener};
+use format::{BlockKind, Event, Events, Frame, IntMap, Module};
+use std::io::Write;
+
+/// The first of KDE's versions that wrote this format, and the format.
+const VERSION: &[u64] = &[0x1_0300, 3];
+const NOT_EVENTS: &[BlockKind] = &[
+    BlockKind::Suppressions,
+    BlockKind::Modules,
+    BlockKind::Threads,
+    BlockKind::Stacks,
+    BlockKind::Infos,
+    BlockKind::Samples,
+    BlockKind::Losses,
+    BlockKind::Checkpoint,
+    BlockKind::Symbols,
+];
+const NONE: u32 = u32::MAX;
+const MS: u64 = 1_000_000;
+/// KDE's recorder tells the time so often.
+const EVERY_MS: u64 = 10;
+const BUFFER: usize = 64 << 10;
+
+/// What could not be said in KDE's format, or had to be said in another way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub allocations: u64,
+    /// Blocks that `exec` took: they are freed there.
+    pub ended_by_exec: u64,
+    /// Frees of blocks that were there before: KDE's format has none.
+    pub unknown_frees: u64,
+    /// Events that refer to lost parts of the file.
+    pub damaged: u64,
+}
+
+pub fn write(open: Opener, out: &mut dyn Write) -> Result<Written, Error> {
+    let definitions = Definitions::read(open()?)?;
+    let mut writer = Writer::new(definitions, out);
+    writer.head();
+    let mut source = open()?;
+    source.skip(NOT_EVENTS);
+    while let Some(block) = source.next_block()? {
+        let Ok(mut events) = block.events() else { continue };
+        writer.events(&mut events)?;
+    }
+    writer.end()
+}
+
+struct Writer<'a> {
+    definitions: Definitions,
+    out: &'a mut dyn Write,
+    text: Vec<u8>,
+    /// Our numbers -> KDE's; `NONE`: not written yet.
+    strings: Vec<u32>,
+    traces: Vec<u32>,
+    infos: Vec<u32>,
+    pointers: IntMap<u64, u32>,
+    next_string: u32,
+    next_trace: u32,
+    next_info: u32,
+    /// Sequence number -> KDE's info.
+    live: IntMap<u64, u32>,
+    image: u32,
+    now_ms: u64,
+    /// The next sample that is not written.
+    sample: usize,
+    written: Written,
+}
+
+impl<'a> Writer<'a> {
+    fn new(definitions: Definitions, out: &'a mut dyn Write) -> Self {
+        Writer {
+            strings: vec![NONE; definitions.strings.len()],
+            traces: vec![NONE; definitions.nodes.len()],
+            infos: vec![NONE; definitions.infos.len()],
+            definitions,
+            out,
+            text: Vec::with_capacity(2 * BUFFER),
+            pointers: IntMap::default(),
+            next_string: 1,
+            next_trace: 1,
+            next_info: 0,
+            live: IntMap::default(),
+            image: 0,
+            now_ms: 0,
+            sample: 0,
+            written: Written::default(),
+        }
+    }
+
+    fn head(&mut self) {
+        let session = &self.definitions.session;
+        let page = (session.page_size as u64).max(1);
+        line(&mut self.text, b'v', VERSION);
+        self.text.extend_from_slice(b"X ");
+        self.text.extend_from_slice(one_line(&session.command.join(" ")).as_bytes());
+        self.text.push(b'\n');
+        line(&mut self.text, b'I', &[page, session.system_memory / page]);
+        // Without the length that format 3 would have in front: KDE's readers do not expect it and would refuse them.
+        for suppression in self.definitions.suppressions.lines().filter(|line| !line.trim().is_empty()) {
+            self.text.extend_from_slice(b"S ");
+            self.text.extend_from_slice(suppression.trim().as_bytes());
+            self.text.push(b'\n');
+        }
+        if session.attached {
+            self.text.extend_from_slice(b"A\n");
+        }
+    }
+
+    fn events(&mut self, events: &mut Events) -> Result<(), Error> {
+        self.time(events.time_ns());
+        self.image(events.image());
+        // The rest of a malformed block is lost, as for every other reader.
+        while let Ok(Some(event)) = events.read() {
+            match event {
+                Event::Alloc { sequence, info } => self.alloc(sequence, info),
+                Event::Free { sequence, .. } => match self.live.remove(&sequence) {
+                    Some(info) => line(&mut self.text, b'-', &[info as u64]),
+                    None => self.written.damaged += 1,
+                },
+                Event::UnknownFree => self.written.unknown_frees += 1,
+                Event::Time(ns) => self.time(ns),
+                Event::Image(image) => self.image(image),
+                Event::Thread(_) => (),
+            }
+            if self.text.len() >= BUFFER {
+                self.flush()?;
+            }
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.out.write_all(&self.text)?;
+        self.text.clear();
+        Ok(())
+    }
+
+    fn alloc(&mut self, sequence: u64, info: u32) {
+        let Some(info) = self.info(info) else {
+            self.written.damaged += 1;
+            return;
+        };
+        self.written.allocations += 1;
+        line(&mut self.text, b'+', &[info as u64]);
+        self.live.insert(sequence, info);
+    }
+
+    #[inline]
+    fn info(&mut self, info: u32) -> Option<u32> {
+        match *self.infos.get(info as usize)? {
+            NONE => self.new_info(info),
+            known => Some(known),
+        }
+    }
+
+    fn new_info(&mut self, info: u32) -> Option<u32> {
+        let known = self.definitions.infos.get(info as usize).copied().filter(|known| *known != LOST_INFO)?;
+        let trace = self.trace(known.stack);
+        line(&mut self.text, b'a', &[known.size, trace as u64]);
+        let number = self.next_info;
+        self.next_info += 1;
+        *self.infos.get_mut(info as usize)? = number;
+        Some(number)
+    }
+
+    /// Writes what of the stack is new, outermost first.
+    fn trace(&mut self, stack: u32) -> u32 {
+        let mut new = Vec::new();
+        let mut parent = 0;
+        let mut at = stack;
+        while let Some(node) = self.definitions.node(at) {
+            match self.traces.get(at as usize - 1) {
+                Some(&NONE) => new.push((at, node.frame)),
+                Some(known) => {
+                    parent = *known;
+                    break;
+                }
+                None => break,
+            }
+            // A parent is older than its child; anything else is a lie and ends the walk.
+            at = if node.parent < at { node.parent } else { 0 };
+        }
+        for (stack, frame) in new.into_iter().rev() {
+            let pointer = self.pointer(frame);
+            line(&mut self.text, b't', &[pointer as u64, parent as u64]);
+            parent = self.next_trace;
+            self.next_trace += 1;
+            if let Some(trace) = self.traces.get_mut(stack as usize - 1) {
+                *trace = parent;
+            }
+        }
+        parent
+    }
+
+    fn pointer(&mut self, frame: Frame) -> u32 {
+        if let Some(known) = self.pointers.get(&frame.0) {
+            return *known;
+        }
+        let module = self.definitions.modules.get(&frame.instance()).filter(|_| !frame.is_marker() && !frame.is_jit());
+        let address = address(frame, module);
+        let path = module.map(|module| module.path.clone());
+        let path = path.filter(|path| !path.is_empty()).map_or(0, |path| {
+            let number = self.definitions.string(&path);
+            self.string(number)
+        });
+        let mut numbers = vec![address, path as u64];
+        if let Some(marker) = marker(frame) {
+            let number = self.definitions.string(marker);
+            numbers.push(self.string(number) as u64);
+        } else {
+            self.places(frame, &mut numbers);
+        }
+        line(&mut self.text, b'i', &numbers);
+        let number = self.pointers.len() as u32 + 1;
+        self.pointers.insert(frame.0, number);
+        number
+    }
+
+    /// Function, file and line of every place, as long as something is known.
+    fn places(&mut self, frame: Frame, numbers: &mut Vec<u64>) {
+        let places = self.definitions.places.get(&frame.0).cloned().unwrap_or_default();
+        for place in &places {
+            let mut string = |number: Option<u32>| number.map_or(0, |number| self.string(number)) as u64;
+            numbers.extend([string(place.function), string(place.file), place.line as u64]);
+        }
+        if let [place] = places[..]
+            && place.file.is_none()
+        {
+            numbers.truncate(if place.function.is_some() { 3 } else { 2 });
+        }
+    }
+
+    /// KDE's number of one of our strings.
+    fn string(&mut self, number: u32) -> u32 {
+        if self.strings.len() < self.definitions.strings.len() {
+            self.strings.resize(self.definitions.strings.len(), NONE);
+        }
+        let (Some(known), Some(text)) =
+            (self.strings.get_mut(number as usize), self.definitions.strings.get(number as usize))
+        else {
+            return 0;
+        };
+        if *known == NONE {
+            let text = one_line(text);
+            self.text.push(b's');
+            put(&mut self.text, text.len() as u64);
+            self.text.push(b' ');
+            self.text.extend_from_slice(text.as_bytes());
+            self.text.push(b'\n');
+            *known = self.next_string;
+            self.next_string += 1;
+        }
+        *known
+    }
+
+    fn time(&mut self, ns: u64) {
+        self.samples_until(ns);
+        if ns / MS >= self.now_ms + EVERY_MS {
+            self.clock(ns / MS);
+        }
+    }
+
+    fn samples_until(&mut self, ns: u64) {
+        while let Some(sample) = self.definitions.samples.get(self.sample).filter(|sample| sample.time_ns <= ns) {
+            let (at, rss) = (sample.time_ns / MS, sample.rss_bytes);
+            self.sample += 1;
+            self.clock(at);
+            self.resident(rss);
+        }
+    }
+
+    fn clock(&mut self, ms: u64) {
+        if ms > self.now_ms {
+            self.now_ms = ms;
+            line(&mut self.text, b'c', &[ms]);
+        }
+    }
+
+    fn resident(&mut self, bytes: u64) {
+        let page = (self.definitions.session.page_size as u64).max(1);
+        line(&mut self.text, b'R', &[bytes.div_ceil(page)]);
+    }
+
+    /// `exec` took all blocks with it. KDE's format knows no such thing, so they are freed here.
+    fn image(&mut self, image: u32) {
+        if image == self.image {
+            return;
+        }
+        self.image = image;
+        let mut gone: Vec<(u64, u32)> = self.live.drain().collect();
+        gone.sort_unstable();
+        self.written.ended_by_exec += gone.len() as u64;
+        for (_, info) in gone {
+            line(&mut self.text, b'-', &[info as u64]);
+        }
+    }
+
+    fn end(mut self) -> Result<Written, Error> {
+        self.samples_until(u64::MAX);
+        let totals = self.definitions.summary.map(|summary| summary.totals).unwrap_or_default();
+        // KDE's readers count a millisecond more than the last time that they saw.
+        self.clock((totals.runtime_ns / MS).saturating_sub(1));
+        let sampled = self.definitions.samples.iter().map(|sample| sample.rss_bytes).max().unwrap_or(0);
+        if totals.peak_rss_bytes > sampled {
+            self.resident(totals.peak_rss_bytes);
+        }
+        let (strings, pointers) = (self.next_string - 1, self.pointers.len());
+        self.text.extend_from_slice(format!("\n# strings: {strings}\n# ips: {pointers}\n").as_bytes());
+        self.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// Where it was in the target: the instruction, not the place behind it to which a call returns.
+fn address(frame: Frame, module: Option<&Module>) -> u64 {
+    if frame.is_marker() {
+        return 0;
+    }
+    let address = frame.offset().wrapping_add(module.map_or(0, |module| module.bias));
+    address.wrapping_sub(!frame.is_exact() as u64)
+}
+
+/// What stands for frames that are not there.
+fn marker(frame: Frame) -> Option<&'static str> {
+    match frame {
+        Frame::CUT => Some("[frames left out]"),
+        frame if frame.is_marker() => Some("[damaged]"),
+        _ => None,
+    }
+}

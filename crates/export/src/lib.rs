@@ -1,0 +1,27 @@
+//! Traces in formats of other tools, one module per format.
+//!
+//! Given: a trace, as blocks (`heaptrack`, `massif`) or as a report (`folded`, `svg`). Gives back: bytes, to any writer. What must
+//! hold: no number is changed on the way; names that would break a format are made harmless, never left out.
+#![forbid(unsafe_code)]
+
+mod definitions;
+pub mod folded;
+mod heap;
+pub mod heaptrack;
+mod hex;
+pub mod massif;
+mod packing;
+pub mod svg;
+
+pub use packing::{Packed, Packing};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Read(#[from] format::Error),
+    #[error("writing failed: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// Opens the trace anew for each pass over it.
+pub type Opener<'a> = &'a dyn Fn() -> Result<format::Source, format::Error>;

@@ -1,0 +1,297 @@
+//! Files of KDE's heaptrack, read as if they were ours.
+//!
+//! Given: the text of an interpreted or a raw file of formats 0 to 3, packed by gzip or zstd or not at all, whole or cut. Gives
+//! back: our blocks, in an order in which a recording could have written them. What must hold: everything behind a
+//! reader works on them unchanged; hostile text gives a note of damage; memory is bounded by live blocks and definitions,
+//! and those by limits.
+//!
+//! ```text
+//! file -> Unpacker -> Text (whole lines) -> Translation -> RawBlock
+//! ```
+//! What such a file does not tell (threads, which of two equal blocks was freed, when it began) stays untold; `docs/kde.md` says
+//! what follows from that.
+mod ahead;
+mod line;
+mod names;
+mod pairs;
+mod pointers;
+mod raw;
+mod text;
+mod translation;
+mod unpack;
+
+use crate::{BlockKind, Damage, Error, RawBlock, Session};
+pub use ahead::KdeAhead;
+use std::collections::VecDeque;
+use std::io::Read;
+use text::{Cutter, Lines, Text};
+use translation::{Refused, Translation};
+pub(crate) use unpack::is_packed;
+use unpack::{End, Unpacker};
+
+/// The newest format of KDE's that is known here.
+const NEWEST: u32 = 3;
+const DAMAGE_KEPT: usize = 256;
+const TOOL: &str = "KDE heaptrack ";
+const INTERPRETED: &str = " (interpreted)";
+const OLD: &str = " (format 0)";
+const RAW: &str = " (raw)";
+
+/// What sort of file of KDE's it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// As `heaptrack` leaves it: with names, frees by size and stack.
+    Interpreted,
+    /// The same of format 0: frees by address.
+    Old,
+    /// What `heaptrack --raw` leaves: addresses, no names.
+    Raw,
+}
+
+/// Which rule makes a block temporary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Ours: its own thread frees it, and allocated nothing since.
+    #[default]
+    Thread,
+    /// KDE's for files that tell addresses: nothing was allocated or freed since, by anybody.
+    Block,
+    /// KDE's for all others: the last event was an allocation of the same info; or a free, and the info has index 0.
+    Info,
+}
+
+impl Session {
+    /// What sort of KDE's files it came from, if from one.
+    pub fn kde(&self) -> Option<Sort> {
+        let how = self.tool.strip_prefix(TOOL)?;
+        [Sort::Interpreted, Sort::Old, Sort::Raw].into_iter().find(|sort| how.ends_with(sort.suffix()))
+    }
+
+    /// The rule by which a trace's temporary blocks are counted: its recorder's own.
+    pub fn counting(&self) -> Counting {
+        match self.kde() {
+            None => Counting::Thread,
+            Some(Sort::Interpreted) => Counting::Info,
+            Some(Sort::Old | Sort::Raw) => Counting::Block,
+        }
+    }
+}
+
+impl Sort {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Sort::Interpreted => INTERPRETED,
+            Sort::Old => OLD,
+            Sort::Raw => RAW,
+        }
+    }
+}
+
+/// How a session names its recorder: `version` has the parts of 1.4.0 in its bytes.
+fn tool(version: u32, sort: Sort) -> String {
+    format!("{TOOL}{}.{}.{}{}", version >> 16, version >> 8 & 0xff, version & 0xff, sort.suffix())
+}
+
+/// True for the first bytes of a plain text of KDE's.
+pub(crate) fn is_text(first: &[u8]) -> bool {
+    matches!(first, [b'v' | b'X' | b'x' | b'I', b' ', ..]) && !first.contains(&0)
+}
+
+/// Gives out blocks as `Reader` does.
+pub struct KdeReader<R: Read> {
+    text: Text<R>,
+    lines: Lines,
+    translation: Translation,
+    queue: VecDeque<RawBlock>,
+    block: RawBlock,
+    skipped: &'static [BlockKind],
+    is_packed: bool,
+    is_raw: bool,
+    is_over: bool,
+    finished: bool,
+    damage: Vec<Damage>,
+    damage_count: u64,
+}
+
+impl<R: Read> KdeReader<R> {
+    /// Reads the first line. `first`: the first bytes of `input`, at least four if it has as many; they are still to be read
+    /// from it.
+    pub fn new(input: R, first: &[u8]) -> Result<Self, Error> {
+        Self::with(Text::Here(Cutter::new(Unpacker::new(input, first)?)), is_packed(first))
+    }
+
+    /// The same with a thread that unpacks ahead.
+    fn unpacked_ahead(input: R, first: &[u8]) -> Result<Self, Error>
+    where
+        R: Send + 'static,
+    {
+        Self::with(Text::ahead(Cutter::new(Unpacker::new(input, first)?))?, is_packed(first))
+    }
+
+    fn with(mut text: Text<R>, is_packed: bool) -> Result<Self, Error> {
+        let mut lines = text.next(Lines::default())?;
+        let start = lines.rest().get(..lines.rest().len().min(256)).unwrap_or_default().to_vec();
+        if start.is_empty() {
+            return Err(if lines.last == Some((End::Whole, 0)) { Error::Empty } else { Error::NotATrace });
+        }
+        if start.starts_with(b"v ") {
+            lines.next();
+        }
+        if !is_text(&start) {
+            return Err(Error::NotATrace);
+        }
+        let (version, format) = first_line(&start)?;
+        Ok(KdeReader {
+            text,
+            lines,
+            translation: Translation::new(format, version),
+            queue: VecDeque::new(),
+            block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
+            skipped: &[],
+            is_packed,
+            is_raw: start.split(|byte| *byte == b'\n').take(2).any(|line| line.starts_with(b"x ")),
+            is_over: false,
+            finished: false,
+            damage: Vec::new(),
+            damage_count: 0,
+        })
+    }
+
+    /// The next block; `None` at the end.
+    pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
+        match self.take_block()? {
+            Some(block) => {
+                self.block = block;
+                Ok(Some(&self.block))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn take_block(&mut self) -> Result<Option<RawBlock>, Error> {
+        loop {
+            while let Some(block) = self.queue.pop_front() {
+                if !self.skipped.contains(&block.kind) {
+                    return Ok(Some(block));
+                }
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            self.read()?;
+        }
+    }
+
+    /// Blocks of these kinds are not given out.
+    pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
+        self.skipped = kinds;
+    }
+
+    /// Such a file has no names: they are to be looked for.
+    pub const fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
+    /// The writer came to its end.
+    pub const fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Places that could not be read, at most the first 256. Offsets are those of the unpacked text.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    pub const fn damage_count(&self) -> u64 {
+        self.damage_count
+    }
+
+    /// Translates until blocks are there, or the end.
+    fn read(&mut self) -> Result<(), Error> {
+        let mut lines = std::mem::take(&mut self.lines);
+        while !self.translation.is_full() && !self.is_over {
+            if !lines.rest().is_empty() {
+                self.translate(&mut lines);
+                continue;
+            }
+            if let Some((end, unfinished)) = lines.last {
+                self.end(end, unfinished, lines.offset());
+                return Ok(());
+            }
+            lines = self.text.next(lines)?;
+            if lines.dropped > 0 {
+                self.note(lines.offset() - lines.dropped, lines.dropped, "a line of more than 16 MiB");
+            }
+        }
+        self.lines = lines;
+        self.translation.take(&mut self.queue);
+        Ok(())
+    }
+
+    /// Plain events, then one line of another sort.
+    fn translate(&mut self, lines: &mut Lines) {
+        loop {
+            let plain = self.translation.events(lines.rest());
+            lines.consume(plain);
+            if self.translation.is_full() {
+                return;
+            }
+            if plain == 0 {
+                break;
+            }
+        }
+        let offset = lines.offset();
+        let refused = lines.next().map_or(Ok(()), |line| self.translation.line(line));
+        let length = lines.offset() - offset;
+        match refused {
+            Ok(()) => (),
+            Err(Refused::Line) => self.note(offset, length, "a line that makes no sense"),
+            Err(Refused::TooMuch) => {
+                self.note(offset, length, "more than a trace can hold: the rest was not read");
+                self.is_over = true;
+            }
+        }
+    }
+
+    fn end(&mut self, end: End, unfinished: usize, offset: u64) {
+        self.is_over = true;
+        if end == End::Damaged {
+            self.note(offset, 0, "the packed data is damaged from here on");
+        }
+        // A raw file does not say that it is whole, but its packing does.
+        let is_ended = self.translation.has_trailer || self.translation.sort == Sort::Raw && self.is_packed;
+        self.finished = end == End::Whole && is_ended && unfinished == 0;
+        self.translation.take(&mut self.queue);
+        if self.finished {
+            self.queue.push_back(self.translation.summary(self.damage_count == 0).to_block());
+        }
+    }
+
+    fn note(&mut self, offset: u64, length: u64, reason: &'static str) {
+        if let Some(last) = self.damage.last_mut()
+            && last.reason == reason
+            && last.offset + last.length == offset
+        {
+            last.length += length;
+            return;
+        }
+        self.damage_count += 1;
+        if self.damage.len() < DAMAGE_KEPT {
+            self.damage.push(Damage { offset, length, reason });
+        }
+    }
+}
+
+/// Recorder's version and format of a `v` line; a file without one is of format 0.
+fn first_line(start: &[u8]) -> Result<(u32, u32), Error> {
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some(rest) = line.strip_prefix(b"v ") else { return Ok((0, 0)) };
+    let mut fields = line::Fields::new(rest);
+    let version = fields.index().ok_or(Error::NotATrace)?;
+    let format = match fields.index() {
+        Some(format) => format,
+        None if version == 0x1_0200 => 1,
+        None => 0,
+    };
+    if format > NEWEST { Err(Error::Newer(format)) } else { Ok((version, format)) }
+}

@@ -1,0 +1,113 @@
+//! A KDE file that is translated by a thread of its own, while who asked works on the blocks before.
+use super::KdeReader;
+use crate::{BlockKind, Damage, Error, RawBlock};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Blocks that may wait.
+const BLOCKS: usize = 4;
+
+enum Message {
+    Block(RawBlock),
+    End(Ending),
+    Failed(Error),
+}
+
+#[derive(Default)]
+struct Ending {
+    finished: bool,
+    damage: Vec<Damage>,
+    damage_count: u64,
+}
+
+/// As `KdeReader`. What is known only at the end (`finished`, `damage`) is said only then.
+pub struct KdeAhead {
+    messages: Receiver<Message>,
+    block: RawBlock,
+    skipped: &'static [BlockKind],
+    is_raw: bool,
+    ending: Option<Ending>,
+}
+
+impl KdeAhead {
+    /// Two threads: one unpacks, one translates. Without where none can be started.
+    pub(crate) fn open(path: &Path, first: &[u8]) -> Result<Result<Self, KdeReader<File>>, Error> {
+        let reader = match KdeReader::unpacked_ahead(File::open(path)?, first) {
+            Err(Error::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                KdeReader::new(File::open(path)?, first)?
+            }
+            other => other?,
+        };
+        let is_raw = reader.is_raw();
+        let (sender, messages) = sync_channel(BLOCKS);
+        let builder = std::thread::Builder::new().name("heaptrack-kde".into());
+        match builder.spawn(move || translate(reader, &sender)) {
+            Err(_) => Ok(Err(KdeReader::new(File::open(path)?, first)?)),
+            Ok(_) => {
+                let block = RawBlock { kind: BlockKind::Session, payload: Vec::new() };
+                Ok(Ok(KdeAhead { messages, block, skipped: &[], is_raw, ending: None }))
+            }
+        }
+    }
+
+    pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
+        while self.ending.is_none() {
+            match self.messages.recv() {
+                Ok(Message::Block(block)) if self.skipped.contains(&block.kind) => {}
+                Ok(Message::Block(block)) => {
+                    self.block = block;
+                    return Ok(Some(&self.block));
+                }
+                Ok(Message::End(ending)) => self.ending = Some(ending),
+                Ok(Message::Failed(error)) => return Err(error),
+                // The thread says how it ended before it goes.
+                Err(_) => self.ending = Some(Ending::default()),
+            }
+        }
+        Ok(None)
+    }
+
+    pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
+        self.skipped = kinds;
+    }
+
+    pub const fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
+    pub const fn finished(&self) -> bool {
+        matches!(&self.ending, Some(ending) if ending.finished)
+    }
+
+    pub fn damage(&self) -> &[Damage] {
+        self.ending.as_ref().map_or(&[], |ending| &ending.damage)
+    }
+
+    pub const fn damage_count(&self) -> u64 {
+        match &self.ending {
+            Some(ending) => ending.damage_count,
+            None => 0,
+        }
+    }
+}
+
+/// Ends with the file, or when nobody reads any more.
+fn translate(mut reader: KdeReader<File>, messages: &SyncSender<Message>) {
+    loop {
+        let message = match reader.take_block() {
+            Ok(Some(block)) => Message::Block(block),
+            Ok(None) => Message::End(Ending {
+                finished: reader.finished(),
+                damage: reader.damage().to_vec(),
+                damage_count: reader.damage_count(),
+            }),
+            Err(error) => Message::Failed(error),
+        };
+        let is_last = !matches!(message, Message::Block(_));
+        if messages.send(message).is_err() || is_last {
+            return;
+        }
+    }
+}

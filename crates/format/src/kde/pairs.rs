@@ -1,0 +1,188 @@
+//! Which block a free is of, where the file names only its size and stack.
+//!
+//! Given: the infos of allocations and frees, in order. Gives back: for each free the youngest block of that info that is
+//! still live: blocks of one info are alike, so no cost depends on which of them goes. What must hold: memory is bounded
+//! by live blocks, and neighbours share one entry.
+use crate::Totals;
+
+const NONE: u32 = u32::MAX;
+/// More are not believed: a few bytes of a packed file can claim any number of them.
+pub(crate) const MOST_LIVE: u64 = 1 << 28;
+
+/// What is known of an info: its size and the entry of its youngest blocks.
+#[derive(Clone, Copy)]
+struct Known {
+    size: u64,
+    youngest: u32,
+}
+
+/// Blocks of one info with neighbouring sequence numbers, `first..first + count`.
+#[derive(Clone, Copy)]
+struct Run {
+    first: u64,
+    count: u32,
+    /// The next older run of the same info, or the next unused entry.
+    older: u32,
+}
+
+pub(crate) struct Pairs {
+    infos: Vec<Known>,
+    runs: Vec<Run>,
+    unused: u32,
+    /// The info that was allocated last, as KDE's rule for temporary blocks wants it: 0 after any free.
+    last: u32,
+    /// The time of the events that come.
+    pub(crate) now_ns: u64,
+    /// All but runtime and resident memory. `leaked_*` is what is live.
+    pub(crate) totals: Totals,
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        Pairs { infos: Vec::new(), runs: Vec::new(), unused: NONE, last: 0, now_ns: 0, totals: Totals::default() }
+    }
+}
+
+/// What a free is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    Block(u64),
+    /// All blocks of that info are free already.
+    Unknown,
+    /// There is no such info.
+    NoInfo,
+}
+
+impl Pairs {
+    pub(crate) fn define(&mut self, size: u64) {
+        self.infos.push(Known { size, youngest: NONE });
+    }
+
+    pub(crate) const fn infos(&self) -> usize {
+        self.infos.len()
+    }
+
+    /// These will be asked for: has them in the cache by then.
+    #[inline]
+    pub(crate) fn touch(&self, infos: impl Iterator<Item = u32>) {
+        let mut sum = 0;
+        for info in infos {
+            let youngest = self.infos.get(info as usize).map_or(NONE, |known| known.youngest);
+            sum ^= self.runs.get(youngest as usize).map_or(0, |run| run.count);
+        }
+        std::hint::black_box(sum);
+    }
+
+    /// Block `sequence` is of `info`. False: there is no such info.
+    #[inline]
+    pub(crate) fn alloc(&mut self, info: u32, sequence: u64) -> bool {
+        let Some(known) = self.infos.get_mut(info as usize) else { return false };
+        self.last = info;
+        let totals = &mut self.totals;
+        totals.allocations += 1;
+        totals.leaked_allocations += 1;
+        totals.allocated_bytes = totals.allocated_bytes.saturating_add(known.size);
+        totals.leaked_bytes = totals.leaked_bytes.saturating_add(known.size);
+        if totals.leaked_bytes > totals.peak_bytes {
+            totals.peak_bytes = totals.leaked_bytes;
+            totals.peak_allocations = totals.leaked_allocations;
+            totals.peak_time_ns = self.now_ns;
+        }
+        if let Some(run) = self.runs.get_mut(known.youngest as usize)
+            && run.first + run.count as u64 == sequence
+            && run.count < u32::MAX
+        {
+            run.count += 1;
+            return true;
+        }
+        let run = Run { first: sequence, count: 1, older: known.youngest };
+        known.youngest = match self.runs.get_mut(self.unused as usize) {
+            Some(entry) => {
+                let place = self.unused;
+                self.unused = entry.older;
+                *entry = run;
+                place
+            }
+            None => {
+                self.runs.push(run);
+                self.runs.len() as u32 - 1
+            }
+        };
+        true
+    }
+
+    /// Frees the youngest block of `info`.
+    #[inline]
+    pub(crate) fn free(&mut self, info: u32) -> Freed {
+        let Some(known) = self.infos.get_mut(info as usize) else { return Freed::NoInfo };
+        let is_temporary = self.last == info;
+        self.last = 0;
+        let Some(run) = self.runs.get_mut(known.youngest as usize) else { return Freed::Unknown };
+        run.count -= 1;
+        let sequence = run.first + run.count as u64;
+        if run.count == 0 {
+            let place = known.youngest;
+            known.youngest = run.older;
+            run.older = self.unused;
+            self.unused = place;
+        }
+        let totals = &mut self.totals;
+        totals.deallocations += 1;
+        totals.temporary += is_temporary as u64;
+        totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
+        totals.leaked_bytes = totals.leaked_bytes.saturating_sub(known.size);
+        Freed::Block(sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(sizes: &[u64]) -> Pairs {
+        let mut pairs = Pairs::default();
+        sizes.iter().for_each(|size| pairs.define(*size));
+        pairs
+    }
+
+    #[test]
+    fn the_youngest_block_of_an_info_goes_first() {
+        let mut pairs = pairs(&[8, 16]);
+        for (sequence, info) in [0, 0, 1, 0].into_iter().enumerate() {
+            assert!(pairs.alloc(info, sequence as u64));
+        }
+        let freed: Vec<Freed> = [0, 0, 1, 0, 0, 2].into_iter().map(|info| pairs.free(info)).collect();
+        let block = Freed::Block;
+        assert_eq!(freed, [block(3), block(1), block(2), block(0), Freed::Unknown, Freed::NoInfo]);
+        assert_eq!((pairs.totals.peak_bytes, pairs.totals.leaked_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
+        assert!(!pairs.alloc(2, 4));
+    }
+
+    #[test]
+    fn entries_are_used_again() {
+        let mut pairs = pairs(&[1, 1]);
+        for sequence in 0..1000 {
+            pairs.alloc(sequence as u32 % 2, sequence);
+            assert_eq!(pairs.free(sequence as u32 % 2), Freed::Block(sequence));
+        }
+        assert_eq!(pairs.runs.len(), 1);
+    }
+
+    /// Facts about KDE's reader: by info, not by block, and 0 after every free.
+    #[test]
+    fn temporary_is_what_kde_takes_for_it() {
+        let count = |events: &[(char, u32)]| {
+            let mut pairs = pairs(&[1; 6]);
+            for (sequence, (what, info)) in events.iter().enumerate() {
+                match what {
+                    '+' => assert!(pairs.alloc(*info, sequence as u64)),
+                    _ => assert!(matches!(pairs.free(*info), Freed::Block(_))),
+                }
+            }
+            pairs.totals.temporary
+        };
+        assert_eq!(count(&[('+', 5), ('+', 5), ('-', 5), ('-', 5)]), 1);
+        assert_eq!(count(&[('+', 0), ('+', 1), ('-', 1), ('-', 0)]), 2);
+        assert_eq!(count(&[('+', 4), ('+', 5), ('-', 4), ('-', 5)]), 0);
+    }
+}

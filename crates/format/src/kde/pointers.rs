@@ -1,0 +1,76 @@
+//! Blocks by their addresses, for files that tell those: raw ones, and format 0.
+//!
+//! What must hold: memory is bounded by live blocks. An address that comes again while it is live takes the place of the
+//! old block, whose free nobody saw.
+use crate::Totals;
+use crate::map::IntMap;
+
+#[derive(Default)]
+pub(crate) struct Pointers {
+    /// Address -> sequence number and info.
+    live: IntMap<u64, (u64, u32)>,
+    infos: IntMap<(u64, u32), u32>,
+    sizes: Vec<u64>,
+    /// The address that was given out last; 0 after any free.
+    last: u64,
+    pub(crate) now_ns: u64,
+    pub(crate) totals: Totals,
+}
+
+impl Pointers {
+    /// The info of such an allocation, and whether it is a new one.
+    pub(crate) fn info(&mut self, size: u64, stack: u32) -> (u32, bool) {
+        let next = self.sizes.len() as u32;
+        let info = *self.infos.entry((size, stack)).or_insert(next);
+        if info == next {
+            self.sizes.push(size);
+        }
+        (info, info == next)
+    }
+
+    /// Returns the block that lived there until now.
+    pub(crate) fn alloc(&mut self, address: u64, sequence: u64, info: u32) {
+        let size = self.size(info);
+        self.last = address;
+        self.live.insert(address, (sequence, info));
+        let totals = &mut self.totals;
+        totals.allocations += 1;
+        totals.leaked_allocations += 1;
+        totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
+        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
+        if totals.leaked_bytes > totals.peak_bytes {
+            totals.peak_bytes = totals.leaked_bytes;
+            totals.peak_allocations = totals.leaked_allocations;
+            totals.peak_time_ns = self.now_ns;
+        }
+    }
+
+    /// The sequence number of the block at `address`, which is gone then.
+    pub(crate) fn free(&mut self, address: u64) -> Option<u64> {
+        let is_temporary = self.last == address;
+        let sequence = self.remove(address)?;
+        self.last = 0;
+        self.totals.temporary += is_temporary as u64;
+        Some(sequence)
+    }
+
+    /// A free that nobody saw.
+    pub(crate) fn implied(&mut self, address: u64) -> Option<u64> {
+        let sequence = self.remove(address)?;
+        self.totals.implied_frees += 1;
+        Some(sequence)
+    }
+
+    fn remove(&mut self, address: u64) -> Option<u64> {
+        let (sequence, info) = self.live.remove(&address)?;
+        let size = self.size(info);
+        self.totals.deallocations += 1;
+        self.totals.leaked_allocations = self.totals.leaked_allocations.saturating_sub(1);
+        self.totals.leaked_bytes = self.totals.leaked_bytes.saturating_sub(size);
+        Some(sequence)
+    }
+
+    fn size(&self, info: u32) -> u64 {
+        self.sizes.get(info as usize).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,195 @@
+//! Unpacked text in pieces of whole lines, from here or from a thread that unpacks ahead.
+//!
+//! What must hold: a line is at most 16 MiB; what is longer is dropped and counted, so that no file makes a buffer grow without
+//! end. The thread is a few pieces ahead, no more, and ends when nobody reads.
+use super::unpack::{End, Unpacker};
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+const STEP: usize = 256 << 10;
+const LONGEST_LINE: usize = 16 << 20;
+const PIECES_AHEAD: usize = 4;
+
+/// Whole lines: `buffer[at..end]`.
+#[derive(Default)]
+pub(crate) struct Lines {
+    buffer: Vec<u8>,
+    at: usize,
+    end: usize,
+    /// Bytes of text before `buffer[0]`.
+    before: u64,
+    /// Bytes of a line before these that was too long.
+    pub(crate) dropped: u64,
+    /// These are the last: how the text ended, and bytes of a line whose end never came.
+    pub(crate) last: Option<(End, usize)>,
+}
+
+impl Lines {
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.buffer.get(self.at..self.end).unwrap_or_default()
+    }
+
+    /// Where in the text the next line begins.
+    pub(crate) const fn offset(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    pub(crate) const fn consume(&mut self, length: usize) {
+        self.at += length;
+    }
+
+    /// The next line without its line feed.
+    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+        let from = self.at;
+        let length = self.rest().iter().position(|byte| *byte == b'\n')?;
+        self.at = from + length + 1;
+        self.buffer.get(from..from + length)
+    }
+}
+
+/// Cuts text at line feeds.
+pub(crate) struct Cutter<R: Read> {
+    input: Unpacker<R>,
+    /// The beginning of a line whose end is not there yet.
+    rest: Vec<u8>,
+    /// Bytes of text before `rest`.
+    before: u64,
+    /// The line that is coming is too long: it is dropped up to its end.
+    is_dropping: bool,
+    dropped: u64,
+}
+
+impl<R: Read> Cutter<R> {
+    pub(crate) const fn new(input: Unpacker<R>) -> Self {
+        Cutter { input, rest: Vec::new(), before: 0, is_dropping: false, dropped: 0 }
+    }
+
+    /// The next lines, at least one until the last. `buffer`: one that is not needed any more.
+    fn next(&mut self, mut buffer: Vec<u8>) -> io::Result<Lines> {
+        loop {
+            let have = self.rest.len();
+            if buffer.len() < have + STEP {
+                buffer.resize(have + STEP, 0);
+            }
+            buffer[..have].copy_from_slice(&self.rest);
+            let count = self.input.read(&mut buffer[have..])?;
+            let mut lines = Lines { before: self.before, dropped: self.dropped, ..Lines::default() };
+            if count == 0 {
+                lines.buffer = buffer;
+                lines.last = Some((self.input.end().unwrap_or(End::Cut), have));
+                return Ok(lines);
+            }
+            let mut text = &buffer[..have + count];
+            if self.is_dropping {
+                text = self.drop_line(text);
+                lines.at = have + count - text.len();
+                lines.dropped = self.dropped;
+            }
+            let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            self.rest.clear();
+            self.rest.extend_from_slice(&text[end..]);
+            if end > 0 {
+                lines.end = lines.at + end;
+                self.before += lines.end as u64;
+                self.dropped = 0;
+                lines.buffer = buffer;
+                return Ok(lines);
+            }
+            if self.rest.len() > LONGEST_LINE {
+                self.is_dropping = true;
+                let rest = std::mem::take(&mut self.rest);
+                self.drop_line(&rest);
+            }
+        }
+    }
+
+    /// What follows the line that is too long.
+    fn drop_line<'t>(&mut self, text: &'t [u8]) -> &'t [u8] {
+        let feed = text.iter().position(|byte| *byte == b'\n');
+        let length = feed.map_or(text.len(), |at| at + 1);
+        self.is_dropping = feed.is_none();
+        self.dropped += length as u64;
+        if self.is_dropping {
+            self.before += length as u64;
+        }
+        &text[length..]
+    }
+}
+
+pub(crate) enum Text<R: Read> {
+    Here(Cutter<R>),
+    Ahead {
+        pieces: Receiver<io::Result<Lines>>,
+        /// Buffers on their way back.
+        used: Sender<Vec<u8>>,
+    },
+}
+
+impl<R: Read> Text<R> {
+    /// Starts a thread that unpacks; it ends with the text, or when nobody reads any more.
+    pub(crate) fn ahead(cutter: Cutter<R>) -> io::Result<Self>
+    where
+        R: Send + 'static,
+    {
+        let (sender, pieces) = sync_channel(PIECES_AHEAD);
+        let (used, buffers) = channel();
+        let builder = std::thread::Builder::new().name("heaptrack-unpack".into());
+        builder.spawn(move || cut(cutter, &sender, &buffers))?;
+        Ok(Text::Ahead { pieces, used })
+    }
+
+    /// The next lines. `done`: those before.
+    pub(crate) fn next(&mut self, done: Lines) -> io::Result<Lines> {
+        match self {
+            Text::Here(cutter) => cutter.next(done.buffer),
+            Text::Ahead { pieces, used } => {
+                let _ = used.send(done.buffer);
+                // The thread says how it ended before it goes.
+                let gone = || Lines { last: Some((End::Damaged, 0)), ..Lines::default() };
+                pieces.recv().unwrap_or_else(|_| Ok(gone()))
+            }
+        }
+    }
+}
+
+fn cut<R: Read>(mut cutter: Cutter<R>, pieces: &SyncSender<io::Result<Lines>>, buffers: &Receiver<Vec<u8>>) {
+    loop {
+        let lines = cutter.next(buffers.try_recv().unwrap_or_default());
+        let is_last = lines.as_ref().map_or(true, |lines| lines.last.is_some());
+        if pieces.send(lines).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn lines_longer_than_any_are_dropped_in_bounded_memory() {
+        let long = || io::repeat(b'x').take(40 << 20);
+        let input = io::Cursor::new(b"a\n".to_vec()).chain(long()).chain(&b"\nb\nc\n"[..]).chain(long());
+        let input = input.chain(&b"\nd\nrest"[..]);
+        let cutter = Cutter::new(Unpacker::new(input, b"").unwrap());
+        let mut text = Text::ahead(cutter).unwrap();
+        let mut found = Vec::new();
+        let mut lines = Lines::default();
+        let mut dropped = 0;
+        while lines.last.is_none() {
+            lines = text.next(lines).unwrap();
+            dropped += lines.dropped;
+            loop {
+                let offset = lines.offset();
+                let Some(line) = lines.next() else { break };
+                found.push((offset, String::from_utf8(line.to_vec()).unwrap()));
+            }
+            assert!(lines.buffer.capacity() < 40 << 20);
+        }
+        let long = (40 << 20) + 1;
+        let at = [0, 2 + long, 4 + long, 6 + 2 * long];
+        assert_eq!(found, at.into_iter().zip(["a", "b", "c", "d"].map(str::to_owned)).collect::<Vec<_>>());
+        assert_eq!((dropped, lines.last), (2 * long, Some((End::Whole, 4))));
+    }
+}

@@ -1,0 +1,417 @@
+//! Line by line from KDE's text to our blocks.
+//!
+//! ```text
+//! s, i  -> Modules, Symbols      t -> Stacks      a -> Infos      + -> allocation      c -> time
+//! x, m  -> Modules (raw files)                                    - -> free            R -> Samples
+//! ```
+//! What must hold: definitions are put out before the events that use them; a line that makes no sense changes nothing.
+use super::line::{Fields, short_number};
+use super::names::Names;
+use super::pairs::{Freed, MOST_LIVE, Pairs};
+use super::pointers::Pointers;
+use super::raw::Modules;
+use super::{Sort, tool};
+use crate::{
+    EventEncoder, Exit, Frame, InfoEncoder, RawBlock, RssSample, Session, StackEncoder, Summary, Suppressions, Totals,
+    VERSION,
+};
+use std::collections::VecDeque;
+
+/// Raw bytes of events, and of definitions, that make a block.
+const FULL: usize = 512 << 10;
+/// Lines that are looked at together.
+const BATCH: usize = 32;
+const FULL_DEFINITIONS: usize = 4 << 20;
+const MOST_SAMPLES: usize = 1 << 16;
+const MOST_NODES: usize = 1 << 26;
+const MOST_INFOS: usize = 1 << 26;
+const MOST_SUPPRESSIONS: usize = 1 << 20;
+/// KDE's page size where a file does not tell it.
+const PAGE: u64 = 4096;
+const LARGEST: u64 = 1 << 48;
+const MS: u64 = 1_000_000;
+
+/// Why a line was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It makes no sense; the next one may.
+    Line,
+    /// The file claims more than is believed: no further.
+    TooMuch,
+}
+
+pub(super) struct Translation {
+    format: u32,
+    version: u32,
+    pub(super) sort: Sort,
+    session: Session,
+    suppressions: String,
+    /// The session is not put out yet, or has changed since.
+    is_session_new: bool,
+    has_command: bool,
+    names: Names,
+    modules: Modules,
+    pairs: Pairs,
+    pointers: Pointers,
+    /// KDE's trace number - 1 -> our stack.
+    traces: Vec<u32>,
+    stacks: StackEncoder,
+    infos: InfoEncoder,
+    events: EventEncoder,
+    samples: Vec<RssSample>,
+    now_ns: u64,
+    peak_rss: u64,
+    /// Raw bytes of definitions since the last blocks, about.
+    defined: usize,
+    pub(super) has_trailer: bool,
+}
+
+impl Translation {
+    pub(super) fn new(format: u32, version: u32) -> Self {
+        let sort = if format == 0 { Sort::Old } else { Sort::Interpreted };
+        let session = Session { version: VERSION, page_size: PAGE as u32, ..Session::default() };
+        Translation {
+            format,
+            version,
+            sort,
+            session: Session { tool: tool(version, sort), ..session },
+            suppressions: String::new(),
+            is_session_new: true,
+            has_command: false,
+            names: Names::default(),
+            modules: Modules::default(),
+            pairs: Pairs::default(),
+            pointers: Pointers::default(),
+            traces: Vec::new(),
+            stacks: StackEncoder::new(),
+            infos: InfoEncoder::new(),
+            events: EventEncoder::new(),
+            samples: Vec::new(),
+            now_ns: 0,
+            peak_rss: 0,
+            defined: 0,
+            has_trailer: false,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= FULL || self.defined >= FULL_DEFINITIONS || self.samples.len() >= MOST_SAMPLES
+    }
+
+    /// Plain events at the front of `text`, a batch of them at most. Returns their bytes.
+    ///
+    /// All lines of the batch are read before any is used, so that what they refer to comes out of memory at the same time and
+    /// not one after the other.
+    pub(super) fn events(&mut self, text: &[u8]) -> usize {
+        if self.sort != Sort::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
+            return 0;
+        }
+        let mut batch = [(0u8, 0u32, 0usize); BATCH];
+        let mut count = 0;
+        let mut at = 0;
+        for event in &mut batch {
+            let Some([kind @ (b'+' | b'-'), b' ', number @ ..]) =
+                text.get(at..).and_then(|rest| rest.first_chunk::<10>())
+            else {
+                break;
+            };
+            let Some((info, length)) = short_number(number) else { break };
+            at += length + 3;
+            *event = (*kind, info, at);
+            count += 1;
+        }
+        let batch = batch.get(..count).unwrap_or_default();
+        self.pairs.touch(batch.iter().map(|event| event.1));
+        let mut used = 0;
+        for &(kind, info, end) in batch {
+            if !(if kind == b'+' { self.alloc(info) } else { self.free(info) }) {
+                break;
+            }
+            used = end;
+        }
+        used
+    }
+
+    /// One line without its line feed.
+    pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let Some((&letter, rest)) = line.split_first() else { return Ok(()) };
+        let rest = match rest.split_first() {
+            Some((b' ', rest)) => rest,
+            None => rest,
+            Some(_) if letter == b'#' => rest,
+            Some(_) => return Err(Refused::Line),
+        };
+        let fields = Fields::new(rest);
+        match letter {
+            b'+' => return self.plus(fields),
+            b'-' => return sense(self.minus(fields)),
+            b't' => return self.trace(fields),
+            b'a' => return self.info(fields),
+            b's' => return self.string(fields),
+            b'i' => {
+                self.defined += 64;
+                return sense(self.names.pointer(fields));
+            }
+            b'c' => return sense(self.time(fields)),
+            b'R' => return sense(self.resident(fields)),
+            b'm' => return sense(self.module(fields)),
+            b'x' => self.program(fields),
+            b'X' => return sense(self.command(rest)),
+            b'I' => return sense(self.system(fields)),
+            b'S' => self.suppression(fields),
+            b'A' => (self.session.attached, self.is_session_new) = (true, true),
+            b'#' => self.has_trailer |= rest.starts_with(b"ips: "),
+            // Lines that a later recorder adds.
+            b'v' => return Err(Refused::Line),
+            _ if letter.is_ascii_alphabetic() => (),
+            _ => return Err(Refused::Line),
+        }
+        Ok(())
+    }
+
+    /// The blocks of what came since the last call.
+    pub(super) fn take(&mut self, queue: &mut VecDeque<RawBlock>) {
+        if self.is_session_new {
+            self.is_session_new = false;
+            let program = if self.sort == Sort::Raw { Some(&*self.modules.program) } else { self.names.program() };
+            self.session.exe = program.unwrap_or_default().to_owned();
+            queue.push_back(self.session.to_block());
+            if !self.suppressions.is_empty() {
+                queue.push_back(Suppressions(self.suppressions.clone()).to_block());
+            }
+        }
+        let mut push = |block| queue.push_back(block);
+        self.modules.take(&mut push);
+        self.names.take(&mut push);
+        if !self.stacks.is_empty() {
+            push(self.stacks.take());
+        }
+        if !self.infos.is_empty() {
+            push(self.infos.take());
+        }
+        if !self.events.is_empty() {
+            push(self.events.take());
+        }
+        if !self.samples.is_empty() {
+            push(RssSample::to_block(&self.samples));
+            self.samples.clear();
+        }
+        self.defined = 0;
+    }
+
+    /// How it ended. KDE's readers count one millisecond more than the last time that they saw.
+    pub(super) fn summary(&self, complete: bool) -> Summary {
+        let counted = if self.sort == Sort::Interpreted { self.pairs.totals } else { self.pointers.totals };
+        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..counted };
+        Summary { complete, exit: Exit::Unknown, totals }
+    }
+
+    #[inline]
+    fn alloc(&mut self, info: u32) -> bool {
+        if !self.pairs.alloc(info, self.events.next_sequence()) {
+            return false;
+        }
+        self.events.alloc(info);
+        true
+    }
+
+    #[inline]
+    fn free(&mut self, info: u32) -> bool {
+        match self.pairs.free(info) {
+            Freed::Block(sequence) => self.events.free(sequence),
+            Freed::Unknown => self.unknown_free(),
+            Freed::NoInfo => return false,
+        }
+        true
+    }
+
+    #[cold]
+    fn unknown_free(&mut self) {
+        self.events.unknown_free();
+        self.pairs.totals.unknown_frees += 1;
+    }
+
+    fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
+        if self.sort == Sort::Interpreted {
+            if self.pairs.totals.leaked_allocations >= MOST_LIVE {
+                return Err(Refused::TooMuch);
+            }
+            return sense(fields.index().is_some_and(|info| self.alloc(info)));
+        }
+        let (Some(size), Some(trace), Some(address)) = (fields.number(), fields.index(), fields.number()) else {
+            return Err(Refused::Line);
+        };
+        if size > LARGEST {
+            return Err(Refused::Line);
+        }
+        let stack = self.stack(trace).ok_or(Refused::Line)?;
+        if self.pointers.totals.leaked_allocations >= MOST_LIVE {
+            return Err(Refused::TooMuch);
+        }
+        let (info, is_new) = self.pointers.info(size, stack);
+        if is_new {
+            self.infos.push(size, stack);
+            self.defined += 8;
+        }
+        if let Some(old) = self.pointers.implied(address) {
+            self.events.free_implied(old);
+        }
+        let sequence = self.events.alloc(info);
+        self.pointers.alloc(address, sequence, info);
+        Ok(())
+    }
+
+    fn minus(&mut self, mut fields: Fields) -> bool {
+        if self.sort == Sort::Interpreted {
+            return fields.index().is_some_and(|info| self.free(info));
+        }
+        let Some(address) = fields.number() else { return false };
+        match self.pointers.free(address) {
+            Some(sequence) => self.events.free(sequence),
+            None => {
+                self.events.unknown_free();
+                self.pointers.totals.unknown_frees += 1;
+            }
+        }
+        true
+    }
+
+    fn trace(&mut self, mut fields: Fields) -> Result<(), Refused> {
+        let (Some(pointer), Some(parent)) = (fields.number(), fields.index()) else {
+            return Err(Refused::Line);
+        };
+        if self.traces.len() >= MOST_NODES {
+            return Err(Refused::TooMuch);
+        }
+        // A node that is refused would move the numbers of all that follow.
+        let parent = self.stack(parent).unwrap_or(0);
+        let (frame, is_allocator) = match self.sort {
+            Sort::Raw => (self.modules.frame(pointer, self.now_ns), false),
+            _ => {
+                let known = u32::try_from(pointer).ok().and_then(|number| self.names.get(number));
+                known.map_or((Frame::LOST, false), |known| (known.frame, known.is_allocator))
+            }
+        };
+        let stack = if is_allocator { parent } else { self.stacks.push(parent, frame) };
+        self.traces.push(stack);
+        self.defined += 16;
+        Ok(())
+    }
+
+    /// By KDE's number; 0 is no stack.
+    fn stack(&self, trace: u32) -> Option<u32> {
+        match trace.checked_sub(1) {
+            None => Some(0),
+            Some(place) => self.traces.get(place as usize).copied(),
+        }
+    }
+
+    fn info(&mut self, mut fields: Fields) -> Result<(), Refused> {
+        let (Some(size), Some(trace)) = (fields.number(), fields.index()) else { return Err(Refused::Line) };
+        if self.pairs.infos() >= MOST_INFOS {
+            return Err(Refused::TooMuch);
+        }
+        // As with nodes: an info that is refused would move all others.
+        let size = if size > LARGEST { 0 } else { size };
+        self.infos.push(size, self.stack(trace).unwrap_or(0));
+        self.pairs.define(size);
+        self.defined += 16;
+        Ok(())
+    }
+
+    fn string(&mut self, mut fields: Fields) -> Result<(), Refused> {
+        let whole = fields.rest();
+        let text = if self.format >= 3 { fields.sized().ok_or(Refused::Line)? } else { whole };
+        self.defined += text.len();
+        if self.names.string(text) { Ok(()) } else { Err(Refused::TooMuch) }
+    }
+
+    fn time(&mut self, mut fields: Fields) -> bool {
+        let Some(now) = fields.number().and_then(|ms| ms.checked_mul(MS)) else { return false };
+        if now < self.now_ns {
+            return false;
+        }
+        self.now_ns = now;
+        (self.pairs.now_ns, self.pointers.now_ns) = (now, now);
+        self.events.time(now);
+        true
+    }
+
+    fn resident(&mut self, mut fields: Fields) -> bool {
+        let Some(pages) = fields.number() else { return false };
+        let Some(rss_bytes) = pages.checked_mul(self.session.page_size as u64) else { return false };
+        self.peak_rss = self.peak_rss.max(rss_bytes);
+        self.samples.push(RssSample { time_ns: self.now_ns, rss_bytes, overhead_bytes: 0 });
+        true
+    }
+
+    fn module(&mut self, mut fields: Fields) -> bool {
+        if !self.become_raw() {
+            return false;
+        }
+        let name = if self.format >= 3 { fields.sized() } else { Some(fields.word()) };
+        self.defined += 64;
+        match name {
+            Some(b"-") => {
+                self.modules.begin();
+                true
+            }
+            Some(name) => self.modules.add(name, fields, self.now_ns),
+            None => false,
+        }
+    }
+
+    fn program(&mut self, mut fields: Fields) {
+        if !self.become_raw() {
+            return;
+        }
+        let path = if self.format >= 3 { fields.sized() } else { Some(fields.rest()) };
+        self.modules.program = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
+    }
+
+    /// Only raw files have modules. False: this one has shown to be none.
+    fn become_raw(&mut self) -> bool {
+        if self.sort != Sort::Raw {
+            if !self.traces.is_empty() || self.pairs.infos() != 0 {
+                return false;
+            }
+            self.sort = Sort::Raw;
+            self.session.tool = tool(self.version, Sort::Raw);
+            self.is_session_new = true;
+        }
+        true
+    }
+
+    fn command(&mut self, text: &[u8]) -> bool {
+        let is_first = !std::mem::replace(&mut self.has_command, true);
+        if is_first {
+            let text = String::from_utf8_lossy(text);
+            self.session.command = text.split(' ').map(str::to_owned).collect();
+            self.is_session_new = true;
+        }
+        is_first
+    }
+
+    fn system(&mut self, mut fields: Fields) -> bool {
+        let (Some(page), Some(pages)) = (fields.index(), fields.number()) else { return false };
+        self.session.page_size = page;
+        self.session.system_memory = pages.saturating_mul(page as u64);
+        self.is_session_new = true;
+        true
+    }
+
+    /// Format 3 has the length in front, which its own readers do not expect.
+    fn suppression(&mut self, fields: Fields) {
+        let mut sized = fields;
+        let text = sized.sized().filter(|_| sized.rest().is_empty()).unwrap_or(fields.rest());
+        if self.suppressions.len() + text.len() < MOST_SUPPRESSIONS {
+            self.suppressions.push_str(&String::from_utf8_lossy(text));
+            self.suppressions.push('\n');
+            self.is_session_new = true;
+        }
+    }
+}
+
+fn sense(makes: bool) -> Result<(), Refused> {
+    if makes { Ok(()) } else { Err(Refused::Line) }
+}

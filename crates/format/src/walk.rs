@@ -1,0 +1,282 @@
+//! A fast walk over the events of a block.
+//!
+//! Given: a block's events and a visitor. What must hold: the visitor sees what `Events::read` would give, in the same order;
+//! a walk that was stopped goes on at the same place. Runs of allocations and of frees are loops of their own, so that an
+//! event costs a few instructions, not a decision about what it might be.
+use crate::event::{
+    Events, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_REALLOC, ODD_UNKNOWN, TICK_NS, WIDE,
+};
+use crate::wire::unzigzag;
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// Who looks at events.
+pub trait Visitor {
+    fn alloc(&mut self, sequence: u64, info: u32);
+    fn free(&mut self, sequence: u64, how: Freed);
+    fn unknown_free(&mut self) {}
+    /// The events that follow are this thread's.
+    fn thread(&mut self, _index: u32) {}
+    /// The events that follow are not older than this. False: stop before them.
+    fn time(&mut self, _ns: u64) -> bool {
+        true
+    }
+    fn image(&mut self, _image: u32) {}
+}
+
+/// Why a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// The block has no more events.
+    End,
+    /// As many events as were asked for.
+    Limit,
+    /// The visitor did not want to go beyond its time.
+    Stopped,
+}
+
+impl Events<'_> {
+    /// Allocations and frees of the block that were walked over so far.
+    pub const fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Goes on until `limit` events of this block are done; marks that stand behind the last of them are not seen yet.
+    pub fn walk<V: Visitor>(&mut self, visitor: &mut V, limit: u64) -> Result<Walked, Malformed> {
+        loop {
+            if self.done >= limit {
+                return Ok(Walked::Limit);
+            }
+            if self.done == self.mark_at {
+                if !self.walk_mark(visitor)? {
+                    return Ok(Walked::Stopped);
+                }
+                continue;
+            }
+            if self.done == self.count {
+                return self.check_end().map(|_| Walked::End);
+            }
+            let left = self.mark_at.min(limit).min(self.count) - self.done;
+            self.walk_run(visitor, left)?;
+        }
+    }
+
+    /// Within a stretch of `left` events that no mark interrupts: the rest of one turn.
+    #[inline]
+    fn walk_run<V: Visitor>(&mut self, visitor: &mut V, left: u64) -> Result<(), Malformed> {
+        let mut left = left;
+        while left > 0 {
+            if self.turn_allocs == 0 && self.turn_frees == 0 {
+                self.begin_turn()?;
+            }
+            let allocs = self.turn_allocs.min(left);
+            if allocs > 0 {
+                self.walk_allocs(visitor, allocs)?;
+                left -= allocs;
+            }
+            let frees = self.turn_frees.min(left);
+            if frees > 0 {
+                self.walk_frees(visitor, frees)?;
+                left -= frees;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn walk_allocs<V: Visitor>(&mut self, visitor: &mut V, count: u64) -> Result<(), Malformed> {
+        let count_here = usize::try_from(count).map_err(|_| Malformed::Count)?;
+        let (low, high) = (self.low.take(count_here)?, self.high.take(count_here)?);
+        let mut sequence = self.now.sequence;
+        for (&low, &high) in low.iter().zip(high) {
+            let rest = if high as u32 == WIDE { self.wide.u32()? } else { high as u32 };
+            if rest > u32::MAX >> 8 {
+                return Err(Malformed::Overflow);
+            }
+            visitor.alloc(sequence, rest << 8 | low as u32);
+            sequence += 1;
+        }
+        self.now.sequence = sequence;
+        self.turn_allocs -= count;
+        self.done += count;
+        Ok(())
+    }
+
+    #[inline]
+    fn walk_frees<V: Visitor>(&mut self, visitor: &mut V, count: u64) -> Result<(), Malformed> {
+        let plain = self.odd_in.min(count);
+        let mut frees = self.frees;
+        let mut freed = self.now.freed;
+        for _ in 0..plain {
+            freed = freed.wrapping_add(unzigzag(frees.u64()?) as u64);
+            visitor.free(freed, Freed::Call);
+        }
+        self.frees = frees;
+        self.now.freed = freed;
+        self.turn_frees -= plain;
+        self.done += plain;
+        if self.odd_in != u64::MAX {
+            self.odd_in -= plain;
+        }
+        if plain == count { Ok(()) } else { self.walk_odd(visitor, count - plain) }
+    }
+
+    /// Frees of which the first is not a plain call of free.
+    fn walk_odd<V: Visitor>(&mut self, visitor: &mut V, count: u64) -> Result<(), Malformed> {
+        for _ in 0..count {
+            self.turn_frees -= 1;
+            self.done += 1;
+            let mut how = Freed::Call;
+            if self.odd_in == 0 {
+                let odd = self.odd_how;
+                self.load_odd()?;
+                match odd {
+                    ODD_REALLOC => how = Freed::Realloc,
+                    ODD_IMPLIED => how = Freed::Implied,
+                    ODD_UNKNOWN => {
+                        visitor.unknown_free();
+                        continue;
+                    }
+                    _ => return Err(Malformed::Tag),
+                }
+            } else if self.odd_in != u64::MAX {
+                self.odd_in -= 1;
+            }
+            self.now.freed = self.now.freed.wrapping_add(unzigzag(self.frees.u64()?) as u64);
+            visitor.free(self.now.freed, how);
+        }
+        Ok(())
+    }
+
+    /// False: the visitor wants to stop before this mark.
+    fn walk_mark<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Malformed> {
+        let mut marks = self.marks;
+        let value = marks.u64()?;
+        let narrow = u32::try_from(value).map_err(|_| Malformed::Overflow);
+        match self.mark_what {
+            MARK_THREAD => visitor.thread(narrow?),
+            MARK_TIME => {
+                let tick = self.now.tick.checked_add(value).ok_or(Malformed::Overflow)?;
+                if !visitor.time(tick.saturating_mul(TICK_NS)) {
+                    return Ok(false);
+                }
+                self.now.tick = tick;
+            }
+            MARK_IMAGE => visitor.image(narrow?),
+            _ => return Err(Malformed::Tag),
+        }
+        self.marks = marks;
+        self.load_mark()?;
+        Ok(true)
+    }
+}
+
+impl RawBlock {
+    /// For walks: the events of an Events block.
+    pub fn events(&self) -> Result<Events<'_>, Malformed> {
+        if self.kind == BlockKind::Events { Events::decode(&self.payload) } else { Err(Malformed::Kind) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::{Event, EventEncoder};
+
+    #[derive(Default)]
+    struct List(Vec<Event>, Option<u64>);
+
+    impl Visitor for List {
+        fn alloc(&mut self, sequence: u64, info: u32) {
+            self.0.push(Event::Alloc { sequence, info });
+        }
+        fn free(&mut self, sequence: u64, how: Freed) {
+            self.0.push(Event::Free { sequence, how });
+        }
+        fn unknown_free(&mut self) {
+            self.0.push(Event::UnknownFree);
+        }
+        fn thread(&mut self, index: u32) {
+            self.0.push(Event::Thread(index));
+        }
+        fn time(&mut self, ns: u64) -> bool {
+            if self.1.is_some_and(|limit| ns > limit) {
+                return false;
+            }
+            self.0.push(Event::Time(ns));
+            true
+        }
+        fn image(&mut self, image: u32) {
+            self.0.push(Event::Image(image));
+        }
+    }
+
+    fn random_block(seed: u64) -> RawBlock {
+        let mut state = seed;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        let mut encoder = EventEncoder::new();
+        let mut next = 0;
+        for step in 0..400u64 {
+            match random(12) {
+                0 => encoder.thread(random(3) as u32),
+                1 => encoder.time(step * 90_000),
+                2 => encoder.unknown_free(),
+                3 if next > 0 => encoder.free_by_realloc(random(next)),
+                4 if next > 0 => encoder.free_implied(random(next)),
+                5..=7 if next > 0 => (0..random(40)).for_each(|_| encoder.free(random(next))),
+                8 => encoder.image(random(3) as u32),
+                _ => (0..=random(40)).for_each(|_| next = encoder.alloc(random(1 << 20) as u32) + 1),
+            }
+        }
+        encoder.take()
+    }
+
+    fn read_all(block: &RawBlock) -> Vec<Event> {
+        let mut events = block.events().unwrap();
+        std::iter::from_fn(|| events.read().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_walk_sees_what_read_gives() {
+        for seed in 0..50 {
+            let block = random_block(seed);
+            let mut list = List::default();
+            assert_eq!(block.events().unwrap().walk(&mut list, u64::MAX), Ok(Walked::End));
+            assert_eq!(list.0, read_all(&block), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_walk_in_steps_is_the_same_walk() {
+        for seed in 0..50 {
+            let block = random_block(seed);
+            let mut events = block.events().unwrap();
+            let (mut list, mut limit) = (List::default(), 0);
+            while events.walk(&mut list, limit).unwrap() == Walked::Limit {
+                assert_eq!(events.done(), limit);
+                limit += 1 + seed % 7;
+            }
+            assert_eq!(list.0, read_all(&block), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_walk_stops_before_its_time_and_goes_on() {
+        for seed in 0..50 {
+            let block = random_block(seed);
+            let mut events = block.events().unwrap();
+            let mut list = List(Vec::new(), Some(0));
+            loop {
+                match events.walk(&mut list, u64::MAX).unwrap() {
+                    Walked::End => break,
+                    walked => assert_eq!(walked, Walked::Stopped),
+                }
+                list.1 = list.1.map(|limit| limit + 100_000);
+            }
+            assert_eq!(list.0, read_all(&block), "seed {seed}");
+        }
+    }
+}
