@@ -48,10 +48,6 @@ lint:
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
 
-# The ring and the stack tree under every interleaving that loom can make.
-models:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom -p channel --test models
-
 # The ring and the watermark under every interleaving that loom can make.
 models:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p channel --test models --target-dir target/loom
@@ -71,6 +67,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 install: static
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
+	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BINARY) man > $(SHARE)/man/man1/heaptrack.1
 	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack

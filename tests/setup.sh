@@ -9,12 +9,16 @@ set -eu
 # node and npm build the page that the binary carries (crates/web/build.rs).
 build="gcc g++ make nodejs npm"
 page="chromium fonts-dejavu-core"
-tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg"
+tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod clang busybox-static"
 bench="heaptrack"
 
+here=$(dirname "$0")
 case "${1:-all}" in
 demo) wanted="$build" ;;
-*) wanted="$build $tests $page $bench" ;;
+*)
+    wanted="$build $tests $page $bench"
+    "$here/newer-python.sh" "$here/../target/newer-python"
+    ;;
 esac
 
 missing=""

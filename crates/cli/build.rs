@@ -67,7 +67,8 @@ fn link(archive: &Path, library: &Path, out: &Path) {
             "-Wl,-z,noexecstack",
             "-Wl,--hash-style=both",
             "-Wl,--build-id=sha1",
-            "-Wl,-soname,libheaptrack_capture.so",
+            // What programs are linked to: the loader then takes a preloaded one for it, and has no second copy.
+            "-Wl,-soname,libheaptrack_preload.so",
             "-Wl,--strip-debug",
         ])
         .arg(format!("-Wl,--version-script={}", exports.display()))
@@ -80,10 +81,23 @@ fn link(archive: &Path, library: &Path, out: &Path) {
 
 /// Everything that programs may bind to; all else is local.
 fn export_map() -> String {
-    const EXEC: &[&str] = &["execve", "execv", "execvp", "execvpe", "fexecve", "execl", "execlp", "execle"];
+    const EXEC: &[&str] = &[
+        "execve",
+        "execv",
+        "execvp",
+        "execvpe",
+        "fexecve",
+        "execl",
+        "execlp",
+        "execle",
+        "posix_spawn",
+        "posix_spawnp",
+    ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
+    const LOADER: &[&str] = &["dlclose"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-    let names: Vec<String> = hooks.chain(EXEC.iter().chain(SANDBOX).map(|s| s.to_string())).collect();
+    let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(capture::api::NAMES);
+    let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }
 

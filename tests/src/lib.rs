@@ -10,6 +10,8 @@ pub mod chance;
 pub mod dhat;
 pub mod folder;
 pub mod gdb;
+pub mod heaptrace;
+pub mod kde;
 pub mod process;
 pub mod report;
 pub mod run;

@@ -84,6 +84,13 @@ impl Report {
         self.sites().into_iter().filter(|site| site.leaf_module() == Some(&module)).collect()
     }
 
+    /// Blocks that the program's own `main` left.
+    pub fn left_by_main(&self) -> u64 {
+        let by_main = |site: &&Value| site["frames"][0]["function"] == "main";
+        let sites = self.json["leaked"].as_array().into_iter().flatten().filter(by_main);
+        sites.filter_map(|site| site["leaked_allocations"].as_u64()).sum()
+    }
+
     /// The sites that only ever asked for blocks of `bytes`, added up. Zero calls if there is none.
     pub fn of_size(&self, bytes: u64) -> Site {
         let same = |site: &Site| site.allocations > 0 && site.allocated_bytes == site.allocations * bytes;

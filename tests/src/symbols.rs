@@ -40,3 +40,10 @@ impl Symbols {
         site.frames.iter().filter_map(|frame| self.name(frame)).collect()
     }
 }
+
+/// The number of the line that ends in `// line: NAME` (or `# line: NAME`).
+pub fn line_of(source: &Path, name: &str) -> u64 {
+    let text = std::fs::read_to_string(source).expect("a source");
+    let is_it = |line: &str| line.split("line: ").nth(1).is_some_and(|rest| rest.trim_end_matches(" */") == name);
+    text.lines().position(is_it).unwrap_or_else(|| panic!("no line {name}")) as u64 + 1
+}

@@ -11,6 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Programs that need more than `cc -g -O1 NAME.c`: (name, source, flags, what must be built before).
 const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("no_frame_pointer", "no_frame_pointer.c", &["-O2", "-fomit-frame-pointer"], &[]),
+    ("trampoline", "trampoline.c", &["-O1", "-fomit-frame-pointer"], &[]),
     ("collected", "collected.c", &["-lgc"], &[]),
     ("hello_static", "hello.c", &["-static"], &[]),
     ("coroutines", "coroutines.c", &["-Wl,-z,now"], &[]),

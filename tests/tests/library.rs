@@ -31,7 +31,7 @@ fn output(tool: &str, arguments: &[&str], file: &Path) -> String {
 }
 
 #[test]
-fn it_needs_nothing_and_exports_only_hooks() {
+fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
     let folder = Folder::new();
     let library = library(&folder);
     let dynamic = output("readelf", &["-dW"], &library);
@@ -53,6 +53,7 @@ fn it_needs_nothing_and_exports_only_hooks() {
         "aligned_alloc",
         "calloc",
         "cfree",
+        "dlclose",
         "execl",
         "execle",
         "execlp",
@@ -64,9 +65,22 @@ fn it_needs_nothing_and_exports_only_hooks() {
         "free",
         "free_aligned_sized",
         "free_sized",
+        "heaptrack_free",
+        "heaptrack_init",
+        "heaptrack_inject",
+        "heaptrack_invalidate_module_cache",
+        "heaptrack_malloc",
+        "heaptrack_pause",
+        "heaptrack_realloc",
+        "heaptrack_realloc2",
+        "heaptrack_resume",
+        "heaptrack_stop",
+        "heaptrack_warning",
         "malloc",
         "memalign",
         "posix_memalign",
+        "posix_spawn",
+        "posix_spawnp",
         "prctl",
         "pvalloc",
         "realloc",

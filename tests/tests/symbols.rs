@@ -1,18 +1,12 @@
 //! Names: what was recorded says functions, files and lines, wherever and whenever it is opened.
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::symbols::line_of;
 use heaptrack_tests::{Chance, Folder, Program, Report, scale, targets};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// The number of the line that ends in `// line: NAME`.
-fn line_of(source: &Path, name: &str) -> u64 {
-    let text = std::fs::read_to_string(source).unwrap();
-    let is_it = |line: &str| line.split("line: ").nth(1).is_some_and(|rest| rest.trim_end_matches(" */") == name);
-    text.lines().position(is_it).unwrap_or_else(|| panic!("no line {name}")) as u64 + 1
-}
 
 fn named_source() -> PathBuf {
     targets::sources().join("named.cpp")

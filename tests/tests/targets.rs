@@ -28,6 +28,7 @@ fn targets_keep_their_promises() {
     says("jumps", &[], 0, "jumped 100\n");
     says("no_frame_pointer", &[], 0, "sum 2223500\n");
     says("jit", &[], 0, "jit done\n");
+    says("trampoline", &[], 0, "trampoline done\n");
     says("collected", &[], 0, "sum 15600000, collected yes\n");
     says("suppressed", &[], 0, "suppressed done\n");
     says("own_malloc", &[], 0, "own malloc ran\n");

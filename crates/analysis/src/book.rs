@@ -76,7 +76,7 @@ impl Book {
             Block::Losses(losses) => self.losses = losses,
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Symbols(symbols) => self.names.add(symbols, &self.reloads.first),
-            Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) => {}
+            Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
         }
         true
     }

@@ -31,9 +31,10 @@ impl Level<'_> {
         }
     }
 
-    /// `operator new` and `operator new[]`, in all their forms.
+    /// `operator new` and `operator new[]`, in all their forms, and how Rust reports blocks of its own.
     pub fn is_allocator(&self) -> bool {
-        self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna"))
+        let reports = |raw: &str| raw.contains("13heaptrack_api") || raw.contains("heaptrack_api..Reported");
+        self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna") || reports(raw))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The exported exec functions. See `capture::exec` for what they do.
-use capture::exec::{Flavour, run};
+//! The exported exec and spawn functions. See `capture::exec` for what they do.
+use capture::exec::{Flavour, Spawn, run, spawn};
 use core::arch::naked_asm;
 
 type Strings = *const *const u8;
@@ -32,6 +32,18 @@ unsafe extern "C" fn execvpe(file: usize, argv: Strings, envp: Strings) -> i32 {
 unsafe extern "C" fn fexecve(fd: i32, argv: Strings, envp: Strings) -> i32 {
     // SAFETY: as above.
     unsafe { run(Flavour::Descriptor, fd as usize, argv, Some(envp)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i32 {
+    // SAFETY: as above.
+    unsafe { spawn(Spawn::Path, [a, b, c, d, e, f]) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnp(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i32 {
+    // SAFETY: as above.
+    unsafe { spawn(Spawn::Search, [a, b, c, d, e, f]) }
 }
 
 /// The entry of execle's list behind its null: the environment.

@@ -1,9 +1,11 @@
 //! The capture core as a shared object: exported shims, a constructor, and the few functions that compilers expect.
 //!
 //! Given: the program's calls, by symbol interposition. What must hold: no NEEDED entry, no thread-local storage, no
-//! vector register, no symbol exported but the hooks, no reachable panic; `crates/cli/build.rs` and the tests check it.
+//! vector register, no symbol exported but the hooks and the calls for programs, no reachable panic; `crates/cli/build.rs` and the tests check it.
 #![no_std]
 
+mod api;
+mod closing;
 mod exec;
 mod memory;
 mod sandbox;
@@ -19,6 +21,16 @@ static CONSTRUCTOR: extern "C" fn() = {
         CORE.start();
     }
     construct
+};
+
+/// A program that ends in good order lets its memory be looked at, where somebody watches.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = {
+    extern "C" fn destruct() {
+        CORE.say_farewell();
+    }
+    destruct
 };
 
 unsafe extern "C" {

@@ -55,6 +55,10 @@ extern "C" fn before_free(address: u64, cfa: u64) {
     events::freeing(address, cfa);
 }
 
+extern "C" fn before_allocation(context: &Context) {
+    events::allocating(context);
+}
+
 /// Saves registers and arguments as a `Context`, runs `$body`, then what it says is next, returns the result.
 macro_rules! with_context {
     ($name:ident, [$($body:literal),*], $($operands:tt)*) => {
@@ -100,11 +104,17 @@ macro_rules! allocating {
         with_context!(
             $name,
             [
+                "mov rdi, rsp",
+                "call {before}",
+                "mov rdi, [rsp + 8]",
+                "mov rsi, [rsp + 16]",
+                "mov rdx, [rsp + 24]",
                 "call qword ptr [rip + {functions} + {offset}]",
                 "mov [rsp], rax",
                 "mov rdi, rsp",
                 "call {after}"
             ],
+            before = sym before_allocation,
             functions = sym FUNCTIONS,
             offset = const Hook::$upper as usize * 8,
             after = sym $after,

@@ -5,16 +5,20 @@
 //!                                          |
 //!                                          +--no channel, not the target, refused--> Passive
 //! ```
-//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs.
+//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
+//! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::environment::{self, Carried, Environment};
+use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
-use crate::modules::{Found, Modules};
+use crate::modules::{self, Found, Modules};
 use crate::real;
 use crate::rule::Rules;
+use crate::signals;
 use crate::sys;
-use channel::{Clock, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
+use crate::unwatched;
+use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -22,6 +26,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub const ACTIVE: u32 = 1;
 /// Tests only: count allocations and stop at some.
 pub const COUNTING: u32 = 2;
+/// The program wants no allocations recorded for now. Frees are: a block that is gone is no leak.
+pub const PAUSED: u32 = 4;
 
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,19 +71,26 @@ struct Parts {
     /// rdtsc alone is a good stamp: the collector has membarrier.
     plain_stamps: bool,
     ticks: bool,
-    carried: Carried,
 }
 
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
     parts: UnsafeCell<Option<Parts>>,
+    /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
+    carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
     /// A frame was guessed: loading a module may prove it wrong.
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
+    /// A thread has begun to record.
+    accompanied: AtomicBool,
+    /// The state of the thread that records alone, or null.
+    pub only: AtomicPtr<Local>,
+    /// Where libc keeps `stderr`, 0 = unknown.
+    stderr: AtomicU64,
     /// Tests only.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
@@ -85,7 +98,7 @@ pub struct Core {
 
 const STOPS: usize = 128;
 
-// SAFETY: `parts` is written once, in `Starting`, by one thread, and only read after the gate has opened.
+// SAFETY: `parts` and `carried` are written in `Starting`, by one thread, and only read after the gate has opened.
 unsafe impl Sync for Core {}
 
 static SHUT: AtomicU32 = AtomicU32::new(0);
@@ -94,9 +107,13 @@ pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
     parts: UnsafeCell::new(None),
+    carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
+    accompanied: AtomicBool::new(false),
+    only: AtomicPtr::new(core::ptr::null_mut()),
+    stderr: AtomicU64::new(0),
     stops: [const { AtomicU64::new(0) }; STOPS],
     allocations: AtomicU64::new(0),
 };
@@ -109,10 +126,62 @@ impl Core {
         unsafe { (*self.gate.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
     }
 
+    /// The gate, for an event: a forked child of a followed process opens it with its first.
+    #[inline(always)]
+    pub fn gate_or_join(&self) -> u32 {
+        let gate = self.gate();
+        if gate == 0 && follow::may_join() { self.join() } else { gate }
+    }
+
     /// Ends recording for good; the program goes on.
     pub fn shut(&self) {
+        follow::give_up();
         // SAFETY: as in `gate`.
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
+    }
+
+    /// The program's own wish. Only where we record: the shut gate is everybody's.
+    pub fn pause(&self) {
+        if self.gate() & ACTIVE != 0 {
+            // SAFETY: as in `gate`.
+            let before = unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_or(PAUSED, Ordering::Relaxed) };
+            self.header().pauses.fetch_add((before & PAUSED == 0) as u32, Ordering::Relaxed);
+        }
+    }
+
+    pub fn resume(&self) {
+        if self.gate() & ACTIVE != 0 {
+            // SAFETY: as in `gate`.
+            unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_and(!PAUSED, Ordering::Relaxed) };
+        }
+    }
+
+    /// The program ends recording, for good. True: it was on.
+    pub fn stop(&self) -> bool {
+        let was_on = self.gate() & ACTIVE != 0;
+        if was_on {
+            self.header().stopped_by_program.store(1, Ordering::Relaxed);
+            self.shut();
+        }
+        was_on
+    }
+
+    /// libc's `stderr`, where we record.
+    pub fn standard_error(&self) -> Option<*mut u8> {
+        if self.gate() & ACTIVE == 0 {
+            return None;
+        }
+        // SAFETY: the variable of a loaded libc; its libraries stay.
+        let stream = unsafe { (self.stderr.load(Ordering::Relaxed) as *const *mut u8).as_ref() }?;
+        (!stream.is_null()).then_some(*stream)
+    }
+
+    /// What was remembered of modules and walks is forgotten.
+    pub fn forget_modules(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.rules().clear();
+            self.modules().forget();
+        }
     }
 
     #[inline(always)]
@@ -160,7 +229,49 @@ impl Core {
 
     #[inline(always)]
     pub fn find_module(&self, address: u64) -> Option<Found> {
-        self.modules().find(self.region(), address)
+        let found = self.modules().find(self.region(), address);
+        if !unwatched::is_on() || found.is_some_and(|found| !unwatched::may_go(found.instance)) {
+            return found;
+        }
+        self.ask_for_module(found, address)
+    }
+
+    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
+        let parts = self.parts();
+        // SAFETY: the object has code on the stack of this thread, so it stays.
+        let map = unsafe { unwatched::find(address)?.as_ref()? };
+        if !self.may_call() {
+            return known;
+        }
+        // SAFETY: as above.
+        if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
+            return known;
+        }
+        let stamp = rdtsc_or_zero(parts.ticks);
+        unwatched::alone(|| {
+            // SAFETY: as above; `alone` makes us the only writer.
+            unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
+            self.rules().clear();
+        })?;
+        self.modules().find(&parts.region, address)
+    }
+
+    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    pub fn modules_may_go(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.modules().doubt();
+            self.rules().clear();
+        }
+    }
+
+    /// A symbol behind us in the loader's list, looked up outside of the start.
+    pub fn find_later(&self, name: &[u8]) -> Option<u64> {
+        let parts = self.parts_if_any()?;
+        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
     }
 
     pub fn note_guess(&self) {
@@ -175,6 +286,10 @@ impl Core {
     pub fn entering_sandbox(&self) {
         if self.gate() & ACTIVE != 0 {
             self.header().no_syscalls.store(1, Ordering::Relaxed);
+        } else if follow::may_join() {
+            // A forked child that has not joined yet: afterwards it must not.
+            follow::miss();
+            follow::give_up();
         }
     }
 
@@ -187,6 +302,15 @@ impl Core {
     pub fn stamp(&self) -> Stamp {
         let parts = self.parts();
         if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
+    }
+
+    /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
+    /// go without the clock, from before the second one's first event on.
+    pub fn begin_thread(&self, local: *mut Local) {
+        let first = !self.accompanied.swap(true, Ordering::SeqCst);
+        let alone = first && self.parts().plain_stamps;
+        self.only.store(if alone { local } else { core::ptr::null_mut() }, Ordering::Relaxed);
+        self.header().pace.store(alone as u32, Ordering::SeqCst);
     }
 
     #[cold]
@@ -238,19 +362,33 @@ impl Core {
         unsafe {
             crate::sandbox::resolve(maps, Core::start as *const () as u64);
             crate::exec::resolve(maps, Core::start as *const () as u64);
+            unwatched::resolve(maps, Core::start as *const () as u64);
         }
+        // SAFETY: as above.
+        let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
+        self.stderr.store(stderr.unwrap_or(0), Ordering::Relaxed);
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
-        // SAFETY: before main, nobody else edits the environment.
-        let channel = unsafe { environment.take(environment::CHANNEL) };
-        if channel.is_empty() {
+        // SAFETY: as above.
+        if unsafe { real::is_behind_a_copy(maps, Core::start as *const () as u64) } {
             return None;
         }
+        // SAFETY: before main, nobody else edits the environment.
+        let channel = unsafe { environment.take(environment::CHANNEL) };
         // SAFETY: as above.
-        let (library, stops) = unsafe { (environment.take_library(), environment.take(environment::STOP_AT)) };
-        let region = connect(channel.get())?;
-        let header = region.header();
+        let is_followed = unsafe { self.read_hub(environment) };
+        if channel.is_empty() && !is_followed {
+            return None;
+        }
+        if !is_followed {
+            // SAFETY: as above, and in `Starting`.
+            unsafe { self.read_carried(environment, channel.get()) };
+        }
+        // SAFETY: as above.
+        let stops = unsafe { environment.take(environment::STOP_AT) };
         let pid = sys::getpid();
+        let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
+        let header = region.header();
         let target = &header.target_pid;
         let is_ours = target.load(Ordering::Acquire) == pid
             || target.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -261,25 +399,122 @@ impl Core {
             return refuse(header, Refusal::NoAllocator);
         }
         self.read_stops(stops.get());
-        let mut carried = Carried { library, ..Carried::EMPTY };
-        carried.channel.push(b"-,");
-        carried.channel.push(path_of(channel.get()));
-        self.assemble(region, debug, program, pid, carried)
+        self.assemble(region, debug, program, pid)
+    }
+
+    /// Takes our library out of the environment, and remembers what an exec in place needs.
+    ///
+    /// # Safety
+    /// `Starting`; nobody else edits the environment.
+    #[inline(never)]
+    unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let carried = &mut *self.carried.get();
+            carried.library = environment.take_library();
+            carried.value.push(b"-,");
+            carried.value.push(path_of(channel));
+        }
+    }
+
+    /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
+    ///
+    /// # Safety
+    /// As `read_carried`.
+    #[inline(never)]
+    unsafe fn read_hub(&self, environment: Environment) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let carried = &mut *self.carried.get();
+            carried.value = environment.copy(environment::FOLLOW);
+            if carried.value.is_empty() || !follow::find_hub(carried.value.as_c_string()) {
+                carried.value = environment::Value::EMPTY;
+                return false;
+            }
+            carried.library = environment.library();
+            carried.variable = environment::FOLLOW;
+        }
+        true
+    }
+
+    /// A forked child of a followed process: shared memory of its own, or never again. Returns the gate.
+    #[cold]
+    #[inline(never)]
+    fn join(&self) -> u32 {
+        // A second thread, or a handler that interrupts us, does not wait: its event is not seen.
+        let begin = self.state.compare_exchange(
+            State::Ready as u32,
+            State::Starting as u32,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if begin.is_err() {
+            return 0;
+        }
+        let joined = self.join_as_child();
+        if !joined {
+            follow::give_up();
+        }
+        self.state.store(State::Ready as u32, Ordering::Release);
+        if joined {
+            self.open();
+        }
+        self.gate()
+    }
+
+    fn join_as_child(&self) -> bool {
+        let Parts { debug, program, pid: parent, .. } = *self.parts();
+        // The parent's loader may have been in the middle of a change when it forked.
+        // SAFETY: the loader's board.
+        if !self.may_call() || !unsafe { loader::is_quiet(debug) } {
+            follow::miss();
+            return false;
+        }
+        let pid = sys::getpid();
+        if pid == parent {
+            return false;
+        }
+        let Some(region) = follow::claim(pid) else { return false };
+        region.header().target_pid.store(pid, Ordering::Release);
+        self.announced.store(false, Ordering::Relaxed);
+        self.accompanied.store(false, Ordering::Relaxed);
+        self.only.store(core::ptr::null_mut(), Ordering::Relaxed);
+        self.guessed.store(false, Ordering::Relaxed);
+        self.assemble(region, debug, program, pid).is_some()
+    }
+
+    /// The program ends: if somebody watches, its memory can be looked at now. Waits half a second at most.
+    pub fn say_farewell(&self) {
+        const TRIES: u32 = 5;
+        const TRY_MS: u64 = 100;
+        const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+        if self.gate() & ACTIVE == 0 || self.header().watched == 0 || !self.may_call() {
+            return;
+        }
+        let header = self.header();
+        header.farewell.store(Farewell::Said as u32, Ordering::Release);
+        header.doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&header.doorbell);
+        for _ in 0..TRIES {
+            let is_over = header.farewell.load(Ordering::Acquire) != Farewell::Said as u32;
+            if is_over || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
+                return;
+            }
+            sys::futex_wait(&header.farewell, Farewell::Said as u32, TRY_MS);
+        }
     }
 
     /// Makes the tables, patches the loader, fills in what the collector waits for.
-    fn assemble(
-        &self,
-        region: Region,
-        debug: *const Debug,
-        program: Headers,
-        pid: u32,
-        carried: Carried,
-    ) -> Option<()> {
+    fn assemble(&self, region: Region, debug: *const Debug, program: Headers, pid: u32) -> Option<()> {
         let header = region.header();
-        let Some(gate) = sys::map_private(PAGE) else { return refuse(header, Refusal::NotMapped) };
-        if !sys::wipe_on_fork(gate, PAGE) {
-            return refuse(header, Refusal::NoSystemCall);
+        // A forked child has its parent's page, empty.
+        let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
+        if core::ptr::eq(gate, (&raw const SHUT).cast()) {
+            let Some(page) = sys::map_private(PAGE) else { return refuse(header, Refusal::NotMapped) };
+            if !sys::wipe_on_fork(page, PAGE) {
+                return refuse(header, Refusal::NoSystemCall);
+            }
+            gate = page;
         }
         let ticks = header.clock != Clock::Tsc as u32;
         let membarrier = sys::register_membarrier();
@@ -287,7 +522,7 @@ impl Core {
         header.fence.store(fence as u32, Ordering::Release);
         let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
         let private = region.private().cast::<Private>();
-        let parts = Parts { region, private, debug, program, pid, plain_stamps: membarrier && !ticks, ticks, carried };
+        let parts = Parts { region, private, debug, program, pid, plain_stamps: membarrier && !ticks, ticks };
         if image > 1 {
             // SAFETY: the tables of the program before this exec; nobody of it is left to use them.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
@@ -297,8 +532,16 @@ impl Core {
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
         unsafe { self.refresh_modules() };
-        loader::watch(debug);
-        self.copy_suppressions();
+        if !loader::watch(debug) {
+            // SAFETY: as above.
+            unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+        }
+        if header.watched == 0 {
+            self.copy_suppressions();
+        } else {
+            signals::watch();
+        }
+        follow::joined();
         header.phase.store(Phase::Recording as u32, Ordering::Release);
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
@@ -406,10 +649,12 @@ impl Core {
         area.wrapping_add(self.region().geometry().private_in_slot()).cast()
     }
 
-    /// What an exec in place must carry; `None` in a process that does not record.
+    /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
-        (self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid).then_some(&parts.carried)
+        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid;
+        // SAFETY: set before `Ready`.
+        is_carried.then(|| unsafe { &*self.carried.get() })
     }
 
     fn read_stops(&self, list: &[u8]) {
@@ -510,6 +755,14 @@ fn connect(channel: &[u8]) -> Option<Region> {
             sys::open(path.as_c_string())?
         }
     };
+    let region = map_region(fd);
+    sys::close(fd);
+    region
+}
+
+/// The same for an offer of the hub.
+pub fn map_offer(collector: u32, fd: u32) -> Option<Region> {
+    let fd = sys::open(follow::Path::of_descriptor(collector, fd).get())?;
     let region = map_region(fd);
     sys::close(fd);
     region

@@ -7,6 +7,8 @@ pub const PT_LOAD: u32 = 1;
 pub const PT_DYNAMIC: u32 = 2;
 pub const PT_NOTE: u32 = 4;
 pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+pub const PT_GNU_RELRO: u32 = 0x6474_e552;
+pub const PF_W: u32 = 2;
 
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
@@ -111,8 +113,8 @@ impl Headers {
         self.iter().find(|h| h.kind == kind)
     }
 
-    /// Copies the build-id; returns its length, 0 = none.
-    pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
+    /// Every note that is loaded: its name with the NUL, its kind, its content.
+    pub fn for_each_note(self, bias: u64, mut look: impl FnMut(&[u8], u32, &[u8])) {
         for note in self.iter().filter(|h| h.kind == PT_NOTE) {
             let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
             while at.wrapping_add(12) <= end {
@@ -124,27 +126,37 @@ impl Headers {
                 if next > end {
                     break;
                 }
-                // SAFETY: as above.
-                if kind == 3 && name_len == 4 && unsafe { (name as *const u32).read_unaligned() } == 0x0055_4e47 {
-                    return copy_build_id(content, len as usize, into);
+                // SAFETY: as above; a segment that is only read.
+                unsafe {
+                    let name = core::slice::from_raw_parts(name as *const u8, name_len as usize);
+                    look(name, kind, core::slice::from_raw_parts(content as *const u8, len as usize));
                 }
                 at = next;
             }
         }
-        0
+    }
+
+    /// Copies the build-id; returns its length, 0 = none.
+    pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let mut found = 0;
+        self.for_each_note(bias, |name, kind, content| {
+            if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && found == 0 {
+                found = copy_build_id(content, into);
+            }
+        });
+        found
     }
 }
 
-fn copy_build_id(from: u64, len: usize, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
-    let len = len.min(channel::BUILD_ID_MAX);
-    for i in 0..len {
-        // SAFETY: inside a loaded note, checked by the caller.
-        let byte = unsafe { *((from + i as u64) as *const u8) };
+fn copy_build_id(from: &[u8], into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
+    let from = from.get(..channel::BUILD_ID_MAX).unwrap_or(from);
+    for (i, byte) in from.iter().enumerate() {
         if let Some(word) = into.get_mut(i / 8) {
-            *word |= (byte as u64) << (i % 8 * 8);
+            *word |= (*byte as u64) << (i % 8 * 8);
         }
     }
-    len
+    from.len()
 }
 
 /// A value of a dynamic section.
@@ -314,7 +326,11 @@ impl Auxiliary {
             while *at != 0 {
                 at = at.add(1);
             }
-            let pairs = at.add(1).cast::<[u64; 2]>();
+            // Where variables were taken out there is more than one null; no pair begins with one.
+            while *at == 0 {
+                at = at.add(1);
+            }
+            let pairs = at.cast::<[u64; 2]>();
             Self::from_words((0..64).map(|i| *pairs.add(i)).take_while(|pair| pair[0] != 0))
         }
     }

@@ -5,6 +5,9 @@
 
 pub const CHANNEL: &[u8] = b"HEAPTRACK_CHANNEL=";
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// The path of the hub, where a whole tree of processes is followed. It stays, and so does our library in LD_PRELOAD:
+/// `system` and `popen` hand the environment on without asking anybody.
+pub const FOLLOW: &[u8] = b"HEAPTRACK_FOLLOW=";
 /// Tests only: numbers of allocations after which the target stops itself.
 pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";
 
@@ -60,12 +63,20 @@ impl Value {
 pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,
-    /// `-,<path>`.
-    pub channel: Value,
+    /// `CHANNEL`, or `FOLLOW`.
+    pub variable: &'static [u8],
+    /// `-,<path>`, or the hub's path.
+    pub value: Value,
 }
 
 impl Carried {
-    pub const EMPTY: Carried = Carried { library: Value::EMPTY, channel: Value::EMPTY };
+    pub const EMPTY: Carried = Carried { library: Value::EMPTY, variable: CHANNEL, value: Value::EMPTY };
+}
+
+/// The first entry of a list as in LD_PRELOAD, and the rest.
+pub fn split_preload(list: &[u8]) -> (&[u8], &[u8]) {
+    let end = list.iter().position(|&b| b == b':' || b == b' ').unwrap_or(list.len());
+    (list.get(..end).unwrap_or(&[]), list.get(end + 1..).unwrap_or(&[]))
 }
 
 /// The length of a NUL-terminated string.
@@ -125,6 +136,36 @@ impl Environment {
             let text = bytes(*self.0.add(at));
             value.push(text.get(prefix.len()..).unwrap_or(&[]));
             self.remove(at);
+        }
+        value
+    }
+
+    /// Copies a variable's value; the variable stays.
+    ///
+    /// # Safety
+    /// As `find`.
+    pub unsafe fn copy(self, prefix: &[u8]) -> Value {
+        let mut value = Value::EMPTY;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(at) = self.find(prefix) {
+                value.push(bytes(*self.0.add(at)).get(prefix.len()..).unwrap_or(&[]));
+            }
+        }
+        value
+    }
+
+    /// The path of our library (the first one named); it stays.
+    ///
+    /// # Safety
+    /// As `find`.
+    pub unsafe fn library(self) -> Value {
+        let mut value = Value::EMPTY;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(at) = self.find(PRELOAD) {
+                value.push(split_preload(bytes(*self.0.add(at)).get(PRELOAD.len()..).unwrap_or(&[])).0);
+            }
         }
         value
     }
@@ -227,6 +268,18 @@ mod tests {
             assert_eq!(library.get(), b"/tmp/ours.so");
             assert_eq!(show(), ["B=2"]);
         });
+    }
+
+    #[test]
+    fn what_is_only_copied_stays() {
+        with(&["LD_PRELOAD=/tmp/ours.so /lib/theirs.so", "HEAPTRACK_FOLLOW=/proc/7/fd/3"], |environment, show| {
+            // SAFETY: the list of this test.
+            let (library, hub) = unsafe { (environment.library(), environment.copy(FOLLOW)) };
+            assert_eq!((library.get(), hub.get()), (&b"/tmp/ours.so"[..], &b"/proc/7/fd/3"[..]));
+            assert_eq!(show(), ["LD_PRELOAD=/tmp/ours.so /lib/theirs.so", "HEAPTRACK_FOLLOW=/proc/7/fd/3"]);
+        });
+        assert_eq!(split_preload(b"a:b c"), (&b"a"[..], &b"b c"[..]));
+        assert_eq!(split_preload(b"a"), (&b"a"[..], &b""[..]));
     }
 
     #[test]

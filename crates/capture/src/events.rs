@@ -4,7 +4,7 @@
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE, COUNTING, Core};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::Place;
@@ -12,10 +12,12 @@ use crate::real;
 use crate::sys;
 use crate::walk::Walk;
 use channel::{
-    ALLOC_WORDS, FREE_WORDS, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
+    ALLOC_WORDS, FREE_WORDS, Intent, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
     encode_free, encode_mark, encode_path,
 };
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+pub mod custom;
 
 /// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
 /// such ones, one is walked afresh, to the root, and lies in one piece from then on.
@@ -25,31 +27,72 @@ const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// About 50 us.
 const SPINS: u32 = 2000;
 
-/// A hook that may write: the thread's state and which of its two rings.
+/// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
+trait Writer {
+    fn state(&self) -> *mut Local;
+    fn is_nested(&self) -> bool;
+
+    #[inline(always)]
+    fn local(&mut self) -> &mut Local {
+        // SAFETY: the calling thread's own; a handler that interrupts us uses the other level and no memo.
+        unsafe { &mut *self.state() }
+    }
+
+    #[inline(always)]
+    fn level(&mut self) -> &mut Level {
+        let nested = self.is_nested();
+        let local = self.local();
+        if nested { &mut local.nested } else { &mut local.main }
+    }
+
+    #[inline(always)]
+    fn intent(&mut self) -> &'static AtomicU64 {
+        let nested = self.is_nested();
+        let header = self.local().header();
+        if nested { &header.nested_intent } else { &header.intent }
+    }
+}
+
+/// Any hook.
 struct Entered {
     local: *mut Local,
     nested: bool,
 }
 
-impl Entered {
+impl Writer for Entered {
     #[inline(always)]
-    fn local(&mut self) -> &mut Local {
-        // SAFETY: the calling thread's own; a handler that interrupts us uses the other level and no memo.
-        unsafe { &mut *self.local }
+    fn state(&self) -> *mut Local {
+        self.local
     }
 
     #[inline(always)]
-    fn level(&mut self) -> &mut Level {
-        let nested = self.nested;
-        let local = self.local();
-        if nested { &mut local.nested } else { &mut local.main }
+    fn is_nested(&self) -> bool {
+        self.nested
     }
 }
 
-/// The guard goes up, if this thread is known and no hook of it is at work.
+/// A hook of a known thread in which no other hook is at work: nearly all of them. The ring is known when this is
+/// compiled, which makes a third of the code go away.
+struct Quick {
+    local: *mut Local,
+}
+
+impl Writer for Quick {
+    #[inline(always)]
+    fn state(&self) -> *mut Local {
+        self.local
+    }
+
+    #[inline(always)]
+    fn is_nested(&self) -> bool {
+        false
+    }
+}
+
+/// The guard goes up, if this thread is found at once and no hook of it is at work.
 #[inline(always)]
-fn enter_quickly(core: &Core, cfa: u64) -> Option<Entered> {
-    let local = core.threads().find(thread_pointer())?;
+fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
+    let local = core.threads().find_near(thread_pointer())?;
     // SAFETY: the calling thread's own.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
@@ -57,7 +100,7 @@ fn enter_quickly(core: &Core, cfa: u64) -> Option<Entered> {
     }
     *guard = cfa;
     compiler_fence(Ordering::SeqCst);
-    Some(Entered { local, nested: false })
+    Some(Quick { local })
 }
 
 /// The guard goes up. `None`: this event cannot be recorded (and is counted).
@@ -83,6 +126,7 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     // SAFETY: the calling thread's own.
     let local_ref = unsafe { &mut *local };
+    local_ref.main.pace.hurry();
     let on_signal_stack = core.may_call() && sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
     // anywhere.
@@ -112,7 +156,7 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
 }
 
 #[inline(always)]
-fn leave(entered: &mut Entered) {
+fn leave(entered: &mut impl Writer) {
     compiler_fence(Ordering::SeqCst);
     entered.level().guard = 0;
 }
@@ -148,6 +192,7 @@ fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
         core.lose(Loss::NoSlot);
         return None;
     }
+    core.begin_thread(local);
     announce(core, local, tid);
     Some(local)
 }
@@ -199,8 +244,8 @@ fn announce(core: &Core, local: *mut Local, tid: u32) {
 
 /// The ring of an entered hook.
 #[inline(always)]
-fn ring(core: &Core, entered: &mut Entered) -> Ring<'static> {
-    let nested = entered.nested;
+fn ring(core: &Core, entered: &mut impl Writer) -> Ring<'static> {
+    let nested = entered.is_nested();
     let local = entered.local();
     // SAFETY: the area was mapped when the slot was claimed and stays.
     unsafe { core.region().ring(local.header(), local.area, nested) }
@@ -208,39 +253,52 @@ fn ring(core: &Core, entered: &mut Entered) -> Ring<'static> {
 
 /// Publishes the intent, takes the stamp, writes the words that `make` gives for it, commits.
 #[inline(always)]
-fn write<const WORDS: usize>(core: &Core, entered: &mut Entered, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
+fn write<const WORDS: usize>(core: &Core, entered: &mut impl Writer, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
     let ring = ring(core, entered);
     if !has_room(core, entered, &ring, WORDS) {
         return;
     }
     publish_intent(entered);
-    let stamp = core.stamp();
+    let stamp = stamp(core, entered);
     let at = entered.level().head;
-    commit(entered, &ring, at, stamp, make(stamp));
+    commit(entered, &ring, at, make(stamp));
+}
+
+/// The stamp of the event that was announced.
+#[inline(always)]
+fn stamp(core: &Core, entered: &mut impl Writer) -> Stamp {
+    let level = entered.level();
+    let stamp = match level.pace.step(core.header()) {
+        true => level.last_stamp + 1,
+        false => {
+            let now = core.stamp();
+            level.pace.look(core, now);
+            now
+        }
+    };
+    level.last_stamp = stamp;
+    stamp
 }
 
 #[inline(always)]
-fn publish_intent(entered: &mut Entered) {
-    let (nested, since) = (entered.nested, entered.level().last_stamp);
-    let header = entered.local().header();
-    let intent = if nested { &header.nested_intent } else { &header.intent };
-    intent.store(since, Ordering::Relaxed);
+fn publish_intent(entered: &mut impl Writer) {
+    let since = entered.level().last_stamp;
+    entered.intent().store(Intent::writing(since).0, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
 }
 
 #[inline(always)]
-fn clear_intent(entered: &mut Entered) {
-    let nested = entered.nested;
-    let header = entered.local().header();
-    let intent = if nested { &header.nested_intent } else { &header.intent };
-    intent.store(0, Ordering::Release);
+fn clear_intent(entered: &mut impl Writer) {
+    let level = entered.level();
+    let next = if level.pace.is_due() { Intent::NONE } else { Intent::resting(level.last_stamp + 1) };
+    entered.intent().store(next.0, Ordering::Release);
 }
 
 /// Stores the words behind `at` and makes everything up to them visible. Not in a child that was forked while the hook
 /// was at work: the ring is its parent's. The shared head is the truth: a hook that is left by a jump at any point here
 /// has either committed or not, and whoever clears its guard takes the head from there.
 #[inline(always)]
-fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, stamp: Stamp, words: [u64; WORDS]) {
+fn commit<const WORDS: usize>(entered: &mut impl Writer, ring: &Ring<'_>, at: u64, words: [u64; WORDS]) {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
@@ -251,16 +309,17 @@ fn commit<const WORDS: usize>(entered: &mut Entered, ring: &Ring<'_>, at: u64, s
     }
     ring.commit(head);
     compiler_fence(Ordering::SeqCst);
-    let level = entered.level();
-    level.head = head;
-    level.last_stamp = stamp;
+    entered.level().head = head;
     clear_intent(entered);
 }
 
 #[inline(always)]
-fn has_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: usize) -> bool {
+fn has_room(core: &Core, entered: &mut impl Writer, ring: &Ring<'_>, words: usize) -> bool {
     let level = entered.level();
-    level.head + words as u64 <= level.limit || make_room(core, entered, ring, words as u64)
+    level.head + words as u64 <= level.limit || {
+        let mut any = Entered { local: entered.state(), nested: entered.is_nested() };
+        make_room(core, &mut any, ring, words as u64)
+    }
 }
 
 /// Visited at least twice per turn of the ring: looks at the reader, rings its bell, waits if need be.
@@ -346,6 +405,16 @@ fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<Stack
     }
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
+    match unsafe { local.memo.find_youngest(place) } {
+        Some((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
+        _ => remembered_elsewhere(local, place),
+    }
+}
+
+/// Not the youngest of its set, or in many pieces, or nowhere.
+#[inline(never)]
+fn remembered_elsewhere(local: &mut Local, place: Place) -> Result<StackId, u64> {
+    // SAFETY: as in `remembered`, which is the only caller.
     let tail = unsafe { local.memo.find(place, usize::MAX) }?;
     if tail.jumps > FEW_JUMPS {
         local.patched_together += 1;
@@ -393,23 +462,35 @@ fn walk_and_write<const WORDS: usize>(
         at += 1;
     }
     publish_intent(entered);
-    let stamp = core.stamp();
-    commit(entered, &ring, at, stamp, make(stamp, first));
+    let stamp = stamp(core, entered);
+    commit(entered, &ring, at, make(stamp, first));
     walk.remember(&found, first);
     true
+}
+
+/// Before an allocation: fetches what the memo will compare into the cache while the real function works.
+#[inline(always)]
+pub fn allocating(context: &Context) {
+    let local = CORE.only.load(Ordering::Relaxed);
+    if !local.is_null() {
+        // SAFETY: locals stay mapped for ever; only read, and only to fetch.
+        unsafe { (*local).memo.fetch(context.ret, context.cfa()) };
+    }
 }
 
 /// After an allocation that returned `address`.
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
-    let gate = CORE.gate();
-    if gate & ACTIVE == 0 || address == 0 {
+    let gate = CORE.gate_or_join();
+    if gate & (ACTIVE | PAUSED) != ACTIVE || address == 0 {
         return Next::DONE;
     }
     let core = &CORE;
-    context.arguments = [address, size, 0];
-    context.differs = 0;
-    let Some(mut entered) = enter_quickly(core, context.cfa()) else { return Next::then(allocated_slowly) };
+    let Some(mut entered) = enter_quickly(core, context.cfa()) else {
+        context.arguments = [address, size, 0];
+        context.differs = 0;
+        return Next::then(allocated_slowly);
+    };
     let known = remembered(core, entered.local(), context);
     if let Ok(stack) = known
         && gate & COUNTING == 0
@@ -419,6 +500,7 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         return Next::DONE;
     }
     leave(&mut entered);
+    context.arguments = [address, size, 0];
     context.differs = known.err().unwrap_or(0);
     Next::then(allocated_slowly)
 }
@@ -441,9 +523,18 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
 /// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64) {
-    if CORE.gate() & ACTIVE == 0 || address == 0 {
+    if CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
         return;
     }
+    let core = &CORE;
+    let Some(mut entered) = enter_quickly(core, cfa) else { return freeing_slowly(address, cfa) };
+    write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+    leave(&mut entered);
+}
+
+#[cold]
+#[inline(never)]
+fn freeing_slowly(address: u64, cfa: u64) {
     let core = &CORE;
     let Some(mut entered) = enter(core, cfa) else { return };
     write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
@@ -457,7 +548,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let real = real::function(hook);
     let call = || real(a as usize, b as usize, c as usize) as u64;
     let core = &CORE;
-    if core.gate() & ACTIVE == 0 {
+    if core.gate_or_join() & ACTIVE == 0 {
         context.result = call();
         return Next::DONE;
     }
@@ -473,7 +564,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
     // up: whoever gets the old address must not be seen before this free.
     publish_intent(&mut entered);
-    let freed_at = core.stamp();
+    let freed_at = stamp(core, &mut entered);
     context.result = call();
     context.arguments = [a, size, freed_at];
     Next::then(reallocated)
@@ -501,6 +592,9 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
     if context.result == 0 {
         return Next::then(shrunk);
     }
+    if core.gate() & PAUSED != 0 {
+        return Next::then(custom::moved_while_paused);
+    }
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     let known = if entered.nested { Err(0) } else { remembered(core, entered.local(), context) };
     match known {
@@ -521,7 +615,7 @@ extern "C" fn shrunk(context: &mut Context) -> Next {
     let ring = ring(core, &mut entered);
     if size == 0 && has_room(core, &mut entered, &ring, FREE_WORDS) {
         let at = entered.level().head;
-        commit(&mut entered, &ring, at, freed_at, encode_free(Kind::Free, freed_at, old));
+        commit(&mut entered, &ring, at, encode_free(Kind::Free, freed_at, old));
     }
     clear_intent(&mut entered);
     leave(&mut entered);
@@ -547,9 +641,9 @@ extern "C" fn moved_slowly(context: &mut Context) -> Next {
 fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
     let ring = ring(core, entered);
     if has_room(core, entered, &ring, MOVE_WORDS) {
-        let stamp = core.stamp();
+        let stamp = stamp(core, entered);
         let at = entered.level().head;
-        commit(entered, &ring, at, stamp, encode_move(context.arguments, context.result, stamp, stack));
+        commit(entered, &ring, at, encode_move(context.arguments, context.result, stamp, stack));
     } else {
         clear_intent(entered);
     }

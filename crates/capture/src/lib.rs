@@ -11,22 +11,28 @@
 //! - If anything goes wrong, recording stops or the loss is counted; the program goes on.
 #![cfg_attr(not(test), no_std)]
 
+pub mod api;
 pub mod cfi;
 pub mod context;
 pub mod core;
 pub mod elf;
 pub mod environment;
+mod epilogue;
 pub mod events;
 pub mod exec;
 mod expression;
+mod follow;
 pub mod hooks;
 mod loader;
 mod local;
 mod memo;
 mod modules;
+mod pace;
 mod probe;
 pub mod real;
 mod rule;
 pub mod sandbox;
+mod signals;
 pub mod sys;
+pub mod unwatched;
 mod walk;

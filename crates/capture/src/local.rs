@@ -5,9 +5,10 @@
 //! is another thread.
 use crate::core::Core;
 use crate::memo::Memo;
+use crate::pace::Pace;
 use crate::probe::Probe;
 use crate::walk::Scratch;
-use channel::{Geometry, SlotHeader};
+use channel::{Geometry, SlotHeader, Stamp};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Lives at the start of a slot's private area; only its thread (and signal handlers on it) touches it.
@@ -45,6 +46,13 @@ pub struct Level {
     pub last_stamp: u64,
     /// The last event found no room and was not waited for.
     pub dropping: bool,
+    pub pace: Pace,
+}
+
+impl Level {
+    const fn new(head: u64, now: Stamp) -> Self {
+        Level { guard: 0, head, limit: 0, last_stamp: now, dropping: false, pace: Pace::NEW }
+    }
 }
 
 const ENTRIES: usize = 1 << 13;
@@ -84,6 +92,12 @@ impl Threads {
     /// The calling thread's state, if it has one.
     #[inline(always)]
     pub fn find(&self, pointer: u64) -> Option<*mut Local> {
+        self.find_near(pointer).or_else(|| self.find_far(pointer))
+    }
+
+    /// The same, where no other thread is in its place of the table.
+    #[inline(always)]
+    pub fn find_near(&self, pointer: u64) -> Option<*mut Local> {
         let entry = self.entry(Self::start(pointer));
         if entry.thread_pointer.load(Ordering::Relaxed) == pointer {
             let local = entry.local.load(Ordering::Relaxed) as *mut Local;
@@ -92,7 +106,7 @@ impl Threads {
                 return Some(local);
             }
         }
-        self.find_far(pointer)
+        None
     }
 
     #[inline(never)]
@@ -180,15 +194,8 @@ impl Local {
         self.generation = core.modules().generation();
         let header = self.header();
         let now = core.stamp();
-        self.main =
-            Level { guard: 0, head: header.head.load(Ordering::Relaxed), limit: 0, last_stamp: now, dropping: false };
-        self.nested = Level {
-            guard: 0,
-            head: header.nested_head.load(Ordering::Relaxed),
-            limit: 0,
-            last_stamp: now,
-            dropping: false,
-        };
+        self.main = Level::new(header.head.load(Ordering::Relaxed), now);
+        self.nested = Level::new(header.nested_head.load(Ordering::Relaxed), now);
         self.probe = Default::default();
         self.memo.forget();
         self.scratch.iter_mut().for_each(Scratch::forget);

@@ -10,18 +10,20 @@
 //! ```text
 //! check  | address of the word              |  what a comparison reads, four nodes a cache line
 //!        | S | return address               |  the word: this frame's return address, at CFA - 8
-//! way    | link (32) | 0 | SLOT (11)        |  how to get to the caller, where that is special
+//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special
 //! rbp    | rbp in this frame, if NEEDS      |
 //! depth  | frames from here to the root (16)|
 //!
 //! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
 //! link: number of the caller's node, 0 = none, the stack ends here.
 //! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
+//! C: the code at the return address said how its frame ends; it must still say so.
 //! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
 //! ```
 //!
 //! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
 //! than the arena is long. Forgetting everything is one store.
+use crate::epilogue;
 use channel::StackId;
 
 pub const NODES: usize = 1 << 15;
@@ -31,6 +33,7 @@ const SETS: usize = 1 << 12;
 const WAYS: usize = 4;
 const LOW48: u64 = (1 << 48) - 1;
 const SLOT: u64 = 0x7ff;
+const BY_CODE: u64 = 1 << 11;
 const ENTRY_NEEDS: u64 = 1 << 32;
 /// No return address has this bit.
 const SPECIAL: u64 = 1 << 63;
@@ -55,6 +58,8 @@ pub struct Place {
 pub struct Fact {
     pub depth: u16,
     pub needs_rbp: bool,
+    /// See C above.
+    pub by_code: bool,
     /// See SLOT above.
     pub caller_slot: u32,
 }
@@ -80,7 +85,7 @@ pub struct Memo {
     depths: [u16; NODES],
     /// Number of the next node; never 0.
     head: u32,
-    /// Nodes older than this are forgotten.
+    /// Nodes older than this are forgotten, or may be overwritten soon.
     oldest: u32,
 }
 
@@ -103,6 +108,10 @@ impl Memo {
         }
         let first = self.head;
         self.head += count as u32;
+        let kept = (NODES - SEGMENT) as u32 - 1;
+        if self.head.wrapping_sub(self.oldest) > kept {
+            self.oldest = self.head.wrapping_sub(kept);
+        }
         first
     }
 
@@ -114,8 +123,7 @@ impl Memo {
 
     #[inline(always)]
     fn is_alive(&self, number: u32) -> bool {
-        let age = self.head.wrapping_sub(number);
-        age <= self.head.wrapping_sub(self.oldest) && age < (NODES - SEGMENT) as u32 && age != 0
+        number.wrapping_sub(self.oldest) < self.head.wrapping_sub(self.oldest)
     }
 
     #[inline(always)]
@@ -152,6 +160,48 @@ impl Memo {
     fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
         // SAFETY: the mask keeps the index below the array's length.
         unsafe { self.sets.get_unchecked_mut(hash as usize & (SETS - 1)) }
+    }
+
+    /// Asks the processor for what `find_youngest` will compare.
+    ///
+    /// # Safety
+    /// Another thread may write to it meanwhile: what is read is used for nothing but an address to fetch.
+    #[inline(always)]
+    pub unsafe fn fetch(&self, pc: u64, cfa: u64) {
+        let hash = Self::hash(pc, cfa);
+        // SAFETY: the mask keeps the index below the array's length.
+        let set = unsafe { self.sets.as_ptr().add(hash as usize & (SETS - 1)) };
+        // SAFETY: as above.
+        let entry = unsafe { set.cast::<u64>().read_volatile() };
+        let check = self.check(entry as u32);
+        // SAFETY: a hint, harmless at any address.
+        unsafe {
+            core::arch::asm!("prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", in(reg) check, options(nostack, preserves_flags, readonly))
+        };
+    }
+
+    /// The walk that was last found or remembered in its set, if it is the one from `place` and holds: its number, and
+    /// the jumps that it took.
+    ///
+    /// # Safety
+    /// As `find`.
+    #[inline(always)]
+    pub unsafe fn find_youngest(&mut self, place: Place) -> Option<(StackId, u32)> {
+        let hash = Self::hash(place.pc, place.cfa);
+        let entry = self.set(hash)[0];
+        let number = entry as u32;
+        if entry >> 33 != hash >> 33 || !self.is_alive(number) {
+            return None;
+        }
+        let check = self.check(number);
+        // SAFETY: in the arena.
+        let Check { at, pc } = unsafe { *check };
+        let is_here = at == place.cfa.wrapping_sub(8) && pc & !SPECIAL == place.pc;
+        if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
+            return None;
+        }
+        // SAFETY: the caller's promise; the frame itself was just compared.
+        unsafe { self.verify(check) }.ok().map(|jumps| (number, jumps))
     }
 
     /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
@@ -257,6 +307,13 @@ impl Memo {
             return Way::Broken;
         }
         let caller = self.check(link);
+        if way & BY_CODE != 0 {
+            // SAFETY: in the arena; the word that was compared is an address to which this thread returns, so code is there.
+            let leads = unsafe { epilogue::still_leads((*check).pc & LOW48, (*caller).at.wrapping_sub((*check).at)) };
+            if !leads {
+                return Way::Broken;
+            }
+        }
         let slot = way & SLOT;
         // SAFETY: the caller's frame follows from what was compared, and its rbp is read where the walk would read it.
         if slot != 0 && unsafe { (((*caller).at + 8 - 8 * slot) as *const u64).read() } != self.rbp(link) {
@@ -277,12 +334,13 @@ impl Memo {
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
             let at = number as usize & (NODES - 1);
-            let plain = !is_last && fact.caller_slot == 0 && at != NODES - 1;
+            let plain = !is_last && fact.caller_slot == 0 && !fact.by_code && at != NODES - 1;
             // SAFETY: the mask keeps the index below the arrays' length.
             unsafe {
                 *self.checks.get_unchecked_mut(at) =
                     Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | if plain { 0 } else { SPECIAL } };
-                *self.ways.get_unchecked_mut(at) = (link as u64) << 32 | fact.caller_slot as u64 & SLOT;
+                *self.ways.get_unchecked_mut(at) =
+                    (link as u64) << 32 | if fact.by_code { BY_CODE } else { 0 } | fact.caller_slot as u64 & SLOT;
                 *self.rbps.get_unchecked_mut(at) = place.rbp;
                 *self.depths.get_unchecked_mut(at) = fact.depth;
             }
@@ -328,7 +386,7 @@ mod tests {
     }
 
     fn fact(depth: u16) -> Fact {
-        Fact { depth, needs_rbp: false, caller_slot: 0 }
+        Fact { depth, needs_rbp: false, by_code: false, caller_slot: 0 }
     }
 
     fn remember(memo: &mut Memo, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) -> u32 {

@@ -78,7 +78,8 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
     while let Some(m) = unsafe { map.as_ref() } {
         if behind {
             // SAFETY: a mapped object.
-            if let Some(address) = unsafe { Symbols::of(m) }.and_then(|s| s.find(name)) {
+            let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !is_a_copy(symbols));
+            if let Some(address) = symbols.and_then(|symbols| symbols.find(name)) {
                 return Some(address);
             }
         } else {
@@ -88,6 +89,33 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
         map = m.next;
     }
     None
+}
+
+/// A program may be linked to a copy of this library: the functions behind ours are behind that, too.
+fn is_a_copy(symbols: &Symbols) -> bool {
+    symbols.find(b"heaptrack_inject").is_some() || symbols.find(b"heaptrack_invalidate_module_cache").is_some()
+}
+
+/// True when another copy of this library stands before us in the loader's list: programs are bound to that one, so that
+/// one records, whichever starts first.
+///
+/// # Safety
+/// As `resolve`.
+pub unsafe fn is_behind_a_copy(first: *const LinkMap, ourselves: u64) -> bool {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        let bounds = Headers::at(m.bias).and_then(|h| h.bounds(m.bias));
+        if bounds.is_some_and(|(start, end)| ourselves >= start && ourselves < end) {
+            return false;
+        }
+        // SAFETY: a mapped object.
+        if unsafe { Symbols::of(m) }.is_some_and(|symbols| is_a_copy(&symbols)) {
+            return true;
+        }
+        map = m.next;
+    }
+    false
 }
 
 /// A symbol of the whole process, first definition wins, as the loader would find it.

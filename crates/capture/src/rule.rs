@@ -7,6 +7,7 @@
 //! | tag = pc >> 16 | rbp slot   | CFA / 8   | G | B | kind |
 //! ```
 use crate::cfi::{How, Row, reg};
+use crate::epilogue::Epilogue;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub enum Kind {
     End,
 }
 
-/// `G`: no CFI covers the address; the step follows the frame pointer and must be checked like a guess.
+/// `G`: no CFI covers the address. With `B` the step follows the frame pointer and must be checked like a guess; without,
+/// it was read from the code at the address, and holds as long as that code stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule(pub u32);
 
@@ -59,6 +61,11 @@ impl Rule {
     pub const fn is_guess(self) -> bool {
         self.0 & GUESS != 0
     }
+    /// Read from the code itself, see [`crate::epilogue`].
+    #[inline(always)]
+    pub const fn is_by_code(self) -> bool {
+        self.0 & (GUESS | BASE_RBP) == GUESS
+    }
     #[inline(always)]
     pub const fn cfa_offset(self) -> u64 {
         ((self.0 >> CFA_SHIFT & ((1 << CFA_BITS) - 1)) as u64) << 3
@@ -67,6 +74,16 @@ impl Rule {
     #[inline(always)]
     pub const fn rbp_slot(self) -> u32 {
         self.0 >> SLOT_SHIFT
+    }
+
+    /// The step that code without CFI makes.
+    pub fn by_code(epilogue: &Epilogue) -> Rule {
+        let Epilogue::Sized { cfa, saved } = epilogue else { return Rule::FRAME_POINTER };
+        let slot = saved.get(reg::RBP).map_or(0, |at| (cfa - at) >> 3);
+        if cfa >> 3 >= 1 << CFA_BITS || slot >= 1 << SLOT_BITS {
+            return Rule::FRAME_POINTER;
+        }
+        Rule(KIND_SIMPLE | GUESS | ((cfa >> 3) as u32) << CFA_SHIFT | (slot as u32) << SLOT_SHIFT)
     }
 
     /// The step that a row describes.

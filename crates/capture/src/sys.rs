@@ -176,6 +176,57 @@ pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
+const SA_RESTORER: u64 = 0x0400_0000;
+
+unsafe extern "C" {
+    fn heaptrack_signal_return();
+}
+
+// The very bytes by which debuggers know a return from a signal.
+core::arch::global_asm!(
+    ".pushsection .text.heaptrack_signal_return,\"ax\",@progbits",
+    ".globl heaptrack_signal_return",
+    ".hidden heaptrack_signal_return",
+    ".type heaptrack_signal_return,@function",
+    "nop",
+    "heaptrack_signal_return:",
+    "mov rax, 15",
+    "syscall",
+    ".size heaptrack_signal_return, . - heaptrack_signal_return",
+    ".popsection",
+);
+
+/// True when nobody handles or ignores the signal.
+pub fn signal_is_default(signal: i32) -> bool {
+    let mut action = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: only asks; the kernel fills a structure of ours.
+    let asked = unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
+    asked == 0 && action.handler == 0
+}
+
+/// System calls that the signal interrupts go on.
+pub fn handle_signal(signal: i32, handler: extern "C" fn(i32)) {
+    let action = Action {
+        handler: handler as *const () as usize,
+        flags: SA_ONSTACK | SA_RESTART | SA_RESTORER,
+        restorer: heaptrack_signal_return as *const () as usize,
+        mask: 0,
+    };
+    // SAFETY: the handler is safe to run anywhere, the structure is read only.
+    unsafe { call(13, signal as usize, &raw const action as usize, 0, 8, 0, 0) };
+}
+
 /// Changes the protection of a page range.
 ///
 /// # Safety

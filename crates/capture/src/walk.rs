@@ -3,15 +3,19 @@
 //! Fast first: the leaf in the memo. Else step by step with cached rules until a frame is known, ends the stack, or
 //! cannot be stepped. The new frames are collected in the thread's scratch memory, told to the collector as a path, then
 //! remembered under the numbers that the path gave them.
+//! Where there is no CFI, the code itself is asked how its frame ends, else the frame pointer is followed. What was read from
+//! code holds only as long as that code stands there: every use compares it again, a reuse of the memo too.
 //! Rows that are not simple are evaluated with all callee-saved registers, from the leaf again, and not remembered.
 use crate::cfi::{self, How, Row, reg};
 use crate::context::Context;
 use crate::core::Core;
+use crate::epilogue::{self, Epilogue};
 use crate::expression;
 use crate::memo::{Fact, Memo, Place};
 use crate::modules::Found as Module;
 use crate::probe::Probe;
 use crate::rule::{Kind, Rule};
+use crate::unwatched;
 use channel::{FrameKey, StackId};
 
 /// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
@@ -70,6 +74,8 @@ pub struct Scratch {
     slow: Slow,
     /// The module found last, in this walk: callers are mostly in the same one.
     module: Option<Module>,
+    /// This walk followed a frame pointer without CFI: what it finds from there on may be no frame.
+    unsure: bool,
 }
 
 /// The registers of a slow walk: this frame's, and its callee's that they are computed from.
@@ -162,6 +168,7 @@ impl Walk<'_> {
     pub fn run(&mut self, context: &Context) -> Found {
         self.probe.start(context.cfa());
         self.scratch.module = None;
+        self.scratch.unsure = false;
         let (count, start, stop) = self.collect(context, context.differs);
         let root = if stop == Stop::Full { self.root(count) } else { 0 };
         let tail = if let Stop::Known(tail) = stop { tail.number } else { 0 };
@@ -219,7 +226,12 @@ impl Walk<'_> {
             let rule = self.rule(at);
             let went = match rule.kind() {
                 Kind::End => return (at + 1, start, Stop::End),
-                Kind::Simple => self.step_at(at),
+                Kind::Simple => {
+                    if rule.is_guess() {
+                        start = self.note_guess(rule, at, start);
+                    }
+                    self.step_at(at)
+                }
                 Kind::Complex => {
                     let went = self.slow(context, at + 1);
                     start = at + 1 + self.frame(at + 1).is_exact() as usize;
@@ -228,7 +240,7 @@ impl Walk<'_> {
             };
             if !went {
                 // A frame pointer that points nowhere ends the stack, as a pure function of its value.
-                let end = rule.is_guess() && sinks(self.frame(at));
+                let end = rule.is_guess() && rule.uses_rbp() && sinks(self.frame(at));
                 return (at + 1, start, if end { Stop::End } else { Stop::Lost });
             }
             at += 1;
@@ -267,24 +279,65 @@ impl Walk<'_> {
     #[inline(always)]
     fn rule(&mut self, at: usize) -> Rule {
         let frame = self.frame(at);
-        let rule = match self.core.rules().get(frame.key()) {
-            Some(rule) => rule,
-            None => self.compile(frame.pc),
-        };
+        let (pc, key) = (frame.pc, frame.key());
+        let rule = self.rule_at(pc, key);
         // SAFETY: the minimum is the array's last index.
         unsafe { self.scratch.frames.get_unchecked_mut(at.min(MAX_FRAMES)).rule = rule };
         rule
     }
 
+    #[inline(always)]
+    fn rule_at(&mut self, pc: u64, key: u64) -> Rule {
+        match self.core.rules().get(key) {
+            Some(rule) if !rule.is_by_code() => rule,
+            Some(_) => self.by_code(pc, true),
+            None => self.compile(pc),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn compile(&mut self, pc: u64) -> Rule {
-        let rule = if self.find_row(inside(pc)) { Rule::compile(&self.scratch.cfi.row) } else { Rule::FRAME_POINTER };
+        let rule =
+            if self.find_row(inside(pc)) { Rule::compile(&self.scratch.cfi.row) } else { self.by_code(pc, false) };
         if rule.is_guess() {
             self.core.note_guess();
         }
-        self.core.rules().put(inside(pc).wrapping_add(1), rule);
+        // What can come and go unseen must be read anew each time.
+        let instance = self.scratch.module.as_ref().map_or(u16::MAX, |module| module.instance);
+        if !unwatched::may_go(instance) {
+            self.core.rules().put(inside(pc).wrapping_add(1), rule);
+        }
         rule
+    }
+
+    /// The rule of a frame without CFI. `seen`: its code was looked at before.
+    #[inline(never)]
+    fn by_code(&mut self, pc: u64, seen: bool) -> Rule {
+        self.epilogue(pc, seen).map_or(Rule::FRAME_POINTER, |found| Rule::by_code(&found))
+    }
+
+    /// What the code at `pc` says. Code to which this thread will return is there; whether it can be read is asked once,
+    /// and again where the walk is not sure that this is code at all.
+    fn epilogue(&mut self, pc: u64, seen: bool) -> Option<Epilogue> {
+        let at = pc & !EXACT;
+        let is_readable = seen && !self.scratch.unsure || self.may_ask && crate::sys::is_readable(at as usize & !7);
+        if !is_readable {
+            return None;
+        }
+        // SAFETY: asked, or code that was readable and that this thread returns to.
+        unsafe { epilogue::at(at) }
+    }
+
+    /// A frame without CFI is stepped over. The first frame that may be remembered: code that may be none is not.
+    #[cold]
+    fn note_guess(&mut self, rule: Rule, at: usize, start: usize) -> usize {
+        if !rule.is_by_code() {
+            self.scratch.unsure = true;
+        } else if self.scratch.unsure {
+            return at + 1;
+        }
+        start
     }
 
     /// One simple step up, from a frame of the scratch to the next. False when it cannot be made.
@@ -380,7 +433,19 @@ impl Walk<'_> {
     }
 
     fn slow_guess(&mut self, at: usize) -> Option<()> {
-        let next = self.step(&Frame { rule: Rule::FRAME_POINTER, ..*self.frame(at) })?;
+        let frame = *self.frame(at);
+        let found = self.epilogue(frame.pc, false);
+        let rule = found.as_ref().map_or(Rule::FRAME_POINTER, Rule::by_code);
+        self.scratch.unsure |= !rule.is_by_code();
+        let next = self.step(&Frame { rule, ..frame })?;
+        if let Some(Epilogue::Sized { saved, .. }) = found.filter(|_| rule.is_by_code()) {
+            for number in 0..reg::RA {
+                if let Some(offset) = saved.get(number) {
+                    let value = self.read(frame.cfa.wrapping_add(offset))?;
+                    *self.scratch.slow.registers.get_mut(number)? = value;
+                }
+            }
+        }
         let registers = &mut self.scratch.slow.registers;
         registers[reg::RBP] = next.rbp;
         registers[reg::RSP] = next.cfa;
@@ -440,10 +505,8 @@ impl Walk<'_> {
         }
         let mut seen = 0usize;
         for _ in 0..MAX_STEPS {
-            frame.rule = match self.core.rules().get(frame.key()) {
-                Some(rule) => rule,
-                None => self.compile(frame.pc),
-            };
+            frame.rule = self.rule_at(frame.pc, frame.key());
+            self.scratch.unsure |= frame.rule.is_guess() && frame.rule.uses_rbp();
             if let Some(place) = self.scratch.root.frames.get_mut(seen % ROOT_FRAMES) {
                 *place = frame;
             }
@@ -509,7 +572,8 @@ impl Walk<'_> {
             }
             let slot = if restored && caller_needs { frame.rule.rbp_slot() } else { 0 };
             // The rule has served; its place now holds the facts.
-            frame.rule = Rule(slot | (needs as u32) << 15 | (depth as u32) << 16);
+            let by_code = frame.rule.is_by_code() as u32;
+            frame.rule = Rule(slot | by_code << 14 | (needs as u32) << 15 | (depth as u32) << 16);
         }
         let frames = &self.scratch.frames;
         memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
@@ -518,7 +582,12 @@ impl Walk<'_> {
             let facts = frame.rule.0;
             (
                 frame.place(),
-                Fact { depth: (facts >> 16) as u16, needs_rbp: facts & 1 << 15 != 0, caller_slot: facts & 0x7ff },
+                Fact {
+                    depth: (facts >> 16) as u16,
+                    needs_rbp: facts & 1 << 15 != 0,
+                    by_code: facts & 1 << 14 != 0,
+                    caller_slot: facts & 0x7ff,
+                },
             )
         });
     }

@@ -1,6 +1,6 @@
 //! The first page: who is there, what both agreed on, what was lost.
 use crate::geometry::Geometry;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// Both sides ship in one file, so only an equal version is accepted.
@@ -43,6 +43,36 @@ pub enum Fence {
 pub enum OnFull {
     Wait = 0,
     Drop = 1,
+}
+
+/// What a signal to a watched target asks for. An index into `Header::requests`.
+#[repr(usize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGUSR1: what lives, by size.
+    BySize = 0,
+    /// SIGUSR2: what lives, by count.
+    ByCount = 1,
+    /// SIGQUIT: a new measuring window.
+    Window = 2,
+}
+
+impl Request {
+    pub const COUNT: usize = 3;
+    pub const ALL: [Request; Self::COUNT] = [Request::BySize, Request::ByCount, Request::Window];
+}
+
+/// A watched target that ends by itself lets its memory be looked at before. Stored in `Header::farewell`.
+///
+/// ```text
+/// Unsaid --target's destructor--> Said --collector has looked--> Answered
+/// ```
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    Unsaid = 0,
+    Said = 1,
+    Answered = 2,
 }
 
 /// Events that we know we did not record, by cause. An index into `Header::losses`.
@@ -130,7 +160,33 @@ pub struct Header {
     pub lsan_text: AtomicU64,
     /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
     pub refusal: AtomicU32,
-    _pad: u32,
+    /// 0: several threads have recorded, each event is stamped by the clock. Else one thread alone records (T sets 1) and
+    /// need not look at the clock each time, as long as this stays the same: C counts its rounds here.
+    pub pace: AtomicU32,
+    // -- the live front end
+    /// C, before the target starts: nonzero = signals are taken and a farewell is said.
+    pub watched: u32,
+    /// T: the stamp at which a signal came, 0 = none. See `Request`.
+    pub requests: [AtomicU64; Request::COUNT],
+    /// `Farewell`, a futex.
+    pub farewell: AtomicU32,
+    /// T: how often the program itself paused recording.
+    pub pauses: AtomicU32,
+    /// T: nonzero when the program itself ended recording.
+    pub stopped_by_program: AtomicU32,
+}
+
+impl Header {
+    /// The next event is to be stamped by the clock. True when one thread of the target records alone.
+    pub fn next_round(&self) -> bool {
+        let pace = self.pace.load(Ordering::Acquire);
+        if pace != 0 {
+            // Fails, and stays 0, if a second thread has begun meanwhile.
+            let next = pace.wrapping_add(1).max(1);
+            let _ = self.pace.compare_exchange(pace, next, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        pace != 0
+    }
 }
 
 #[cfg(not(loom))]

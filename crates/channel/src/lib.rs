@@ -22,6 +22,7 @@
 mod frame;
 mod geometry;
 mod header;
+mod hub;
 mod module;
 mod record;
 mod region;
@@ -31,12 +32,13 @@ mod sync;
 
 pub use frame::FrameKey;
 pub use geometry::{Geometry, GeometryError, PAGE};
-pub use header::{Clock, Fence, Header, Loss, MAGIC, OnFull, Phase, VERSION};
+pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, OnFull, Phase, Request, VERSION};
+pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use module::{BUILD_ID_MAX, Module};
 pub use record::{
-    ALLOC_WORDS, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record, RecordError,
-    StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,
+    ALLOC_WORDS, CUSTOM, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record,
+    RecordError, StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,
 };
 pub use region::Region;
 pub use ring::{Ring, RingError};
-pub use slot::{SlotHeader, SlotState};
+pub use slot::{Intent, SlotHeader, SlotState};

@@ -4,9 +4,9 @@
 //!          63                                   3 2  0
 //! word 0  |  stamp (61 bits)                     | kind |
 //!
-//! Alloc   | size 15..0 |  address (48 bits)             |   word 1
+//! Alloc   | size 15..0 | C |  address (47 bits)         |   word 1
 //!         | size 47..16 (32)     | stack id (32)         |   word 2
-//! Free    |  address                                    |   word 1
+//! Free    | 0          | C |  address (47 bits)         |   word 1
 //! FreeByRealloc: as Free. ThreadStart, Image:
 //!         |  value                                      |   word 1
 //! Skip    (no further word)
@@ -22,6 +22,9 @@
 //! one ring and are used again after 2^15 others, so a reader keeps that many.
 //!
 //! Sizes are the requested ones; one that succeeded is below 2^47 on this architecture.
+//!
+//! C: the block's domain, 0 = malloc's, 1 = the program reported it itself ([`CUSTOM`]). It is part of the address all the
+//! way: a block of a pool and the malloc block that it lies in may begin at one place, and are two.
 
 /// A stack of one ring, see Path above; 0 = unknown.
 pub type StackId = u32;
@@ -37,6 +40,8 @@ pub const MAX_PATH: usize = 4000;
 pub const MAX_SIZE: u64 = (1 << 48) - 1;
 const ADDRESS_MASK: u64 = (1 << 48) - 1;
 const KIND_BITS: u32 = 3;
+/// Set in the address of a block that the program reported itself. No address of user space has this bit.
+pub const CUSTOM: u64 = 1 << 47;
 
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

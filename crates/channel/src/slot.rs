@@ -1,4 +1,5 @@
 //! One thread's place in the shared memory.
+use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The life of a slot.
@@ -25,7 +26,7 @@ pub struct SlotHeader {
     // -- line 0: the target's thread writes
     /// Words committed to the ring since the slot was made; never goes back.
     pub head: AtomicU64,
-    /// 0, or "I am writing an event whose stamp is not below this".
+    /// See `Intent`.
     pub intent: AtomicU64,
     pub nested_head: AtomicU64,
     pub nested_intent: AtomicU64,
@@ -44,6 +45,41 @@ pub struct SlotHeader {
     pub image: AtomicU32,
     _pad2: [u32; 13],
     _pad3: [u64; 8],
+}
+
+/// What a thread says of the stamps of its next events, in `SlotHeader::intent`.
+///
+/// ```text
+/// 0                      nothing: whatever it writes next is stamped by the clock after this was read
+/// 0 | stamp (63)         Writing: an event is on its way, not older than this
+/// 1 | stamp (63)         Resting: it may write events without looking at the clock, none older than this;
+///                        ends with `Header::pace`
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intent(pub u64);
+
+impl Intent {
+    pub const NONE: Intent = Intent(0);
+    const RESTING: u64 = 1 << 63;
+
+    pub const fn writing(since: Stamp) -> Self {
+        Intent(since)
+    }
+
+    pub const fn resting(since: Stamp) -> Self {
+        Intent(Self::RESTING | since)
+    }
+
+    /// The stamp that no later event of the thread is below, if there is one but the clock. `alone`: the target's
+    /// `Header::pace` was not 0 before the barrier after which the intent was read.
+    pub const fn bound(self, alone: bool) -> Option<Stamp> {
+        match self.0 {
+            0 => None,
+            word if word & Self::RESTING == 0 => Some(word),
+            word if alone => Some(word & !Self::RESTING),
+            _ => None,
+        }
+    }
 }
 
 const fn pack(state: SlotState, tid: u32) -> u64 {

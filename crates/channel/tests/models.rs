@@ -3,7 +3,7 @@
 #![cfg(loom)]
 #![allow(clippy::expect_used)]
 
-use channel::Ring;
+use channel::{Intent, Ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
@@ -93,6 +93,69 @@ fn a_clear_intent_means_that_nothing_older_is_missing() {
         let mut late = Vec::new();
         shared.ring().drain(|word| late.push(word)).expect("an honest writer");
         let watermark = if pending == 0 { now } else { pending };
+        assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
+    });
+}
+
+/// The same where the first thread stamps without the clock while it is alone, and a second one begins meanwhile: what
+/// comes late is never below the watermark.
+#[test]
+fn a_resting_intent_holds_the_watermark_until_a_second_thread_is_there() {
+    // Three threads: every interleaving with up to two preemptions, or it takes hours.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let first = shared();
+        let second = shared();
+        let intents: Arc<[AtomicU64; 2]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        // The first thread's last event had stamp 1: it may count on from there.
+        intents[0].store(Intent::resting(2).0, Ordering::Relaxed);
+        let pace = Arc::new(AtomicU64::new(1));
+        let clock = Arc::new(AtomicU64::new(10));
+        let alone = {
+            let (shared, intents, pace, clock) =
+                (Arc::clone(&first), Arc::clone(&intents), Arc::clone(&pace), Arc::clone(&clock));
+            thread::spawn(move || {
+                intents[0].store(Intent::writing(1).0, Ordering::Relaxed);
+                loom::sync::atomic::fence(Ordering::SeqCst);
+                let counts = pace.load(Ordering::Relaxed) == 1;
+                let stamp = if counts { 2 } else { clock.fetch_add(1, Ordering::SeqCst) };
+                let ring = shared.ring();
+                ring.put(0, stamp);
+                ring.commit(1);
+                let next = if counts { Intent::resting(3) } else { Intent::NONE };
+                intents[0].store(next.0, Ordering::Release);
+            })
+        };
+        let newcomer = {
+            let (shared, intents, pace, clock) =
+                (Arc::clone(&second), Arc::clone(&intents), Arc::clone(&pace), Arc::clone(&clock));
+            thread::spawn(move || {
+                pace.store(0, Ordering::SeqCst);
+                intents[1].store(Intent::writing(1).0, Ordering::Relaxed);
+                loom::sync::atomic::fence(Ordering::SeqCst);
+                let stamp = clock.fetch_add(1, Ordering::SeqCst);
+                let ring = shared.ring();
+                ring.put(0, stamp);
+                ring.commit(1);
+                intents[1].store(Intent::NONE.0, Ordering::Release);
+            })
+        };
+        let now = clock.fetch_add(1, Ordering::SeqCst);
+        let is_alone = pace.load(Ordering::Acquire) != 0;
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        let bounds = intents.iter().filter_map(|intent| Intent(intent.load(Ordering::Acquire)).bound(is_alone));
+        let watermark = bounds.fold(now, u64::min);
+        let mut seen = Vec::new();
+        for shared in [&first, &second] {
+            shared.ring().drain(|word| seen.push(word)).expect("an honest writer");
+        }
+        alone.join().expect("the first thread");
+        newcomer.join().expect("the second thread");
+        let mut late = Vec::new();
+        for shared in [&first, &second] {
+            shared.ring().drain(|word| late.push(word)).expect("an honest writer");
+        }
         assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
     });
 }

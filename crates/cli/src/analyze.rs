@@ -90,6 +90,7 @@ fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
         builtin: !options.disable_builtin_suppressions,
         embedded: !options.disable_embedded_suppressions,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        opener: crate::source::open,
     };
     Ok(Shelf::new(&files, settings)?)
 }

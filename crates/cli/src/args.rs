@@ -10,12 +10,19 @@ use crate::report::Report;
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub enum Invocation {
     Record(Record),
-    Print(Print),
+    Print(Box<Print>),
     Symbolize(Symbolize),
+    /// Its own words, the name first.
+    Heaptrace(Vec<OsString>),
+    Lib(Lib),
+    Export(Export),
+    Trim(Trim),
+    Merge(Merge),
     Analyze(Analyze),
     Report(Report),
     Completions(clap_complete::Shell),
@@ -27,9 +34,14 @@ Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
   diff [OPTIONS] BASE FILE   what changed between two traces
+  heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   analyze [OPTIONS] FILE...  the page: timeline, trees, flame graph, leaks (also -a)
   report [OPTIONS] FILE      the page as one file to share
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
+  lib --install FOLDER       the library and header that custom allocators build against
+  export --to FORMAT FILE    a trace in another tool's format
+  trim FILE -o OUT           a shorter trace: what happened within a time
+  merge FILES -o OUT         one trace out of those of several processes
   completions SHELL          completion script for bash, zsh, fish ...
   man                        manual page, as roff
 
@@ -89,9 +101,29 @@ pub struct SearchOptions {
     /// A copy of the file system in which the program ran.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     sysroot: Option<PathBuf>,
+    /// Fetch debug files that are not here from the servers in DEBUGINFOD_URLS, after the program's end.
+    #[arg(long)]
+    debuginfod: bool,
 }
 
 impl SearchOptions {
+    /// What is wrong with them.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+        (self.debuginfod && !has_servers)
+            .then_some("--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS")
+    }
+
+    /// As `search`, and with servers. Not while a program runs: a network may take its time.
+    pub fn search_everywhere(&self) -> symbols::Search {
+        let servers = self.debuginfod.then(symbols::Debuginfod::from_environment).flatten();
+        symbols::Search { debuginfod: servers.map(Arc::new), ..self.search() }
+    }
+
+    pub const fn asks_servers(&self) -> bool {
+        self.debuginfod
+    }
+
     pub fn search(&self) -> symbols::Search {
         let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         symbols::Search {
@@ -129,6 +161,122 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
+/// The library that runs inside programs, and the header for custom allocators, as files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack lib",
+    bin_name = "heaptrack lib",
+    version,
+    after_help = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   nothing to link: the header alone will do
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like"
+)]
+pub struct Lib {
+    /// Write them here; the folder is made if need be.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print where the library is that recordings of this user take.
+    #[arg(long)]
+    pub path: bool,
+}
+
+/// A trace, of ours or of KDE's, in another tool's format.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
+#[command(after_help = "\
+Examples:
+  heaptrack export --to heaptrack x.htz -o x.zst        for KDE's heaptrack_gui and heaptrack_print
+  heaptrack export --to folded --cost leaked x.htz      for flame graph tools, on stdout
+  heaptrack export --to svg x.htz -o peak.svg           a flame graph
+  heaptrack export --to massif x.htz -o massif.out      for ms_print and massif-visualizer")]
+pub struct Export {
+    /// What to write.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub to: Format,
+    /// Where to; `-` is stdout. A name that ends in .gz or .zst is packed.
+    #[arg(short, long, value_name = "OUT", default_value = "-", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// What folded stacks and flame graphs count.
+    #[arg(long, visible_alias = "flamegraph-cost-type", value_enum, default_value_t = Cost::Peak, value_name = "COST")]
+    pub cost: Cost,
+    /// Massif: branches below so many per cent are summed up.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub massif_threshold: f64,
+    /// Massif: every which snapshot has a tree; 0 = only the highest.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub massif_detailed_freq: usize,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// KDE's own.
+    Heaptrack,
+    /// A line per stack, for flame graph tools.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// Valgrind's massif.
+    Massif,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cost {
+    /// Bytes at the highest moment.
+    Peak,
+    /// Bytes that were not freed.
+    Leaked,
+    /// Calls.
+    Allocations,
+    /// Blocks that were freed again at once.
+    Temporary,
+    /// Bytes of all calls.
+    Allocated,
+}
+
+/// Cuts a trace to a time: what happened after --from, up to and with --to. Blocks that were live at --from stay, with
+/// their own stack, thread and time; nothing else of the time before does.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack trim", bin_name = "heaptrack trim", version)]
+#[command(after_help = "\
+Times: 1.5s, 200ms, 2min, nanoseconds, 50% of the runtime, start, peak, end.
+
+Example:
+  heaptrack trim server.htz --from 2min --to 3min -o minute.htz")]
+pub struct Trim {
+    /// Since when.
+    #[arg(long, value_name = "TIME", default_value = "start")]
+    pub from: String,
+    /// Until when.
+    #[arg(long, value_name = "TIME", default_value = "end")]
+    pub to: String,
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// Joins the traces of several processes into one, by the time of day.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack merge", bin_name = "heaptrack merge", version)]
+#[command(after_help = "\
+Example:
+  heaptrack merge heaptrack.worker.*.htz -o workers.htz")]
+pub struct Merge {
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The traces.
+    #[arg(value_name = "FILES", required = true, num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
+
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack completions", bin_name = "heaptrack completions")]
 struct Completions {
@@ -145,28 +293,35 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Print::from_words(words));
+        return Invocation::Print(Box::new(Print::from_words(words)));
+    }
+    if name.as_deref() == Some(OsStr::new("heaptrace")) {
+        return Invocation::Heaptrace(words);
     }
     if name.as_deref() == Some(OsStr::new("heaptrack_gui")) {
         return Invocation::Analyze(Analyze::parse_from(words));
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("print") => return Invocation::Print(Print::from_words(words.split_off(1))),
-        Some("diff") => return Invocation::Print(diff::Diff::from_words(words.split_off(1))),
+        Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
+        Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
+        Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("analyze" | "-a" | "--analyze") => return Invocation::Analyze(Analyze::parse_from(words.split_off(1))),
         Some("report") => return Invocation::Report(Report::parse_from(words.split_off(1))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
+        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
+        Some("export") => return Invocation::Export(Export::parse_from(words.split_off(1))),
+        Some("trim") => return Invocation::Trim(Trim::parse_from(words.split_off(1))),
+        Some("merge") => return Invocation::Merge(Merge::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
         Some("record") => drop(words.remove(1)),
         _ => (),
     }
-    Invocation::Record(Record::parse_from(fence_off(words)))
+    Invocation::Record(Record::parse_from(fence_off(words, &Record::command())))
 }
 
 /// Puts `--` before the program, so that no option behind it is taken for ours.
-fn fence_off(mut words: Vec<OsString>) -> Vec<OsString> {
-    let command = Record::command();
+pub fn fence_off(mut words: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let bytes = word.as_encoded_bytes();
@@ -177,7 +332,7 @@ fn fence_off(mut words: Vec<OsString>) -> Vec<OsString> {
             words.insert(at, "--".into());
             return words;
         }
-        at += if takes_next(&command, bytes) { 2 } else { 1 };
+        at += if takes_next(command, bytes) { 2 } else { 1 };
     }
     words
 }
@@ -206,7 +361,7 @@ mod tests {
     use super::*;
 
     fn record(line: &str) -> Result<Record, clap::Error> {
-        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect()))
+        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect(), &command()))
     }
 
     fn program(line: &str) -> Vec<String> {
@@ -219,6 +374,9 @@ mod tests {
         Print::command().debug_assert();
         diff::Diff::command().debug_assert();
         Symbolize::command().debug_assert();
+        Export::command().debug_assert();
+        Trim::command().debug_assert();
+        Merge::command().debug_assert();
         Analyze::command().debug_assert();
         Report::command().debug_assert();
     }

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 pub const CHANNEL: &str = "HEAPTRACK_CHANNEL";
+/// Where a whole tree of processes is followed: the path of its hub.
+const FOLLOW: &str = "HEAPTRACK_FOLLOW";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Ours in front of what was there.
@@ -32,7 +34,15 @@ pub fn plain(program: &Path, words: &[OsString]) -> Command {
 
 pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> Command {
     let mut command = plain(program, words);
-    command.env(PRELOAD, preload(library)).env(CHANNEL, channel);
+    // Whoever follows us does not follow what we record.
+    command.env(PRELOAD, preload(library)).env(CHANNEL, channel).env_remove(FOLLOW);
+    command
+}
+
+/// The same for a program that is watched with everything that it starts.
+pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> Command {
+    let mut command = recorded(program, words, library, channel);
+    command.env(FOLLOW, hub);
     command
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
+pub const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
 
 /// The library on disk or in memory; it must be kept until the program has started, and longer if that may `exec`.
 #[derive(Debug)]
@@ -23,14 +23,17 @@ pub struct Library {
 
 /// `output_folder`: where the trace goes, the last place to try.
 pub fn place(output_folder: &Path) -> io::Result<Library> {
-    let variables = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    let folders = variables.chain([PathBuf::from("/tmp"), output_folder.to_path_buf()]);
-    for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
-        if let Ok(path) = place_in(&folder) {
-            return Ok(Library { path, _memory: None });
-        }
+    match on_disk(output_folder) {
+        Some(path) => Ok(Library { path, _memory: None }),
+        None => in_memory(),
     }
-    in_memory()
+}
+
+/// A file that stays when we are gone.
+pub fn on_disk(last: &Path) -> Option<PathBuf> {
+    let variables = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let folders = variables.chain([PathBuf::from("/tmp"), last.to_path_buf()]);
+    folders.filter(|folder| !folder.as_os_str().is_empty()).find_map(|folder| place_in(&folder).ok())
 }
 
 fn place_in(folder: &Path) -> io::Result<PathBuf> {

@@ -8,9 +8,13 @@
 mod analyze;
 mod args;
 mod diff;
+mod export;
+mod heaptrace;
 mod launch;
+mod lib_install;
 mod library;
 mod live;
+mod merge;
 mod names;
 mod output;
 mod print;
@@ -18,8 +22,10 @@ mod program;
 mod record;
 mod report;
 mod signals;
+mod source;
 mod status;
 mod symbolize;
+mod trim;
 
 use args::Invocation;
 use std::io::Write;
@@ -35,8 +41,13 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
-        Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Symbolize(options) => answer(symbolize::run(&options)),
+        Invocation::Lib(options) => answer(lib_install::run(&options)),
+        Invocation::Export(options) => answer(export::run(&options)),
+        Invocation::Trim(options) => answer(trim::run(&options)),
+        Invocation::Merge(options) => answer(merge::run(&options)),
         Invocation::Analyze(options) => answer(analyze::run(&options)),
         Invocation::Report(options) => answer(report::run(&options)),
         Invocation::Completions(shell) => {

@@ -4,7 +4,6 @@
 //! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
 //! that the target has open are held, so that they can be read when they, or the target, are gone.
 use format::{RawBlock, Reader};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -13,16 +12,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
-use symbols::{Finder, Jit, ModuleWork, Resolver, SKIPPED, Search, Store, Target, Wanted};
+use symbols::{Finder, Jit, ModuleWork, SKIPPED, Search, Target, Wanted};
 
 /// How often the file is looked at: files that the target opens are held soon after.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often new frames are resolved.
-const RESOLVE_EVERY: Duration = Duration::from_secs(2);
-/// Then all files are closed and opened again when needed.
-const MOST_MEMORY: u64 = 256 << 20;
+/// How often new frames are resolved. What lives shorter than this is named once, at the end.
+const RESOLVE_EVERY: Duration = Duration::from_secs(4);
+/// Bytes of debug information at a time. Files that need more are left to the end.
+const MOST_MEMORY: u64 = 24 << 20;
 const LOWEST: i32 = 19;
-/// Debug information is read by recursion.
+/// Demanglers go down by recursion.
 const STACK: usize = 8 << 20;
 
 /// The thread, and what it shares with the end of the recording.
@@ -67,7 +66,7 @@ impl Names {
         let target = self.shared.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut jit = std::mem::take(&mut *self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(target) = &target {
-            jit.refresh(target);
+            jit.finish(target);
         }
         Known { target, jit: Some(jit).filter(|jit| !jit.is_empty()) }
     }
@@ -108,11 +107,11 @@ fn work(file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Sh
         std::thread::sleep(LOOK_EVERY);
     };
     *shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&target));
-    let mut watcher = Watcher { reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY / 2 };
+    let mut watcher = Watcher { reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY };
+    let finder = Finder { search: &search, target: Some(&target) };
     loop {
-        // What one round opened is kept for the next, until it is too much.
-        let store = Store::bounded(Some(MOST_MEMORY));
-        watcher.rounds(&store, Finder { search: &search, target: Some(&target) })?;
+        watcher.round(finder)?;
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -136,52 +135,41 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Rounds until the files take too much memory. `None`: it is over.
-    fn rounds<'f>(&mut self, store: &'f Store, finder: Finder<'f>) -> Option<()> {
-        let mut open: HashMap<(String, Vec<u8>), Option<Resolver<'f>>> = HashMap::new();
-        while store.size() < MOST_MEMORY {
-            read(&mut self.reader, &mut self.wanted, self.shared)?;
-            if let Some(target) = finder.target {
-                for module in self.wanted.new_modules() {
-                    target.hold(module.instance, module.start, Path::new(&module.path));
-                }
-                if self.wanted.has_jit() {
-                    self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
-                }
+    /// `None`: it is over.
+    fn round(&mut self, finder: Finder<'_>) -> Option<()> {
+        read(&mut self.reader, &mut self.wanted, self.shared)?;
+        if let Some(target) = finder.target {
+            for module in self.wanted.new_modules() {
+                target.hold(module.instance, module.start, Path::new(&module.path));
             }
-            if Instant::now() >= self.next {
-                self.next = Instant::now() + RESOLVE_EVERY;
-                for work in self.wanted.take() {
-                    self.resolve(&work, store, finder, &mut open)?;
-                }
+            if self.wanted.has_jit() {
+                self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
             }
-            std::thread::sleep(LOOK_EVERY);
+        }
+        if Instant::now() >= self.next {
+            for work in self.wanted.take() {
+                self.resolve(&work, finder)?;
+            }
+            self.next = Instant::now() + RESOLVE_EVERY;
         }
         Some(())
     }
 
-    fn resolve<'f>(
-        &mut self,
-        work: &ModuleWork,
-        store: &'f Store,
-        finder: Finder<'f>,
-        open: &mut HashMap<(String, Vec<u8>), Option<Resolver<'f>>>,
-    ) -> Option<()> {
+    fn resolve(&mut self, work: &ModuleWork, finder: Finder<'_>) -> Option<()> {
         let (blocks, shared) = (self.blocks, self.shared);
         let send = |piece: format::Symbols, _: usize| {
             blocks.send(piece.to_block()).is_ok() && !shared.stop.load(Ordering::Acquire)
         };
-        let Some(module) = &work.module else {
-            // The file that names them may still be behind the code that runs.
-            let jit = shared.jit.lock().unwrap_or_else(PoisonError::into_inner);
-            if !jit.is_empty() {
-                symbols::resolve_jit(work, Some(&jit), send);
+        match &work.module {
+            None => {
+                // The file that names them may still be behind the code that runs.
+                let jit = shared.jit.lock().unwrap_or_else(PoisonError::into_inner);
+                if !jit.is_empty() {
+                    symbols::resolve_jit(work, Some(&jit), send);
+                }
             }
-            return Some(());
-        };
-        let file = (module.path.clone(), module.build_id.clone());
-        let resolver = open.entry(file).or_insert_with(|| symbols::open(store, module, finder));
-        symbols::resolve_with(resolver, work, module, send);
+            Some(module) => symbols::resolve_module(work, module, finder, Some(MOST_MEMORY), send),
+        }
         (!shared.stop.load(Ordering::Acquire)).then_some(())
     }
 }

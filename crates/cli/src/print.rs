@@ -18,7 +18,7 @@ use analysis::view::{self, View};
 use analysis::{Compare, Cost, Lookup, Profile, Query, Source as Suppressor, Suppressions, Table};
 use anyhow::{Context, anyhow};
 use entry::{Numbers, difference, of_profile};
-use format::Source;
+use format::{Domain, Source};
 use open::Opened;
 use paint::Paint;
 use std::fs::{self, File};
@@ -53,6 +53,8 @@ struct Asked {
     opened: Opened,
     table: Table,
     profile: Profile,
+    /// The same of the blocks that the program reported itself, if it did.
+    custom: Option<Box<Asked>>,
 }
 
 pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
@@ -109,13 +111,8 @@ fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()> {
     }
     asked.warn();
     if options.json {
-        let report = json::Report {
-            opened: &asked.opened,
-            profile: &asked.profile,
-            table: &asked.table,
-            suppress: query.suppressions,
-        };
-        json::report(out, &report)?;
+        let custom = asked.custom.as_deref().map(|custom| custom.json(&query, None));
+        json::report(out, &asked.json(&query, custom.as_ref()))?;
     } else {
         let paint = Paint::for_stdout();
         match &base {
@@ -130,7 +127,7 @@ fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result
     let read = |error: format::Error| unreadable(path, &error);
     let none = || unreadable(path, &format!("it has no allocation number {number}"));
     let mut lookup = Lookup::new(number.checked_sub(1).ok_or_else(none)?);
-    let mut source = Source::open(path).map_err(read)?;
+    let mut source = crate::source::open(path).map_err(read)?;
     while let Some(block) = source.next_block().map_err(read)? {
         // A malformed block is as good as a lost one here.
         lookup.add(block).ok();
@@ -140,7 +137,15 @@ fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result
 
 impl Asked {
     fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
-        let mut opened = Opened::open(path).map_err(|error| unreadable(path, &error))?;
+        let mut asked = Self::of(Domain::Malloc, path, options, query)?;
+        if asked.opened.has_custom {
+            asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query)?));
+        }
+        Ok(asked)
+    }
+
+    fn of(domain: Domain, path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
+        let mut opened = Opened::open(path, domain).map_err(|error| unreadable(path, &error))?;
         if let Some(file) = &options.rules {
             let rules = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
             opened.classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
@@ -154,7 +159,12 @@ impl Asked {
                 opened.engine.profile(&mut again, query).map_err(|error| unreadable(path, &error))?
             }
         };
-        Ok(Asked { opened, table, profile })
+        Ok(Asked { opened, table, profile, custom: None })
+    }
+
+    fn json<'a>(&'a self, query: &Query, custom: Option<&'a json::Report<'a>>) -> json::Report<'a> {
+        let Asked { opened, table, profile, .. } = self;
+        json::Report { opened, profile, table, suppress: query.suppressions, custom }
     }
 
     /// One sentence about what is missing.
@@ -232,10 +242,25 @@ impl Asked {
         let ending = self.ending(query);
         ending.write(out)?;
         ours::details(out, &self.opened, &self.profile)?;
+        if let Some(custom) = &self.custom {
+            custom.write_custom(options, query, paint, out)?;
+        }
         if options.print_suppressions {
             ours::suppressions(out, &view::suppression_rows(&self.profile, &self.table))?;
         }
         Ok(())
+    }
+
+    /// Behind malloc's: what the program's own allocators did.
+    fn write_custom(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
+        let style = Style::new(options, paint);
+        writeln!(out, "\n{}", paint.heading("CUSTOM ALLOCATORS"))?;
+        writeln!(out, "blocks that the program reported itself, not counted above\n")?;
+        let entries = of_profile(self.opened.engine.book(), &self.profile, &self.table, query.suppressions);
+        for section in [ALLOCATIONS, PEAKS, LEAKS] {
+            section.write(out, &entries, &style)?;
+        }
+        Ok(self.ending(query).write(out)?)
     }
 
     fn write_difference(

@@ -26,8 +26,10 @@ use std::time::Duration;
 
 /// How long the program's end may be followed by work of ours.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
+/// The same for a user who asked for files from servers.
+const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
-const MEMORY_FOR_NAMES: u64 = 400 << 20;
+pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     try_run(options, inherited).unwrap_or_else(|refusal| {
@@ -36,11 +38,14 @@ pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     })
 }
 
-fn cannot(sentence: impl std::fmt::Display) -> Refusal {
+pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
     Refusal { code: NOT_POSSIBLE, sentence: sentence.to_string() }
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
+    if let Some(trouble) = options.search.trouble() {
+        return Err(Refusal { code: crate::USAGE, sentence: trouble.into() });
+    }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
@@ -65,9 +70,6 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
         say(format_args!("heaptrack: {warning}"));
     }
-    if is_kde && !options.quiet {
-        say(format_args!("heaptrack: recording as .htz; `heaptrack export` will turn it into KDE's format"));
-    }
     let child = start(options, inherited, &program, &library.path, &recording)?;
     signals.pass_on_to(child);
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
@@ -90,14 +92,30 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     }
     let outcome = recording.finish(end);
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
-    tell(options, outcome, path.as_deref());
-    if let Some(path) = path.filter(|_| is_there && with_names) {
-        name_the_rest(options, names, &path);
+    tell(options, outcome, path.as_deref(), is_kde);
+    if let Some(path) = path.filter(|_| is_there) {
+        if with_names {
+            name_the_rest(options, names, &path);
+        }
+        if is_kde {
+            convert(options, &path);
+        }
     }
     if let Some(live) = live {
         live.wait();
     }
     Ok(code(end.exit))
+}
+
+/// Into KDE's format, which the name asked for. The trace goes only when that is there.
+fn convert(options: &Record, path: &Path) {
+    match crate::export::convert(path) {
+        Ok(target) if options.quiet => drop(target),
+        Ok(target) => say(format_args!("heaptrack: {} is in KDE's format", target.display())),
+        Err(error) => {
+            say(format_args!("heaptrack: not converted to KDE's format, {} stays: {error:#}", path.display()));
+        }
+    }
 }
 
 fn say_unnamed(error: &io::Error) {
@@ -117,6 +135,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             },
             max_stall_ms: options.max_stall,
             lsan_symbol: program::suppressions_address(&program.image),
+            watched: false,
         },
         file,
         folder: output.folder(),
@@ -146,7 +165,7 @@ fn start(
     child.map(|child| child.id())
 }
 
-fn refusal(path: &Path, error: &io::Error) -> Refusal {
+pub(crate) fn refusal(path: &Path, error: &io::Error) -> Refusal {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_POSSIBLE };
     Refusal { code, sentence: format!("{} cannot be started: {error}", path.display()) }
 }
@@ -159,7 +178,7 @@ fn unrecorded(command: &mut Command, inherited: &Inherited, signals: &Signals) -
 
 /// Waits for our child. Other children are orphans that came to us as the first process of a container: they are
 /// buried on the way.
-fn wait_for(child: u32) -> End {
+pub(crate) fn wait_for(child: u32) -> End {
     let mut is_only_child = true;
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -182,7 +201,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn code(exit: Exit) -> ExitCode {
+pub(crate) fn code(exit: Exit) -> ExitCode {
     ExitCode::from(match exit {
         Exit::Code(code) => code as u8,
         Exit::Signal(signal) => 128u8.wrapping_add(signal as u8),
@@ -191,7 +210,7 @@ fn code(exit: Exit) -> ExitCode {
 }
 
 /// What was recorded, or why nothing was.
-fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
+fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde: bool) {
     let (Some(outcome), Some(path)) = (outcome, path) else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
         return;
@@ -203,7 +222,9 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     }
     status::report_losses(&outcome, path);
     if !options.quiet {
-        status::report(&outcome, path);
+        // What it will be called when it has been converted.
+        let target = path.with_extension("");
+        status::report(&outcome, if is_kde { &target } else { path });
     }
 }
 
@@ -216,10 +237,10 @@ fn has_memory() -> bool {
 fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
-        search: options.search.search(),
+        search: options.search.search_everywhere(),
         target: known.target,
         jit: known.jit,
-        time: Some(NAMES_AT_THE_END),
+        time: Some(if options.search.asks_servers() { SERVERS_AT_THE_END } else { NAMES_AT_THE_END }),
         memory: Some(MEMORY_FOR_NAMES),
         quiet: options.quiet,
     };
@@ -239,7 +260,7 @@ fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
 }
 
 /// The library's refusal codes.
-fn why_not(refusal: u32) -> &'static str {
+pub(crate) fn why_not(refusal: u32) -> &'static str {
     match refusal {
         1 => "the library in the program is of another version",
         2 => "the shared memory could not be mapped in the program (is its address space limited?)",

@@ -42,6 +42,7 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         builtin: true,
         embedded: true,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        opener: crate::source::open,
     };
     let page = report(&options.file, settings, options.max_size)?;
     let output = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));

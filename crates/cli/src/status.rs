@@ -109,6 +109,15 @@ pub fn report(outcome: &Outcome, path: &Path) {
         Bytes(totals.leaked_bytes),
         Count(totals.leaked_allocations)
     ));
+    if let Some(custom) = &outcome.custom {
+        say(format_args!(
+            "  custom allocators: {} allocations, {} in all; peak {}; {} not freed",
+            Count(custom.allocations),
+            Bytes(custom.allocated_bytes),
+            Bytes(custom.peak_bytes),
+            Bytes(custom.leaked_bytes),
+        ));
+    }
     say(format_args!("  read it: heaptrack print {}", quoted(path)));
 }
 

@@ -111,6 +111,13 @@ impl Blocks {
         self.shards.get_mut(shard).filter(|_| address != 0)?.remove(hash, address)
     }
 
+    /// In no order.
+    pub fn for_each(&self, mut look: impl FnMut(Block)) {
+        for shard in &self.shards {
+            shard.entries.iter().filter(|entry| address_of(entry) != 0).for_each(|entry| look(block_of(entry)));
+        }
+    }
+
     /// Everything is gone, the memory too.
     pub fn clear(&mut self) {
         *self = Self::new();

@@ -5,7 +5,7 @@
 //! nothing else; no thread of the target can make us wait.
 use crate::mapping::{Mapping, SlotArea, thread_exists};
 use crate::merge::Merge;
-use channel::{Fence, Header, SlotHeader, SlotState, Stamp};
+use channel::{Fence, Header, Intent, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::Arc;
@@ -61,17 +61,19 @@ impl Drain {
 
     /// The stamp below which every event is committed. `now` was read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
-        barrier(self.header());
+        let header = self.header();
+        let alone = header.next_round();
+        barrier(header);
+        let image = header.image.load(Acquire);
         let mut watermark = now;
         for index in 0..self.count() {
             let Some((slot, state)) = self.slot(index) else { continue };
-            if state != SlotState::Live {
+            // Threads of an image before the last exec are gone, whatever they were about to do.
+            if state != SlotState::Live || slot.image.load(Acquire) < image {
                 continue;
             }
             for intent in [slot.intent.load(Acquire), slot.nested_intent.load(Acquire)] {
-                if intent != 0 {
-                    watermark = watermark.min(intent);
-                }
+                watermark = Intent(intent).bound(alone).unwrap_or(watermark).min(watermark);
             }
         }
         watermark

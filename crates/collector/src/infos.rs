@@ -1,7 +1,8 @@
 //! The infos: what allocations have in common, `(size, stack)`, each known by its index.
 //!
 //! Given: the size and stack of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
-//! number of live blocks of each. What must hold: an index is given once and stands for its pair for ever.
+//! number of live blocks of each. What must hold: an index stands for its pair for ever, unless the pair has no live block
+//! and its owner asks to forget such ones.
 
 /// One pair's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ type Entry = [u64; 2];
 pub struct Infos {
     table: Vec<Entry>,
     usage: Vec<Usage>,
+    /// Indexes that were forgotten.
+    unused: Vec<u32>,
 }
 
 #[inline(always)]
@@ -33,7 +36,7 @@ const fn hash(entry: &Entry) -> u64 {
 
 impl Default for Infos {
     fn default() -> Self {
-        Infos { table: vec![[0; 2]; 1024], usage: Vec::new() }
+        Infos { table: vec![[0; 2]; 1024], usage: Vec::new(), unused: Vec::new() }
     }
 }
 
@@ -88,6 +91,30 @@ impl Infos {
         self.table = larger;
     }
 
+    /// An index for `add` that no pair has.
+    pub fn next_index(&mut self) -> u32 {
+        self.unused.pop().unwrap_or(self.usage.len() as u32)
+    }
+
+    /// Pairs that have an index.
+    pub const fn known(&self) -> usize {
+        self.usage.len() - self.unused.len()
+    }
+
+    /// Gives the indexes of all pairs without a live block back.
+    pub fn forget_dead(&mut self) {
+        let is_alive = |entry: &&Entry| {
+            let index = (entry[1] as u32).checked_sub(1);
+            index.and_then(|index| self.usage.get(index as usize)).is_some_and(|usage| usage.live > 0)
+        };
+        let alive: Vec<Entry> = self.table.iter().filter(is_alive).copied().collect();
+        self.unused = (0..self.usage.len() as u32).filter(|index| self.usage[*index as usize].live == 0).collect();
+        // Low ones first, so that the high ones can go.
+        self.unused.reverse();
+        self.table.fill([0; 2]);
+        alive.into_iter().for_each(|entry| Self::place(&mut self.table, entry));
+    }
+
     #[inline]
     pub fn usage_mut(&mut self, index: u32) -> Option<&mut Usage> {
         self.usage.get_mut(index as usize)
@@ -133,6 +160,25 @@ mod tests {
             assert_eq!(infos.find(size, stack), Some(index));
             assert_eq!(infos.usage_mut(index).unwrap().size, size);
         }
+    }
+
+    #[test]
+    fn dead_pairs_are_forgotten_and_their_indexes_used_again() {
+        let mut infos = Infos::default();
+        for size in 0..5000 {
+            let index = infos.next_index();
+            infos.add(size, 1, index);
+            infos.usage_mut(index).unwrap().live = size % 2;
+        }
+        infos.forget_dead();
+        assert_eq!(infos.known(), 2500);
+        assert_eq!((infos.find(10, 1), infos.find(11, 1)), (None, Some(11)));
+        for size in 0..2500 {
+            let index = infos.next_index();
+            assert_eq!(index as u64, size * 2);
+            infos.add(size, 2, index);
+        }
+        assert_eq!((infos.next_index(), infos.find(2499, 2), infos.find(4999, 1)), (5000, Some(4998), Some(4999)));
     }
 
     #[test]

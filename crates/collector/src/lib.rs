@@ -12,12 +12,17 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod aggregate;
 mod blocks;
 mod clock;
 mod drain;
 mod error;
+mod hub;
 mod infos;
+mod lane;
+mod live;
 mod mapping;
+mod memory;
 mod merge;
 mod modules;
 mod process;
@@ -25,6 +30,7 @@ mod queue;
 mod recorder;
 mod sampler;
 mod session;
+mod sink;
 mod spawn;
 mod spill;
 mod stacks;
@@ -32,9 +38,13 @@ mod stats;
 mod threads;
 mod writer;
 
+pub use aggregate::LiveSite;
 pub use clock::kernel_clock;
 pub use error::SetupError;
+pub use hub::{Bell, Hub, Joined};
+pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
-pub use session::{End, Outcome, Plan, Recording};
+pub use memory::Memory;
+pub use session::{End, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{Inherited, children_peak_rss, spawn};
 pub use stats::Stats;

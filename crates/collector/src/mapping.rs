@@ -1,12 +1,12 @@
 //! The shared memory as the collector holds it, and the few things only the kernel or the processor can do.
 //!
 //! Given: a geometry. Gives back: a sealed memfd, its typed parts, one slot's rings at a time, the robust mark that
-//! tells the target of our death. What must hold: the fixed part stays mapped for the life of the process, for
-//! `channel::Region` hands out references without an end; slot areas are unmapped when their holder is dropped.
+//! tells the target of our death. What must hold: the fixed part stays mapped as long as its `Mapping`, which whoever uses
+//! its `channel::Region` must hold, for that hands out references without an end; slot areas likewise.
 //!
 //! With `spawn.rs` the only file of this crate with unsafe code.
 use crate::error::SetupError;
-use channel::{Clock, Geometry, Header, OnFull, Phase, Region, Ring, SlotHeader};
+use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SlotHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -23,6 +23,8 @@ pub struct Setup {
     pub max_stall_ms: u32,
     /// `Header::lsan_symbol`
     pub lsan_symbol: u64,
+    /// `Header::watched`
+    pub watched: bool,
 }
 
 pub struct Mapping {
@@ -50,8 +52,9 @@ impl Mapping {
             (&raw mut (*header).on_full).write(setup.on_full as u32);
             (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
             (&raw mut (*header).lsan_symbol).write(setup.lsan_symbol);
+            (&raw mut (*header).watched).write(setup.watched as u32);
         }
-        // SAFETY: mapped above for `fixed_len` bytes and never unmapped; the geometry was checked.
+        // SAFETY: mapped above for `fixed_len` bytes until `Mapping` is dropped; the geometry was checked.
         let region = unsafe { Region::new(base, geometry) };
         region.header().phase.store(Phase::Waiting as u32, Ordering::Release);
         Ok(Mapping { region, fd })
@@ -77,6 +80,54 @@ impl Mapping {
     /// Every byte of memory that recording costs: the pages of the memfd that were ever touched.
     pub fn bytes_used(&self) -> u64 {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_blocks as u64 * 512)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let base = std::ptr::from_ref(self.region.header()).cast_mut().cast();
+        // SAFETY: mapped by `create` with this length. Its users hold an `Arc` of us, so none is left.
+        let _ = unsafe { rustix::mm::munmap(base, self.region.geometry().fixed_len()) };
+    }
+}
+
+/// The page where processes of one tree find shared memory.
+pub struct HubPage {
+    page: *mut u8,
+    fd: OwnedFd,
+}
+
+// SAFETY: atomics, and numbers that are written before anybody else sees the page.
+unsafe impl Send for HubPage {}
+// SAFETY: as above.
+unsafe impl Sync for HubPage {}
+
+impl HubPage {
+    pub fn create() -> Result<Self, SetupError> {
+        let failed = |error: rustix::io::Errno| SetupError::Memory(error.into());
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("heaptrack-hub", flags).map_err(failed)?;
+        rustix::fs::ftruncate(&fd, channel::PAGE as u64).map_err(failed)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(failed)?;
+        let page = map(fd.as_fd(), 0, channel::PAGE).map_err(SetupError::Memory)?;
+        let hub = page.cast::<Hub>();
+        // SAFETY: a fresh page that nobody else has seen; the hub fits into it.
+        unsafe {
+            (&raw mut (*hub).magic).write(channel::HUB_MAGIC);
+            (&raw mut (*hub).version).write(channel::VERSION);
+            (&raw mut (*hub).collector_pid).write(std::process::id());
+        }
+        Ok(HubPage { page, fd })
+    }
+
+    /// Never unmapped: there is one a process.
+    pub const fn hub(&self) -> &'static Hub {
+        // SAFETY: mapped for ever, filled by `create`.
+        unsafe { &*self.page.cast::<Hub>() }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -200,9 +251,26 @@ struct RobustList {
     node: *mut c_void,
 }
 
+/// A word that the kernel marks when the thread that holds it ends, however it ends. To be dropped by that thread.
+pub struct Held {
+    word: &'static AtomicU32,
+    list: *mut RobustList,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the thread's list is taken away before it is freed; nobody but the kernel had it.
+        unsafe {
+            libc::syscall(libc::SYS_set_robust_list, ptr::null::<RobustList>(), 3 * size_of::<usize>());
+            drop(Box::from_raw(self.list));
+        }
+        self.word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::AcqRel);
+    }
+}
+
 /// Marks `word` as held by the calling thread: when the thread ends, however it ends, the kernel sets
 /// `FUTEX_OWNER_DIED` in it. Replaces the thread's list of libc's robust mutexes, of which this program has none.
-pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<()> {
+pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<Held> {
     let list = Box::leak(Box::new(RobustList {
         first: ptr::null_mut(),
         futex_offset: 0,
@@ -213,13 +281,13 @@ pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<()> {
     list.node = head.cast();
     list.first = (&raw mut list.node).cast();
     list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
-    // SAFETY: the list is leaked, so the kernel can walk it at any later time; one node that leads back to the head.
+    // SAFETY: the list is leaked until `Held` takes it back; one node that leads back to the head.
     let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
     }
     word.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
-    Ok(())
+    Ok(Held { word, list: head })
 }
 
 /// Whether the thread `tid` of process `pid` still exists. Works without /proc.
@@ -254,6 +322,7 @@ mod tests {
             on_full: OnFull::Wait,
             max_stall_ms: 1000,
             lsan_symbol: 0,
+            watched: false,
         }
     }
 
@@ -289,11 +358,14 @@ mod tests {
         let mapping = Mapping::create(&tight()).unwrap();
         let word = &mapping.region().header().collector_alive;
         std::thread::spawn(|| {
-            hold_until_death(word).unwrap();
+            // What is never dropped is the kernel's to mark.
+            std::mem::forget(hold_until_death(word).unwrap());
             assert_ne!(word.load(Ordering::Acquire), 0);
         })
         .join()
         .unwrap();
+        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
+        drop(hold_until_death(word).unwrap());
         assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
     }
 

@@ -20,6 +20,11 @@ impl Modules {
         Modules { seen: Vec::new(), launched }
     }
 
+    /// All there were, those that are gone too.
+    pub fn seen(&self) -> &[Module] {
+        &self.seen
+    }
+
     /// Modules that were loaded since the last call.
     pub fn loaded(&mut self, region: &Region, timeline: &Timeline, process: &Process) -> &[Module] {
         let count = region.header().module_count.load(Ordering::Acquire).min(region.geometry().modules);

@@ -1,99 +1,71 @@
 //! Ordered events in, blocks of the trace out.
 //!
 //! Given: the merge's events, one after the other. Gives back: raw blocks, definitions before the events that use
-//! them, and the session's totals. What must hold: a free is written as the allocation it ends; a few dozen
-//! nanoseconds an event; no allocation per event.
-use crate::blocks::{Block, Blocks};
+//! them, or live numbers by site, and the session's totals. What must hold: a free is written as the allocation it ends; a
+//! few dozen nanoseconds an event; no allocation per event.
+use crate::aggregate::LiveSite;
+use crate::blocks::Blocks;
 use crate::clock::Timeline;
-use crate::infos::Infos;
+use crate::lane::Lane;
 use crate::merge::{Consumer, Item, Verdict};
 use crate::modules::Modules;
 use crate::process::Process;
+use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
-use channel::{Event, Path, Region, StackId, Stamp};
-use format::{Checkpoint, EventEncoder, InfoEncoder, Module, RawBlock, Thread, Totals};
+use channel::{CUSTOM, Event, Path, Region, StackId};
+use format::{Domain, Module, RawBlock, Thread, Totals};
 use std::sync::atomic::Ordering;
-
-/// A time mark stands at most this often.
-const MARK_NS: u64 = 100_000;
-/// Where stamps count events, not time.
-const MARK_TICKS: u64 = 256;
-/// Checkpoints are at least this many events apart, and so far that writing them costs little beside the events.
-const CHECKPOINT_EVENTS: u64 = 4 << 20;
-const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
-/// Raw bytes of events in a block: small at first, so that something is in the file even of a small disk.
-const FIRST_BLOCK_BYTES: usize = 64 << 10;
-const BLOCK_BYTES: usize = 512 << 10;
-const NO_SOURCE: u32 = u32::MAX;
-const NO_SEQUENCE: u64 = u64::MAX;
 
 pub struct Recorder {
     region: Region,
     pub timeline: Timeline,
     pub process: Process,
-    events: EventEncoder,
-    infos: Infos,
-    info_encoder: InfoEncoder,
+    malloc: Lane,
+    custom: Lane,
     stacks: Stacks,
+    /// Of both domains: the address says which.
     blocks: Blocks,
     threads: Threads,
     modules: Modules,
     new_modules: Vec<Module>,
-    /// The sequence number of the last allocation, by slot.
-    last_alloc: Vec<u64>,
-    /// Whose events are being written.
-    source: u32,
-    slot: usize,
-    next_mark: Stamp,
-    now_ns: u64,
-    image: u32,
-    totals: Totals,
-    /// Events in blocks that were taken.
-    taken: u64,
-    next_checkpoint: u64,
-    block_bytes: usize,
 }
 
 impl Recorder {
-    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String) -> Self {
+    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
+        let stacks = if sink.is_live() { Stacks::unwritten() } else { Stacks::default() };
         Recorder {
             region,
             timeline,
             process,
-            events: EventEncoder::new(),
-            infos: Infos::default(),
-            info_encoder: InfoEncoder::new(),
-            stacks: Stacks::default(),
+            malloc: Lane::new(Domain::Malloc, sink),
+            custom: Lane::new(Domain::Custom, Sink::trace()),
+            stacks,
             blocks: Blocks::new(),
             threads: Threads::default(),
             modules: Modules::new(launched),
             new_modules: Vec::new(),
-            last_alloc: vec![NO_SEQUENCE],
-            source: NO_SOURCE,
-            slot: 0,
-            next_mark: 0,
-            now_ns: 0,
-            image: 0,
-            totals: Totals::default(),
-            taken: 0,
-            next_checkpoint: CHECKPOINT_EVENTS,
-            block_bytes: FIRST_BLOCK_BYTES,
         }
     }
 
-    /// Totals up to the last event; `leaked_*` is what lives.
+    /// Malloc's totals up to the last event; `leaked_*` is what lives.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.events.next_sequence(), ..self.totals }
+        self.malloc.totals()
+    }
+
+    /// The same of the blocks that the program reported itself; `None`: it never did.
+    pub fn custom_totals(&self) -> Option<Totals> {
+        let totals = self.custom.totals();
+        (totals.allocations > 0 || totals.unknown_frees > 0).then_some(totals)
     }
 
     /// Events of all sorts so far.
     pub const fn event_count(&self) -> u64 {
-        self.taken + self.events.events()
+        self.malloc.event_count() + self.custom.event_count()
     }
 
     pub fn has_pending(&self) -> bool {
-        !self.events.is_empty()
+        self.malloc.has_pending() || self.custom_totals().is_some() && self.custom.has_pending()
     }
 
     pub const fn corrupt_stacks(&self) -> u64 {
@@ -124,165 +96,135 @@ impl Recorder {
         if let Some(block) = self.stacks.take() {
             put(block);
         }
-        if !self.info_encoder.is_empty() {
-            put(self.info_encoder.take());
-        }
-        if !self.events.is_empty() {
-            self.block_bytes = if self.is_full() { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
-            self.taken += self.events.events();
-            put(self.events.take());
-        }
-        if self.taken >= self.next_checkpoint {
-            put(self.checkpoint());
+        self.malloc.take_blocks(&mut put);
+        // Most programs report nothing, and their files have nothing of it.
+        if self.custom_totals().is_some() {
+            self.custom.take_blocks(&mut put);
         }
     }
 
-    fn checkpoint(&mut self) -> RawBlock {
-        let distance = CHECKPOINT_EVENTS.max(self.infos.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
-        self.next_checkpoint = self.taken + distance;
-        let checkpoint = Checkpoint {
-            events: self.taken,
-            next_sequence: self.events.next_sequence(),
-            time_ns: self.now_ns,
-            image: self.image,
-            totals: self.totals(),
-            live: self.infos.live(),
-            blocks: None,
-        };
-        checkpoint.to_block()
+    /// The live front end: everything is as if the target had started now.
+    pub fn new_window(&mut self) {
+        self.malloc.new_window();
+        self.blocks.clear();
+    }
+
+    /// The live front end: gives memory back when there are many stacks. The merge must hold no event.
+    pub fn compact(&mut self) {
+        if self.malloc.is_live() {
+            self.stacks.compact();
+            self.malloc.stacks_moved();
+        }
+    }
+
+    /// The live front end: all sites with live blocks.
+    pub fn live_sites(&self) -> Vec<LiveSite> {
+        self.malloc.live_sites(&self.blocks)
+    }
+
+    /// All modules there were.
+    pub fn modules(&self) -> &[Module] {
+        self.modules.seen()
+    }
+
+    #[inline(always)]
+    fn lane<const IS_CUSTOM: bool>(&mut self) -> &mut Lane {
+        if IS_CUSTOM { &mut self.custom } else { &mut self.malloc }
     }
 
     /// Thread and time of the event that is written next.
     #[inline(always)]
-    fn context(&mut self, source: u32, stamp: Stamp) {
-        if source != self.source {
-            self.switch(source);
+    fn context<const IS_CUSTOM: bool>(&mut self, item: &Item) {
+        if self.lane::<IS_CUSTOM>().differs(item.source) {
+            self.switch::<IS_CUSTOM>(item.source);
         }
-        if stamp >= self.next_mark {
-            self.mark(stamp);
-        }
-    }
-
-    #[cold]
-    fn mark(&mut self, stamp: Stamp) {
-        let ns = self.timeline.advance(stamp);
-        self.events.time(ns);
-        // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
-        self.now_ns = ns - ns % MARK_NS;
-        let step = self.timeline.stamps_in(MARK_NS);
-        self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
+        let lane = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+        lane.set_time(item.event.stamp(), &mut self.timeline);
     }
 
     #[inline(never)]
-    fn switch(&mut self, source: u32) {
-        self.source = source;
-        self.slot = source as usize / 2;
-        if self.last_alloc.len() <= self.slot {
-            self.last_alloc.resize(self.slot + 1, NO_SEQUENCE);
-        }
+    fn switch<const IS_CUSTOM: bool>(&mut self, source: u32) {
         let thread = match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
+            // Threads have no numbers there, for numbers would never end.
+            None if self.malloc.is_live() => 0,
             None => self.start_thread(source / 2, 0),
         };
-        self.events.thread(thread);
+        self.lane::<IS_CUSTOM>().switch(source, thread);
     }
 
     fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
+        if self.malloc.is_live() {
+            self.malloc.start_thread(slot);
+            return 0;
+        }
         let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
         let name = self.process.thread_name(tid);
-        if let Some(last) = self.last_alloc.get_mut(slot as usize) {
-            *last = NO_SEQUENCE;
-        }
-        self.source = NO_SOURCE;
+        self.malloc.start_thread(slot);
+        self.custom.start_thread(slot);
         self.threads.start(slot, tid, image, name)
     }
 
-    #[cold]
-    fn new_info(&mut self, size: u64, stack: u32) -> u32 {
-        let index = self.info_encoder.push(size, stack);
-        self.infos.add(size, stack, index);
-        index
-    }
-
     #[inline(always)]
-    fn alloc(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
-        let info = match self.infos.find(size, stack) {
-            Some(info) => info,
-            None => self.new_info(size, stack),
-        };
-        let sequence = self.events.next_sequence();
-        if self.blocks.insert(address, Block { sequence, info }).is_err() {
+    fn alloc<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
+        let stamp = item.event.stamp();
+        let lane = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+        if lane.is_live() {
+            lane.set_time(stamp, &mut self.timeline);
+        }
+        let block = lane.next_block(stamp, size, stack, &self.stacks);
+        if self.blocks.insert(address, block).is_err() {
             return Verdict::StillLive;
         }
-        self.context(item.source, item.event.stamp());
-        self.events.alloc(info);
-        if let Some(usage) = self.infos.usage_mut(info) {
-            usage.live += 1;
-        }
-        if let Some(last) = self.last_alloc.get_mut(self.slot) {
-            *last = sequence;
-        }
-        let totals = &mut self.totals;
-        totals.allocated_bytes += size;
-        totals.leaked_allocations += 1;
-        totals.leaked_bytes += size;
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.context::<IS_CUSTOM>(item);
+        self.lane::<IS_CUSTOM>().alloc(block, size);
         Verdict::Taken
     }
 
     #[inline(always)]
-    fn free(&mut self, item: &Item, address: u64, by_realloc: bool) -> Verdict {
+    fn free<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, by_realloc: bool) -> Verdict {
         let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
-        self.context(item.source, item.event.stamp());
-        if by_realloc {
-            self.events.free_by_realloc(block.sequence);
-        } else {
-            self.events.free(block.sequence);
-            self.totals.temporary += (self.last_alloc.get(self.slot) == Some(&block.sequence)) as u64;
-        }
-        self.forget(block);
+        self.context::<IS_CUSTOM>(item);
+        self.lane::<IS_CUSTOM>().free(block, by_realloc);
         Verdict::Taken
     }
 
-    /// Takes a block out of all counts.
-    #[inline(always)]
-    fn forget(&mut self, block: Block) {
-        if let Some(usage) = self.infos.usage_mut(block.info) {
-            usage.live = usage.live.wrapping_sub(1);
-            self.totals.leaked_bytes -= usage.size;
-        }
-        self.totals.leaked_allocations -= 1;
-        self.totals.deallocations += 1;
-    }
-
-    #[cold]
-    fn take_mark(&mut self, item: &Item) {
+    /// An event of a block that the program reported itself, or a mark.
+    #[inline(never)]
+    fn take_rare(&mut self, item: &Item) -> Verdict {
         match item.event {
-            Event::ThreadStart { stamp, tid } => {
+            // The live front end tells of malloc's blocks alone.
+            Event::Alloc { .. } | Event::Free { .. } if self.malloc.is_live() => (),
+            Event::Alloc { address, size, stack, .. } => return self.alloc::<true>(item, address, size, stack),
+            Event::Free { address, by_realloc, .. } => return self.free::<true>(item, address, by_realloc),
+            Event::ThreadStart { tid, .. } => {
                 self.start_thread(item.source / 2, tid);
-                self.context(item.source, stamp);
+                self.context::<false>(item);
             }
             // Comes before the slot has said whose it is.
             Event::Image { stamp, image } => {
-                self.mark(stamp);
-                self.new_image(image);
+                self.blocks.clear();
+                for lane in [&mut self.malloc, &mut self.custom] {
+                    lane.mark(stamp, &mut self.timeline);
+                    lane.new_image(image);
+                }
             }
-            _ => (),
         }
+        Verdict::Taken
     }
 
-    fn new_image(&mut self, image: u32) {
-        self.image = image;
-        self.events.image(image);
-        self.blocks.clear();
-        self.infos.clear_live();
-        self.totals.leaked_bytes = 0;
-        self.totals.leaked_allocations = 0;
-        self.last_alloc.fill(NO_SEQUENCE);
+    fn force_in<const IS_CUSTOM: bool>(&mut self, item: &Item) {
+        self.context::<IS_CUSTOM>(item);
+        match item.event {
+            Event::Alloc { address, .. } => {
+                if let Some(block) = self.blocks.remove(address) {
+                    self.lane::<IS_CUSTOM>().free_implied(block);
+                }
+                self.take(item);
+            }
+            Event::Free { .. } => self.lane::<IS_CUSTOM>().unknown_free(),
+            _ => (),
+        }
     }
 }
 
@@ -308,38 +250,29 @@ impl Consumer for Recorder {
 
     #[inline(always)]
     fn take(&mut self, item: &Item) -> Verdict {
-        if let Event::Alloc { address, size, stack, .. } = item.event {
-            return self.alloc(item, address, size, stack);
+        match item.event {
+            Event::Alloc { address, size, stack, .. } if address & CUSTOM == 0 => {
+                self.alloc::<false>(item, address, size, stack)
+            }
+            Event::Free { address, by_realloc, .. } if address & CUSTOM == 0 => {
+                self.free::<false>(item, address, by_realloc)
+            }
+            _ => self.take_rare(item),
         }
-        if let Event::Free { address, by_realloc, .. } = item.event {
-            return self.free(item, address, by_realloc);
-        }
-        self.take_mark(item);
-        Verdict::Taken
     }
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.events.len() >= self.block_bytes
+        self.malloc.is_full() || self.custom.is_full() || self.malloc.is_live() && self.stacks.wants_compact()
     }
 
     #[cold]
     fn force(&mut self, item: &Item) {
-        self.context(item.source, item.event.stamp());
         match item.event {
-            Event::Alloc { address, .. } => {
-                if let Some(block) = self.blocks.remove(address) {
-                    self.events.free_implied(block.sequence);
-                    self.totals.implied_frees += 1;
-                    self.forget(block);
-                }
-                self.take(item);
+            Event::Alloc { address, .. } | Event::Free { address, .. } if address & CUSTOM != 0 => {
+                self.force_in::<true>(item);
             }
-            Event::Free { .. } => {
-                self.events.unknown_free();
-                self.totals.unknown_frees += 1;
-            }
-            _ => (),
+            _ => self.force_in::<false>(item),
         }
     }
 }

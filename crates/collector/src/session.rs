@@ -3,21 +3,25 @@
 //! Given: how to record, and an open file. Gives back: what the target needs to find us, live numbers, and at the end
 //! what was recorded. What must hold: the collecting thread runs before the target does; after the target's death
 //! everything it committed is in the file; whatever fails, the target goes on.
+use crate::aggregate::Aggregate;
 use crate::clock::Timeline;
 use crate::drain::Drain;
 use crate::error::SetupError;
+use crate::live::{Ask, Reason, Snapshot};
 use crate::mapping::{Mapping, Setup, hold_until_death};
+use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
 use crate::modules::text;
 use crate::process::Process;
 use crate::queue::Store;
 use crate::recorder::Recorder;
 use crate::sampler::Sampler;
+use crate::sink::Sink;
 use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Header, Loss, Phase, Stamp};
-use format::{Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
+use channel::{Farewell, Header, Loss, Phase, Request, Stamp};
+use format::{Domain, Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
@@ -36,6 +40,8 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const LONG_SLEEP: Duration = Duration::from_millis(10);
 const START_SLEEP: Duration = Duration::from_micros(100);
+/// Nobody is there yet; who comes rings.
+const SPARE_SLEEP: Duration = Duration::from_millis(500);
 const STARTING_NS: u64 = 50_000_000;
 /// What we may have grown by between our start and the fork of the target.
 const LAUNCH_SLACK: u64 = 1 << 20;
@@ -58,6 +64,21 @@ pub struct Plan {
     pub tool: String,
 }
 
+/// How to watch a target without a trace.
+#[derive(Clone, Debug)]
+pub struct LivePlan {
+    pub setup: Setup,
+    /// Where the spill file may be made.
+    pub folder: PathBuf,
+    /// The program's file; empty: whatever joins.
+    pub exe: String,
+    /// Frames by which stacks are told apart.
+    pub depth: usize,
+}
+
+/// Snapshots that wait for somebody who reads them.
+const MOST_SNAPSHOTS: usize = 4;
+
 /// What became of a session.
 #[derive(Debug)]
 pub struct Outcome {
@@ -65,12 +86,19 @@ pub struct Outcome {
     pub started: bool,
     /// Why not, if it said so (`Header::refusal`).
     pub refusal: u32,
+    /// Malloc's.
     pub totals: Totals,
+    /// Of the blocks that the program reported itself, if it did.
+    pub custom: Option<Totals>,
     pub events: u64,
     pub losses: Losses,
     pub file_bytes: u64,
     /// The file ends before the session does.
     pub write_error: Option<io::Error>,
+    /// What lived at the end, for a session without a trace.
+    pub last: Option<Snapshot>,
+    /// Snapshots before it that nobody has read.
+    pub unread: Vec<Snapshot>,
 }
 
 /// How the target ended.
@@ -95,25 +123,91 @@ pub struct Recording {
     stop: Arc<AtomicBool>,
     end: mpsc::Sender<End>,
     blocks: mpsc::Sender<RawBlock>,
+    asks: mpsc::Sender<Ask>,
+    snapshots: mpsc::Receiver<Snapshot>,
     thread: JoinHandle<Outcome>,
+}
+
+/// A session whose thread may not run yet.
+struct Starting {
+    recording: Recording,
+    is_ready: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Starting {
+    fn ready(self) -> Result<Recording, SetupError> {
+        match self.is_ready.recv() {
+            Ok(Ok(())) => Ok(self.recording),
+            Ok(Err(error)) => Err(SetupError::Thread(error)),
+            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
+        }
+    }
+}
+
+/// What a session has to say about itself.
+struct Subject {
+    setup: Setup,
+    folder: PathBuf,
+    command: Vec<String>,
+    exe: String,
+    tool: String,
+}
+
+/// The collecting thread's ends of all its letter boxes.
+struct Letters {
+    /// Blocks that others made.
+    further: mpsc::Receiver<RawBlock>,
+    asks: mpsc::Receiver<Ask>,
+    snapshots: mpsc::SyncSender<Snapshot>,
 }
 
 impl Recording {
     /// Everything is ready for the target when this returns.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
+        let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
+        let Plan { setup, folder, command, exe, tool, .. } = plan;
+        Self::launch(Subject { setup, folder, command, exe, tool }, writer, Sink::trace())
+    }
+
+    /// The same without a trace: what lives can be asked for, and is in the outcome.
+    pub fn live(plan: LivePlan) -> Result<Self, SetupError> {
+        let LivePlan { setup, folder, exe, depth } = plan;
+        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new() };
+        Self::launch(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
+    }
+
+    /// Several at a time: their threads start side by side.
+    pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
+        let begin = |_| {
+            let LivePlan { setup, folder, exe, depth } = plan.clone();
+            let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new() };
+            Self::begin(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth)))).ok()
+        };
+        let begun: Vec<Starting> = (0..count).map_while(begin).collect();
+        begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
+    }
+
+    fn launch(plan: Subject, writer: Writer, sink: Sink) -> Result<Self, SetupError> {
+        Self::begin(plan, writer, sink)?.ready()
+    }
+
+    fn begin(plan: Subject, writer: Writer, sink: Sink) -> Result<Starting, SetupError> {
         let mapping = Arc::new(Mapping::create(&plan.setup)?);
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (end, end_inbox) = mpsc::channel();
         let (blocks, further) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
+        let (asks, asks_inbox) = mpsc::channel();
+        let (to_reader, snapshots) = mpsc::sync_channel(MOST_SNAPSHOTS);
+        let letters = Letters { further, asks: asks_inbox, snapshots: to_reader };
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
             let held = hold_until_death(&shared.region().header().collector_alive);
             let failed = held.is_err();
-            let _ = ready.send(held);
-            let mut collector = Collector::new(shared, plan, writer, numbers, stopping, further);
+            let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
+            let _ = ready.send(answer);
+            let mut collector = Collector::new(shared, plan, writer, sink, numbers, stopping, letters);
             if !failed {
                 collector.run();
             }
@@ -121,11 +215,8 @@ impl Recording {
         };
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
-        match is_ready.recv() {
-            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, blocks, thread }),
-            Ok(Err(error)) => Err(SetupError::Thread(error)),
-            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
-        }
+        let recording = Recording { mapping, stats, stop, end, blocks, asks, snapshots, thread };
+        Ok(Starting { recording, is_ready })
     }
 
     /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under its own number.
@@ -144,6 +235,23 @@ impl Recording {
         self.blocks.clone()
     }
 
+    /// Answered by a snapshot, soon.
+    pub fn ask(&self, what: Ask) {
+        let _ = self.asks.send(what);
+        self.ring();
+    }
+
+    /// The next one that is there. Nobody waits: what is not read in time is left out.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.snapshots.try_recv().ok()
+    }
+
+    fn ring(&self) {
+        let header = self.mapping.region().header();
+        header.doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
+    }
+
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -154,18 +262,23 @@ impl Recording {
         (pid != 0).then_some(pid)
     }
 
+    /// The target records, or has recorded.
+    pub fn has_started(&self) -> bool {
+        self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
+    }
+
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.stats)
     }
 
     /// The target is gone, or recording is to end: writes everything committed and closes the trace.
     pub fn finish(self, end: End) -> Option<Outcome> {
-        let header = self.mapping.region().header();
         let _ = self.end.send(end);
         self.stop.store(true, Ordering::Release);
-        header.doorbell.fetch_add(1, Ordering::AcqRel);
-        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
-        self.thread.join().ok()
+        self.ring();
+        let mut outcome = self.thread.join().ok()?;
+        outcome.unread.extend(self.snapshots.try_iter());
+        Some(outcome)
     }
 }
 
@@ -180,14 +293,15 @@ struct Collector {
     merge: Merge,
     recorder: Recorder,
     sampler: Sampler,
-    plan: Plan,
+    plan: Subject,
     started_unix_ns: u64,
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
     sandbox_doubts: u32,
-    /// Blocks that others made.
-    further: mpsc::Receiver<RawBlock>,
+    letters: Letters,
+    looks: Looks,
+    is_live: bool,
     /// Our own resident memory when the target was forked, and some more.
     launch_rss: u64,
     first_pending: Option<Instant>,
@@ -198,16 +312,18 @@ struct Collector {
 impl Collector {
     fn new(
         mapping: Arc<Mapping>,
-        plan: Plan,
+        plan: Subject,
         writer: Writer,
+        sink: Sink,
         stats: Arc<Stats>,
         stop: Arc<AtomicBool>,
-        further: mpsc::Receiver<RawBlock>,
+        letters: Letters,
     ) -> Self {
         let header = mapping.region().header();
         let now = Instant::now();
         let timeline = Timeline::new(plan.setup.clock, now, header);
-        let recorder = Recorder::new(mapping.region(), timeline, Process::new(0), plan.exe.clone());
+        let is_live = sink.is_live();
+        let recorder = Recorder::new(mapping.region(), timeline, Process::new(0), plan.exe.clone(), sink);
         Collector {
             header,
             stats,
@@ -223,7 +339,9 @@ impl Collector {
             suppressions_written: false,
             losses: Losses::default(),
             sandbox_doubts: 0,
-            further,
+            letters,
+            looks: Looks::new(),
+            is_live,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
             next_check: now,
@@ -244,7 +362,17 @@ impl Collector {
             sleep = if fullest > 0 { SHORT_SLEEP } else { (sleep * 2).min(LONG_SLEEP) };
             // A program can be over in a millisecond, and one look at its memory must be had.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
-            self.sleep(rung, if is_starting { START_SLEEP } else { sleep });
+            let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
+            self.sleep(
+                rung,
+                if is_spare {
+                    SPARE_SLEEP
+                } else if is_starting {
+                    START_SLEEP
+                } else {
+                    sleep
+                },
+            );
         }
     }
 
@@ -254,11 +382,18 @@ impl Collector {
         if pid != 0 && !self.session_written {
             self.write_session(pid);
         }
+        // Before the instant that is merged up to: an answer holds everything up to its question.
+        let asks: Vec<Ask> = self.letters.asks.try_iter().collect();
         let now = self.recorder.timeline.sample(self.header);
         let watermark = self.drain.watermark(now);
         let drained = self.drain.empty_rings(&mut self.merge);
+        if self.is_live {
+            self.serve_signals(watermark);
+        }
         self.merge_to(watermark);
-        if self.is_recording() {
+        if self.is_live {
+            self.serve(pid, &asks);
+        } else if self.is_recording() {
             self.sampler.look(&self.mapping, &self.recorder);
         }
         self.periodic(pid);
@@ -277,6 +412,9 @@ impl Collector {
         let patience =
             Patience { free: timeline.stamps_in(FREE_PATIENCE_NS), alloc: timeline.stamps_in(ALLOC_PATIENCE_NS) };
         while self.writer.has_room() && self.merge.run(watermark, patience, &mut self.recorder) == Stopped::Full {
+            if self.is_live {
+                self.recorder.compact();
+            }
             self.write_pending();
         }
         match self.first_pending {
@@ -290,6 +428,68 @@ impl Collector {
         self.first_pending = None;
         let events = self.recorder.event_count();
         self.recorder.take_blocks(|block| self.writer.put(block, events));
+    }
+
+    /// Signals that the target was sent: each is served at the very instant that its handler saw.
+    fn serve_signals(&mut self, watermark: Stamp) {
+        let mut due =
+            Request::ALL.map(|request| (self.header.requests[request as usize].load(Ordering::Acquire), request));
+        due.sort_unstable_by_key(|(stamp, _)| *stamp);
+        for (stamp, request) in due.into_iter().filter(|(stamp, _)| (1..=watermark).contains(stamp)) {
+            self.merge_to(stamp);
+            let place = &self.header.requests[request as usize];
+            let _ = place.compare_exchange(stamp, 0, Ordering::AcqRel, Ordering::Relaxed);
+            match request {
+                Request::BySize => self.send_snapshot(Reason::BySize),
+                Request::ByCount => self.send_snapshot(Reason::ByCount),
+                Request::Window => self.new_window(),
+            }
+        }
+    }
+
+    /// What others ask, and what the target says when it ends.
+    fn serve(&mut self, pid: u32, asks: &[Ask]) {
+        if self.header.farewell.load(Ordering::Acquire) == Farewell::Said as u32 {
+            self.looks.look(pid, self.recorder.timeline.now_ns());
+            self.looks.last.is_last = true;
+            self.header.farewell.store(Farewell::Answered as u32, Ordering::Release);
+            let _ = futex::wake(&self.header.farewell, futex::Flags::empty(), i32::MAX as u32);
+        }
+        if pid != 0 && self.is_recording() && !self.looks.last.is_last {
+            self.looks.now_and_then(pid, self.recorder.timeline.now_ns());
+        }
+        for ask in asks {
+            match ask {
+                Ask::Snapshot(number) => self.send_snapshot(Reason::Asked(*number)),
+                Ask::Window => self.new_window(),
+            }
+        }
+    }
+
+    fn new_window(&mut self) {
+        self.recorder.new_window();
+        self.send_snapshot(Reason::Window);
+    }
+
+    fn send_snapshot(&mut self, reason: Reason) {
+        let pid = self.header.target_pid.load(Ordering::Acquire);
+        self.looks.look(pid, self.recorder.timeline.now_ns());
+        let snapshot = self.snapshot_now(reason);
+        let _ = self.letters.snapshots.try_send(snapshot);
+    }
+
+    fn snapshot_now(&self, reason: Reason) -> Snapshot {
+        Snapshot {
+            reason,
+            pid: self.header.target_pid.load(Ordering::Acquire),
+            name: self.looks.name.clone(),
+            time_ns: self.recorder.timeline.now_ns(),
+            sites: self.recorder.live_sites(),
+            totals: self.recorder.totals(),
+            losses: self.read_losses(),
+            modules: self.recorder.modules().to_vec(),
+            memory: self.looks.last,
+        }
     }
 
     /// The target says so before it enters a sandbox; if two looks find none, it did not get in.
@@ -314,7 +514,7 @@ impl Collector {
         if let Some(block) = self.sampler.take() {
             self.writer.put(block, events);
         }
-        for block in self.further.try_iter() {
+        for block in self.letters.further.try_iter() {
             self.writer.put(block, events);
         }
         let losses = self.read_losses();
@@ -378,7 +578,26 @@ impl Collector {
         if self.recorder.corrupt_stacks() > 0 {
             losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));
         }
+        losses.note = self.note();
         losses
+    }
+
+    /// What the program itself left out of the trace.
+    fn note(&self) -> Option<String> {
+        let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
+        let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";
+        let paused = match self.header.pauses.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("once".to_owned()),
+            times => Some(format!("{times} times")),
+        };
+        let paused = paused.map(|times| {
+            format!(
+                "The program paused recording {times} (heaptrack_pause): allocations in between are not in the trace."
+            )
+        });
+        let sentences: Vec<String> = paused.into_iter().chain(stopped.then(|| ended.to_owned())).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
     fn publish(&self) {
@@ -409,6 +628,9 @@ impl Collector {
         self.recorder.timeline.sample(self.header);
         loop {
             let drained = self.drain.empty_rings(&mut self.merge);
+            if self.is_live {
+                self.serve_signals(Stamp::MAX);
+            }
             self.merge_to(Stamp::MAX);
             if drained.words == 0 && self.merge.is_empty() {
                 break;
@@ -432,6 +654,7 @@ impl Collector {
 
     fn close(mut self, started: bool, end: End) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
+        let last = self.is_live.then(|| self.snapshot_now(Reason::End));
         let totals = Totals {
             peak_rss_bytes: self.peak_rss(end),
             overhead_bytes: self.mapping.bytes_used(),
@@ -442,20 +665,34 @@ impl Collector {
         if let Some(block) = self.sampler.take() {
             self.writer.put(block, events);
         }
-        for block in self.further.try_iter() {
+        for block in self.letters.further.try_iter() {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);
+        let custom = self.recorder.custom_totals().map(|custom| Totals {
+            peak_rss_bytes: totals.peak_rss_bytes,
+            overhead_bytes: totals.overhead_bytes,
+            runtime_ns: totals.runtime_ns,
+            lost_events: totals.lost_events,
+            ..custom
+        });
+        if let Some(totals) = custom {
+            let summary = Summary { complete: true, exit: end.exit, totals };
+            self.writer.put(summary.to_block().of(Domain::Custom), events);
+        }
         self.writer.put(Summary { complete: true, exit: end.exit, totals }.to_block(), events);
         let written = self.writer.finish();
         let mut outcome = Outcome {
             started,
             refusal: self.header.refusal.load(Ordering::Acquire),
             totals,
+            custom,
             events,
             losses,
             file_bytes: written.file_bytes,
             write_error: written.error,
+            last,
+            unread: Vec::new(),
         };
         if outcome.write_error.is_some() {
             let missing = events.saturating_sub(written.events);

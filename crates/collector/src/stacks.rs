@@ -5,11 +5,22 @@
 //! it, and however often; a number that was never told gives stack 0 and is counted.
 //!
 //! A ring uses its numbers again after `NUMBERS` others (`channel::Path`), so that many are kept of each.
+//!
+//! Where no trace is written, ids are only needed as long as a ring can name them. So there is a bound, at which `compact`
+//! keeps what rings can still name and gives it new ids.
+use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
 use format::{Frame, RawBlock, StackEncoder};
 
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
+/// Nodes that are kept where no trace is written. `compact` is asked for when there are many: few enough to stay in the
+/// processor's cache, or four times as many as rings could name the last time.
+const MOST_NODES: usize = 1 << 20;
+const FEW_NODES: usize = 1 << 18;
+const MANY_NODES: usize = MOST_NODES / 4 * 3;
+/// A stack of which nothing is known but that it found no place.
+pub const OTHER: u32 = u32::MAX;
 
 /// `(parent, frame) -> id`, open addressing over the nodes, at most half full.
 #[derive(Debug)]
@@ -23,6 +34,15 @@ struct Tree {
 impl Tree {
     fn new() -> Self {
         Tree { table: vec![0; SMALLEST], parents: Vec::new(), frames: Vec::new() }
+    }
+
+    /// Empty, with room for as much as another.
+    fn as_large_as(other: &Tree) -> Self {
+        Tree {
+            table: vec![0; other.table.len()],
+            parents: Vec::with_capacity(other.len()),
+            frames: Vec::with_capacity(other.len()),
+        }
     }
 
     #[inline]
@@ -48,6 +68,13 @@ impl Tree {
         }
     }
 
+    /// The callees of `parent`, outermost last, are going to be added.
+    fn expect(&self, parent: u32, frames: &[u64]) {
+        for (i, frame) in frames.iter().rev().enumerate() {
+            prefetch(&self.table[self.home(parent.wrapping_add(i as u32), *frame)]);
+        }
+    }
+
     fn add(&mut self, at: usize, id: u32, parent: u32, frame: u64) {
         self.table[at] = id;
         self.parents.push(parent);
@@ -55,6 +82,36 @@ impl Tree {
         if self.parents.len() * 2 > self.table.len() {
             self.grow();
         }
+    }
+
+    const fn len(&self) -> usize {
+        self.parents.len()
+    }
+
+    /// Takes a stack of another tree over. `moved`: new ids by old ones, 0 = not yet.
+    fn adopt(&mut self, old: &Tree, stack: u32, moved: &mut [u32]) -> u32 {
+        let mut path = Vec::new();
+        let mut at = stack;
+        let mut parent = loop {
+            match moved.get(at as usize) {
+                _ if at == 0 || at == OTHER => break at,
+                Some(0) => (),
+                Some(&new) => break new,
+                None => break OTHER,
+            }
+            path.push(at);
+            at = old.parents.get(at as usize - 1).copied().unwrap_or(OTHER);
+        };
+        for id in path.into_iter().rev() {
+            let new = self.len() as u32 + 1;
+            let frame = old.frames.get(id as usize - 1).copied().unwrap_or_default();
+            self.add(self.place(parent, frame), new, parent, frame);
+            parent = new;
+            if let Some(place) = moved.get_mut(id as usize) {
+                *place = new;
+            }
+        }
+        parent
     }
 
     #[cold]
@@ -72,20 +129,37 @@ type Numbers = Vec<[u32; 2]>;
 
 #[derive(Debug)]
 pub struct Stacks {
-    encoder: StackEncoder,
+    /// `None`: no trace is written.
+    encoder: Option<StackEncoder>,
     tree: Tree,
     /// By source.
     numbers: Vec<Numbers>,
+    /// The number behind the last one told, by source. Numbers go round, too.
+    newest: Vec<u32>,
+    /// So many nodes ask for a `compact`.
+    many: usize,
     corrupt: u64,
 }
 
 impl Default for Stacks {
     fn default() -> Self {
-        Stacks { encoder: StackEncoder::new(), tree: Tree::new(), numbers: Vec::new(), corrupt: 0 }
+        Stacks { encoder: Some(StackEncoder::new()), ..Self::unwritten() }
     }
 }
 
 impl Stacks {
+    /// For a session without a trace.
+    pub fn unwritten() -> Self {
+        Stacks {
+            encoder: None,
+            tree: Tree::new(),
+            numbers: Vec::new(),
+            newest: Vec::new(),
+            many: FEW_NODES,
+            corrupt: 0,
+        }
+    }
+
     /// Takes the stacks that a path tells. Telling the same twice changes nothing.
     pub fn define(&mut self, source: u32, path: &Path<'_>) {
         if path.frames.len() > MAX_PATH {
@@ -96,12 +170,20 @@ impl Stacks {
         let index = source as usize;
         if self.numbers.len() <= index {
             self.numbers.resize_with(index + 1, Vec::new);
+            self.newest.resize(index + 1, 0);
         }
+        self.newest[index] = path.first.wrapping_add(path.frames.len() as u32);
         if self.numbers[index].is_empty() {
             self.numbers[index] = vec![[0; 2]; NUMBERS];
         }
+        let mut known = self.tree.len();
         for (i, frame) in path.frames.iter().enumerate().rev() {
             parent = self.intern(parent, *frame);
+            if known != usize::MAX && self.tree.len() != known {
+                // Whatever stands on a new frame is new, too, and the next ids are known: all places can be fetched at once.
+                known = usize::MAX;
+                self.tree.expect(parent, path.frames.get(..i).unwrap_or_default());
+            }
             let number = path.first.wrapping_add(i as u32);
             self.numbers[index][number as usize % NUMBERS] = [number, parent];
         }
@@ -112,12 +194,53 @@ impl Stacks {
         let at = self.tree.place(parent, frame);
         match self.tree.table[at] {
             0 => {
-                let id = self.encoder.push(parent, Frame(frame));
+                let id = match &mut self.encoder {
+                    Some(encoder) => encoder.push(parent, Frame(frame)),
+                    None if self.tree.len() >= MOST_NODES || parent == OTHER => return OTHER,
+                    None => self.tree.len() as u32 + 1,
+                };
                 self.tree.add(at, id, parent, frame);
                 id
             }
             id => id,
         }
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames(&self, stack: u32) -> impl Iterator<Item = u64> + '_ {
+        let mut next = stack;
+        std::iter::from_fn(move || {
+            let index = next.checked_sub(1)? as usize;
+            next = *self.tree.parents.get(index)?;
+            self.tree.frames.get(index).copied()
+        })
+    }
+
+    /// True: `compact` before more is told.
+    pub const fn wants_compact(&self) -> bool {
+        self.encoder.is_none() && self.tree.len() >= self.many
+    }
+
+    /// Keeps only what rings can still name, under new ids; nobody may hold an old one. If that is too much, the older half
+    /// of every ring's stacks has no place any more, and so on.
+    pub fn compact(&mut self) {
+        let mut kept = NUMBERS;
+        loop {
+            let empty = Tree::as_large_as(&self.tree);
+            let old = std::mem::replace(&mut self.tree, empty);
+            let mut moved = vec![0; old.len() + 1];
+            for (numbers, newest) in self.numbers.iter_mut().zip(&self.newest) {
+                for [number, id] in numbers {
+                    let is_kept = newest.wrapping_sub(*number) <= kept as u32;
+                    *id = if is_kept { self.tree.adopt(&old, *id, &mut moved) } else { OTHER };
+                }
+            }
+            kept /= 2;
+            if self.tree.len() < MANY_NODES / 2 || kept == 0 {
+                break;
+            }
+        }
+        self.many = (self.tree.len() * 4).clamp(FEW_NODES, MANY_NODES);
     }
 
     /// The trace's id of a ring's stack.
@@ -142,7 +265,8 @@ impl Stacks {
 
     /// Nodes since the last call.
     pub fn take(&mut self) -> Option<RawBlock> {
-        (!self.encoder.is_empty()).then(|| self.encoder.take())
+        let encoder = self.encoder.as_mut()?;
+        (!encoder.is_empty()).then(|| encoder.take())
     }
 }
 
@@ -181,6 +305,44 @@ mod tests {
         stacks.define(0, &path(1 + NUMBERS as u32, 0, &[11]));
         assert_eq!((stacks.id(0, 1), stacks.corrupt()), (0, 2), "its number is another stack's now");
         assert_eq!(stacks.id(0, 1 + NUMBERS as u32), 2);
+    }
+
+    #[test]
+    fn compacting_keeps_what_a_ring_can_name() {
+        let mut stacks = Stacks::unwritten();
+        for n in 1..=100_000u32 {
+            stacks.define(0, &path(n, 0, &[n as u64, 8, 7]));
+            if stacks.wants_compact() {
+                stacks.compact();
+            }
+        }
+        stacks.define(2, &path(5, 0, &[4, 8, 7]));
+        stacks.compact();
+        assert_eq!(stacks.tree.len(), NUMBERS - 2 + 2 + 1, "the shared callers once");
+        for n in 100_000 - NUMBERS as u32 + 3..=100_000 {
+            let id = stacks.id(0, n);
+            assert_eq!(stacks.frames(id).collect::<Vec<_>>(), [n as u64, 8, 7]);
+        }
+        let id = stacks.id(2, 5);
+        assert_eq!(stacks.frames(id).collect::<Vec<_>>(), [4, 8, 7]);
+        assert_eq!(stacks.corrupt(), 0);
+    }
+
+    #[test]
+    fn memory_has_a_bound_whatever_rings_name() {
+        let mut stacks = Stacks::unwritten();
+        let frames: Vec<u64> = (0..100).collect();
+        for n in 0..40_000u64 {
+            let mut frames = frames.clone();
+            frames[99] = 1000 + n;
+            stacks.define(0, &path(1 + n as u32 * 100, 0, &frames));
+            if stacks.wants_compact() {
+                stacks.compact();
+            }
+            assert!(stacks.tree.len() <= MOST_NODES);
+        }
+        let id = stacks.id(0, 1 + 39_999 * 100);
+        assert_eq!(stacks.frames(id).count(), 100);
     }
 
     #[test]

@@ -33,7 +33,8 @@ struct Progress {
 pub struct Writer {
     jobs: Sender<Job>,
     progress: Arc<Progress>,
-    thread: JoinHandle<Option<io::Error>>,
+    /// `None`: there is no file.
+    thread: Option<JoinHandle<Option<io::Error>>>,
 }
 
 /// How the writing ended.
@@ -55,10 +56,18 @@ impl Writer {
         let work = move || write_all(out, &inbox, &shared).err();
         let thread =
             std::thread::Builder::new().name("heaptrack-write".into()).spawn(work).map_err(SetupError::Thread)?;
-        Ok(Writer { jobs, progress, thread })
+        Ok(Writer { jobs, progress, thread: Some(thread) })
+    }
+
+    /// Takes everything and keeps nothing.
+    pub fn nowhere() -> Self {
+        Writer { jobs: channel().0, progress: Arc::default(), thread: None }
     }
 
     pub fn put(&self, block: RawBlock, events: u64) {
+        if self.thread.is_none() {
+            return;
+        }
         self.progress.waiting_bytes.fetch_add(block.payload.len(), Ordering::Relaxed);
         // The thread is gone only when it could not go on; `finish` tells.
         let _ = self.jobs.send(Job { block, events });
@@ -76,7 +85,8 @@ impl Writer {
     /// Writes the footer and waits until everything is in the file.
     pub fn finish(self) -> Written {
         drop(self.jobs);
-        let error = self.thread.join().unwrap_or_else(|_| Some(io::Error::other("the writing thread failed")));
+        let failed = |_| Some(io::Error::other("the writing thread failed"));
+        let error = self.thread.and_then(|thread| thread.join().unwrap_or_else(failed));
         Written {
             file_bytes: self.progress.file_bytes.load(Ordering::Relaxed),
             events: self.progress.written_events.load(Ordering::Relaxed),

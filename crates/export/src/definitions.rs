@@ -60,14 +60,11 @@ impl Definitions {
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Stacks(stacks) => {
-                if pad(&mut self.nodes, (stacks.first as usize).saturating_sub(1), LOST_NODE, &mut self.holes) {
-                    self.nodes.extend(stacks.nodes);
-                }
+                let first = (stacks.first as usize).saturating_sub(1);
+                extend(&mut self.nodes, first, stacks.nodes, LOST_NODE, &mut self.holes);
             }
             Block::Infos(infos) => {
-                if pad(&mut self.infos, infos.first as usize, LOST_INFO, &mut self.holes) {
-                    self.infos.extend(infos.infos);
-                }
+                extend(&mut self.infos, infos.first as usize, infos.infos, LOST_INFO, &mut self.holes);
             }
             Block::Samples(samples) => self.samples.extend(samples),
             Block::Symbols(symbols) => self.add_symbols(&symbols),
@@ -111,13 +108,10 @@ impl Definitions {
     }
 }
 
-/// Fills up to `first`; false if that goes back or too far.
-fn pad<T: Copy>(list: &mut Vec<T>, first: usize, lost: T, holes: &mut usize) -> bool {
-    let Some(gap) = first.checked_sub(list.len()) else { return false };
-    if gap > HOLES - *holes {
-        return false;
-    }
+/// Puts `new` at `first`, filling what is missing before; drops what would go back, or too far.
+fn extend<T: Copy>(list: &mut Vec<T>, first: usize, new: Vec<T>, lost: T, holes: &mut usize) {
+    let Some(gap) = first.checked_sub(list.len()).filter(|gap| *gap <= HOLES - *holes) else { return };
     *holes += gap;
     list.resize(first, lost);
-    true
+    list.extend(new);
 }

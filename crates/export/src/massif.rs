@@ -105,7 +105,7 @@ impl Snapshots<'_> {
         let number = self.next + 1;
         let every = self.options.detailed_every;
         let is_last = number == self.moments.len();
-        let is_detailed = self.next == self.peak || every > 0 && (number % every == 0 || is_last);
+        let is_detailed = self.next == self.peak || every > 0 && (number.is_multiple_of(every) || is_last);
         let written = if is_detailed {
             self.tree(number, &moment, heap)
         } else {

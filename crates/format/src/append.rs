@@ -73,6 +73,7 @@ fn by_footer(file: &File) -> Result<Option<End>, Error> {
 
 fn by_walk(file: &File) -> Result<End, Error> {
     let mut reader = again(file)?;
+    reader.set_all_domains();
     let mut index = Index::default();
     let mut ordinal = 0;
     while let Some(block) = reader.next_block()? {

@@ -25,10 +25,15 @@ pub enum BlockKind {
     Summary = 12,
     /// The footer: where the blocks are.
     Index = 13,
+    /// The custom domain's, see `Domain`.
+    CustomInfos = 14,
+    CustomEvents = 15,
+    CustomCheckpoint = 16,
+    CustomSummary = 17,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 13] = [
+    pub const ALL: [BlockKind; 17] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -42,6 +47,10 @@ impl BlockKind {
         BlockKind::Symbols,
         BlockKind::Summary,
         BlockKind::Index,
+        BlockKind::CustomInfos,
+        BlockKind::CustomEvents,
+        BlockKind::CustomCheckpoint,
+        BlockKind::CustomSummary,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -72,15 +81,17 @@ pub enum Block<'a> {
     Symbols(Symbols),
     Summary(Summary),
     Index(Index),
+    /// A block of the custom domain among those of all domains: `RawBlock::in_domain` makes it one of the others.
+    Custom(BlockKind),
 }
 
 impl RawBlock {
     /// Of an Events block: the sequence number of its first allocation, and the time at its start; otherwise 0.
     pub(crate) fn first_event(&self) -> (u64, u64) {
         match self.kind {
-            BlockKind::Events => match self.decode() {
-                Ok(Block::Events(events)) => (events.first_sequence(), events.time_ns()),
-                _ => (0, 0),
+            BlockKind::Events | BlockKind::CustomEvents => match Events::decode(&self.payload) {
+                Ok(events) => (events.first_sequence(), events.time_ns()),
+                Err(_) => (0, 0),
             },
             _ => (0, 0),
         }
@@ -102,6 +113,10 @@ impl RawBlock {
             BlockKind::Symbols => Block::Symbols(Symbols::decode(bytes)?),
             BlockKind::Summary => Block::Summary(Summary::decode(bytes)?),
             BlockKind::Index => Block::Index(Index::decode(bytes)?),
+            BlockKind::CustomInfos
+            | BlockKind::CustomEvents
+            | BlockKind::CustomCheckpoint
+            | BlockKind::CustomSummary => Block::Custom(self.kind),
         })
     }
 }

@@ -106,6 +106,7 @@ pub struct KdeReader<R: Read> {
     block: RawBlock,
     skipped: &'static [BlockKind],
     is_packed: bool,
+    is_raw: bool,
     is_over: bool,
     finished: bool,
     damage: Vec<Damage>,
@@ -148,6 +149,7 @@ impl<R: Read> KdeReader<R> {
             block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
             skipped: &[],
             is_packed,
+            is_raw: start.split(|byte| *byte == b'\n').take(2).any(|line| line.starts_with(b"x ")),
             is_over: false,
             finished: false,
             damage: Vec::new(),
@@ -183,6 +185,11 @@ impl<R: Read> KdeReader<R> {
     /// Blocks of these kinds are not given out.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
+    }
+
+    /// Such a file has no names: they are to be looked for.
+    pub const fn is_raw(&self) -> bool {
+        self.is_raw
     }
 
     /// The writer came to its end.

@@ -5,8 +5,8 @@
 use crate::block::{FLAG_ZSTD, checksum};
 use crate::index::{TRAILER_MAGIC, parse_trailer};
 use crate::{
-    Block, BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, RawBlock, TRAILER_LEN,
-    VERSION,
+    Block, BlockHeader, BlockKind, Domain, Error, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, RawBlock,
+    TRAILER_LEN, VERSION,
 };
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -45,6 +45,9 @@ pub struct Reader<R: Read> {
     block: RawBlock,
     finished: bool,
     skipped: &'static [BlockKind],
+    /// `None`: blocks of all domains, under their own kinds.
+    domain: Option<Domain>,
+    has_custom: bool,
     /// The latest block, given out or skipped, and where its header stands.
     latest: Option<(u64, BlockHeader)>,
     unknown_blocks: u64,
@@ -85,6 +88,8 @@ impl<R: Read> Reader<R> {
             block: RawBlock { kind: BlockKind::Session, payload: Vec::new() },
             finished: false,
             skipped: &[],
+            domain: Some(Domain::Malloc),
+            has_custom: false,
             latest: None,
             unknown_blocks: 0,
             damage: Vec::new(),
@@ -147,6 +152,21 @@ impl<R: Read> Reader<R> {
     /// Blocks of these kinds are checked but not unpacked, and not given out.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
+    }
+
+    /// Only what concerns this domain is given out, as a trace of nothing else would have it. Without: malloc's.
+    pub const fn set_domain(&mut self, domain: Domain) {
+        self.domain = Some(domain);
+    }
+
+    /// Blocks of all domains are given out, for those who copy them.
+    pub const fn set_all_domains(&mut self) {
+        self.domain = None;
+    }
+
+    /// Blocks of the custom domain were met so far, given out or not.
+    pub const fn has_custom(&self) -> bool {
+        self.has_custom
     }
 
     pub(crate) const fn latest(&self) -> Option<(u64, BlockHeader)> {
@@ -274,10 +294,15 @@ impl<R: Read> Reader<R> {
             self.consume(length);
             return false;
         };
-        if self.skipped.contains(&kind) {
+        self.has_custom |= kind.is_custom();
+        let seen = match self.domain {
+            Some(domain) => kind.in_domain(domain),
+            None => Some(kind),
+        };
+        let Some(kind) = seen.filter(|kind| !self.skipped.contains(kind)) else {
             self.consume(length);
             return false;
-        }
+        };
         self.block.kind = kind;
         if !self.unpack(header) {
             self.note(length, "a block that cannot be unpacked");

@@ -3,12 +3,21 @@
 //! Given: a file. Gives back: blocks. What must hold: the sort is told by the first bytes, never by the name; who reads
 //! blocks from here needs to know of no sort.
 use crate::kde::{KdeAhead, KdeReader, is_packed, is_text};
-use crate::{BlockKind, Damage, Error, RawBlock, Reader};
+use crate::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-pub enum Source<R: Read = File> {
+pub struct Source<R: Read = File> {
+    file: Sort<R>,
+    /// Blocks that are given out behind those of the file.
+    more: VecDeque<RawBlock>,
+    block: RawBlock,
+    skipped: &'static [BlockKind],
+}
+
+enum Sort<R: Read> {
     Own(Box<Reader<R>>),
     Kde(Box<KdeReader<R>>),
     /// By threads of its own: a text is large for what it says.
@@ -29,10 +38,10 @@ impl Source {
         let mut file = File::open(path)?;
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
-            return Ok(match KdeAhead::open(path, &first)? {
-                Ok(ahead) => Source::KdeAhead(ahead),
-                Err(here) => Source::Kde(Box::new(here)),
-            });
+            return Ok(Self::of(match KdeAhead::open(path, &first)? {
+                Ok(ahead) => Sort::KdeAhead(ahead),
+                Err(here) => Sort::Kde(Box::new(here)),
+            }));
         }
         Self::new(file)
     }
@@ -43,9 +52,9 @@ impl<R: Read + Seek> Source<R> {
     pub fn new(mut file: R) -> Result<Self, Error> {
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
-            return Ok(Source::Kde(Box::new(KdeReader::new(file, &first)?)));
+            return Ok(Self::of(Sort::Kde(Box::new(KdeReader::new(file, &first)?))));
         }
-        Ok(Source::Own(Box::new(Reader::new(file)?)))
+        Ok(Self::of(Sort::Own(Box::new(Reader::new(file)?))))
     }
 }
 
@@ -58,47 +67,113 @@ fn first_bytes(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
 }
 
 impl<R: Read> Source<R> {
+    const fn of(file: Sort<R>) -> Self {
+        let block = RawBlock { kind: BlockKind::Session, payload: Vec::new() };
+        Source { file, more: VecDeque::new(), block, skipped: &[] }
+    }
+
     /// The next block; `None` at the present end.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
-        match self {
-            Source::Own(reader) => reader.next_block(),
-            Source::Kde(reader) => reader.next_block(),
-            Source::KdeAhead(reader) => reader.next_block(),
+        let found = match &mut self.file {
+            Sort::Own(reader) => reader.next_block()?,
+            Sort::Kde(reader) => reader.next_block()?,
+            Sort::KdeAhead(reader) => reader.next_block()?,
+        };
+        if found.is_some() {
+            return Ok(found);
         }
+        while let Some(block) = self.more.pop_front() {
+            if !self.skipped.contains(&block.kind) {
+                self.block = block;
+                return Ok(Some(&self.block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// These come behind the blocks of the file.
+    pub fn append(&mut self, blocks: impl IntoIterator<Item = RawBlock>) {
+        self.more.extend(blocks);
     }
 
     /// Blocks of these kinds are not given out.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
-        match self {
-            Source::Own(reader) => reader.skip(kinds),
-            Source::Kde(reader) => reader.skip(kinds),
-            Source::KdeAhead(reader) => reader.skip(kinds),
+        self.skipped = kinds;
+        match &mut self.file {
+            Sort::Own(reader) => reader.skip(kinds),
+            Sort::Kde(reader) => reader.skip(kinds),
+            Sort::KdeAhead(reader) => reader.skip(kinds),
+        }
+    }
+
+    /// A file of KDE's, which cannot be added to.
+    pub const fn is_kde(&self) -> bool {
+        !matches!(self.file, Sort::Own(_))
+    }
+
+    /// Blocks of another domain than malloc's are read. KDE's files have none.
+    pub const fn set_domain(&mut self, domain: Domain) {
+        if let Sort::Own(reader) = &mut self.file {
+            reader.set_domain(domain);
+        }
+    }
+
+    /// Blocks of the custom domain were seen.
+    pub const fn has_custom(&self) -> bool {
+        match &self.file {
+            Sort::Own(reader) => reader.has_custom(),
+            Sort::Kde(_) | Sort::KdeAhead(_) => false,
+        }
+    }
+
+    /// A raw file of KDE's: it has no names, they are to be looked for.
+    pub const fn is_raw(&self) -> bool {
+        match &self.file {
+            Sort::Own(_) => false,
+            Sort::Kde(reader) => reader.is_raw(),
+            Sort::KdeAhead(reader) => reader.is_raw(),
+        }
+    }
+
+    /// Where the next block begins in a file of ours; 0 in others.
+    pub const fn offset(&self) -> u64 {
+        match &self.file {
+            Sort::Own(reader) => reader.offset(),
+            Sort::Kde(_) | Sort::KdeAhead(_) => 0,
         }
     }
 
     /// The writer came to its end.
     pub const fn finished(&self) -> bool {
-        match self {
-            Source::Own(reader) => reader.finished(),
-            Source::Kde(reader) => reader.finished(),
-            Source::KdeAhead(reader) => reader.finished(),
+        match &self.file {
+            Sort::Own(reader) => reader.finished(),
+            Sort::Kde(reader) => reader.finished(),
+            Sort::KdeAhead(reader) => reader.finished(),
         }
     }
 
     /// Places that could not be read, at most the first 256.
     pub fn damage(&self) -> &[Damage] {
-        match self {
-            Source::Own(reader) => reader.damage(),
-            Source::Kde(reader) => reader.damage(),
-            Source::KdeAhead(reader) => reader.damage(),
+        match &self.file {
+            Sort::Own(reader) => reader.damage(),
+            Sort::Kde(reader) => reader.damage(),
+            Sort::KdeAhead(reader) => reader.damage(),
         }
     }
 
     pub const fn damage_count(&self) -> u64 {
-        match self {
-            Source::Own(reader) => reader.damage_count(),
-            Source::Kde(reader) => reader.damage_count(),
-            Source::KdeAhead(reader) => reader.damage_count(),
+        match &self.file {
+            Sort::Own(reader) => reader.damage_count(),
+            Sort::Kde(reader) => reader.damage_count(),
+            Sort::KdeAhead(reader) => reader.damage_count(),
+        }
+    }
+
+    /// Our own sort of file, where one can go from place to place.
+    pub fn into_own(self) -> Option<Reader<R>> {
+        match self.file {
+            Sort::Own(reader) => Some(*reader),
+            Sort::Kde(_) | Sort::KdeAhead(_) => None,
         }
     }
 }

@@ -290,3 +290,37 @@ fn symbols_come_back() {
     assert_eq!(symbols.strings[symbols.functions[place.function.unwrap() as usize].full as usize], "g()");
     assert_eq!((module.frames[1].0, module.frames[1].1.len()), (0x10, 0));
 }
+
+/// Reads all blocks as `set` tells the reader to.
+fn read_in(bytes: &[u8], set: impl Fn(&mut Reader<&[u8]>)) -> (Vec<RawBlock>, bool, u64) {
+    let mut reader = Reader::new(bytes).unwrap();
+    set(&mut reader);
+    let mut blocks = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        blocks.push(block.clone());
+    }
+    (blocks, reader.has_custom(), reader.damage_count())
+}
+
+#[test]
+fn each_domain_is_a_whole_trace() {
+    let malloc = small_blocks();
+    // The same once more as the custom domain's, but for what is shared.
+    let custom: Vec<RawBlock> =
+        malloc.iter().map(|block| block.clone().of(Domain::Custom)).filter(|block| block.kind.is_custom()).collect();
+    assert_eq!(custom.len(), 4);
+    let mut all = malloc.clone();
+    all.extend(custom.iter().cloned());
+    let bytes = write(&all, false);
+    let (seen, has_custom, damage) = read_in(&bytes, |_| ());
+    assert_eq!((seen, has_custom, damage), (malloc.clone(), true, 0));
+    let (seen, _, damage) = read_in(&bytes, |reader| reader.set_domain(Domain::Custom));
+    let own = |block: &&RawBlock| block.kind.custom() == block.kind;
+    let shared: Vec<RawBlock> = malloc.iter().filter(own).cloned().collect();
+    let moved = malloc.iter().filter(|block| !own(block)).cloned();
+    assert_eq!((seen, damage), (shared.into_iter().chain(moved).collect(), 0));
+    let (seen, _, _) = read_in(&bytes, |reader| reader.set_all_domains());
+    assert_eq!(seen, all);
+    let (_, has_custom, _) = read_in(&write(&malloc, false), |_| ());
+    assert!(!has_custom);
+}

@@ -47,6 +47,11 @@ pub fn demangle(raw: &str, hint: Hint) -> Name {
     Name { raw: raw.to_owned(), full: plain.to_owned(), short: plain.to_owned() }
 }
 
+/// Whether it looks like a name that only a program in Nim has.
+pub(crate) fn may_be_nim(raw: &str) -> bool {
+    nim::demangle(raw).is_some()
+}
+
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     // `{:#}` leaves the hash out.
@@ -183,6 +188,15 @@ mod tests {
                 ("newSeq__system_1234", "system.newSeq", "system.newSeq"),
                 ("add__pureZjson_u55", "pure/json.add", "pure/json.add"),
                 ("X5BX5D___system_u10", "system.[]", "system.[]"),
+                ("eqdestroy___shelf_38", "shelf.=destroy", "shelf.=destroy"),
+                ("dollar___systemZdollars_3", "system/dollars.$", "system/dollars.$"),
+                ("lteq___system_12", "system.<=", "system.<="),
+                ("atmshelfdotnim_Init000", "shelf.Init", "shelf.Init"),
+                (
+                    "atmdotdotatsdotdotatsusratslibatsnimatslibatssystemdotnim_DatInit000",
+                    "system.DatInit",
+                    "system.DatInit",
+                ),
                 ("NimMainModule", "NimMainModule", "NimMainModule"),
                 ("printf", "printf", "printf"),
             ],

@@ -1,139 +1,163 @@
 //! DWARF of one module: the main part, what dwz moved away, and split parts that are loaded when needed.
-use crate::elf::{Elf, Slice};
+//!
+//! Given: a file with debug information. Gives back: for an address the functions there, innermost first, each with its
+//! file and line. What must hold: nothing is followed without an end; what is damaged is missing, and nothing else is.
+use crate::elf::Elf;
 use crate::finder::Finder;
+use crate::functions::{Offset, Value, read};
+use crate::part::Part;
 use crate::store::Store;
-use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
-use gimli::{Dwarf, DwarfPackage, SectionId};
+use crate::units::{Split, Unit, Units};
+use gimli::{AttributeValue, Dwarf, DwarfPackage, SectionId};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::rc::Rc;
 
 pub(crate) struct DebugInfo<'f> {
-    context: Context<Slice<'f>>,
-    package: Option<DwarfPackage<Slice<'f>>>,
+    units: Units<'f>,
+    /// What dwz moved away.
+    shared: Option<Units<'f>>,
+    package: Option<DwarfPackage<Part<'f>>>,
     store: &'f Store,
 }
 
-/// What lookups of names and lines never read, and what is most of some files.
-const fn is_read(id: SectionId) -> bool {
-    !matches!(
-        id,
-        SectionId::DebugLoc
-            | SectionId::DebugLocLists
-            | SectionId::DebugMacinfo
-            | SectionId::DebugMacro
-            | SectionId::DebugNames
-            | SectionId::DebugPubNames
-            | SectionId::DebugPubTypes
-            | SectionId::DebugTypes
-            | SectionId::DebugFrame
-            | SectionId::EhFrame
-            | SectionId::EhFrameHdr
-    )
+/// One function at an address.
+pub(crate) struct Level {
+    pub(crate) name: Option<String>,
+    pub(crate) file: Option<Rc<str>>,
+    pub(crate) line: Option<u32>,
 }
 
-fn load<'f>(file: &Elf<'f>) -> Dwarf<Slice<'f>> {
-    let section =
-        |id: SectionId| -> Result<_, std::convert::Infallible> { Ok(file.reader(is_read(id).then(|| id.name()))) };
+/// A name may be said by an entry that another one refers to, and so on.
+const MOST_REFERENCES: usize = 16;
+
+fn load<'f>(file: &Elf<'f>) -> Dwarf<Part<'f>> {
+    let section = |id: SectionId| -> Result<_, std::convert::Infallible> { Ok(file.part(Some(id.name()))) };
     match Dwarf::load(section) {
         Ok(dwarf) => dwarf,
         Err(never) => match never {},
     }
 }
 
-fn load_split<'f>(file: &Elf<'f>) -> Dwarf<Slice<'f>> {
-    let section = |id: SectionId| -> Result<_, std::convert::Infallible> {
-        Ok(file.reader(id.dwo_name().filter(|_| is_read(id))))
-    };
+fn load_split<'f>(file: &Elf<'f>) -> Dwarf<Part<'f>> {
+    let section = |id: SectionId| -> Result<_, std::convert::Infallible> { Ok(file.part(id.dwo_name())) };
     match Dwarf::load(section) {
         Ok(dwarf) => dwarf,
         Err(never) => match never {},
     }
-}
-
-/// Real programs nest blocks and inlined functions a few dozen deep. The reader goes down by recursion, so what is
-/// deeper could end the process by an overflow of its stack.
-const DEEPEST: isize = 2000;
-
-fn is_too_deep(dwarf: &Dwarf<Slice<'_>>) -> bool {
-    let mut units = dwarf.units();
-    while let Ok(Some(unit)) = units.next() {
-        let Ok(abbreviations) = dwarf.abbreviations(&unit) else { continue };
-        let Ok(mut entries) = unit.entries_raw(&abbreviations, None) else { continue };
-        while !entries.is_empty() {
-            match entries.read_abbreviation() {
-                Ok(Some(abbreviation)) if entries.skip_attributes(abbreviation.attributes()).is_err() => break,
-                Err(_) => break,
-                Ok(_) if entries.next_depth() > DEEPEST => return true,
-                Ok(_) => {}
-            }
-        }
-    }
-    false
 }
 
 impl<'f> DebugInfo<'f> {
     /// `file` has the debug information of the module at `module`; `at` is where it lies itself.
-    pub(crate) fn new(
-        store: &'f Store,
-        file: &Elf<'f>,
-        at: &Path,
-        module: &Path,
-        finder: &Finder<'_>,
-    ) -> Result<Self, String> {
+    pub(crate) fn new(store: &'f Store, file: &Elf<'f>, at: &Path, module: &Path, finder: &Finder<'_>) -> Self {
         let mut dwarf = load(file);
-        if let Some(shared) = alternate(store, file, at, finder) {
-            let shared = load(&shared);
-            if is_too_deep(&shared) {
-                return Err("it is nested too deep".into());
-            }
-            dwarf.set_sup(shared);
+        let shared = alternate(store, file, at, finder);
+        if let Some(shared) = &shared {
+            // For strings; its units are reached by `shared`.
+            dwarf.set_sup(load(shared));
         }
-        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
-        if is_too_deep(&dwarf) {
-            return Err("it is nested too deep".into());
-        }
-        let package = package(store, at, module, finder);
-        Ok(DebugInfo { context: Context::from_dwarf(dwarf).map_err(|error| error.to_string())?, package, store })
+        let shared = shared.map(|file| Units::new(store, load(&file)));
+        DebugInfo { units: Units::new(store, dwarf), shared, package: package(store, at, module, finder), store }
     }
 
-    pub(crate) fn frames(&self, address: u64, finder: &Finder<'_>) -> Result<FrameIter<'_, Slice<'f>>, gimli::Error> {
-        let mut lookup = self.context.find_frames(address);
-        loop {
-            match lookup {
-                LookupResult::Output(frames) => return frames,
-                LookupResult::Load { load, continuation } => {
-                    lookup = continuation.resume(self.split(&load, finder));
-                }
+    /// False: nothing in it can be read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.units.dwarf.units().next().is_ok_and(|header| header.is_some())
+    }
+
+    /// Innermost first; empty if it is not known.
+    pub(crate) fn levels(&self, address: u64, finder: &Finder<'_>) -> Vec<Level> {
+        self.units.find(address, |unit| self.levels_in(unit, address, finder)).unwrap_or_default()
+    }
+
+    fn levels_in(&self, unit: &Rc<Unit<'f>>, address: u64, finder: &Finder<'_>) -> Option<Vec<Level>> {
+        let split = unit.split.get_or_init(|| self.split(unit, finder)).as_ref();
+        let (units, body) = split.map_or((&self.units, unit), |split| (&split.units, &split.unit));
+        // Lines are always in the main file.
+        let (lines, main) = (unit.lines(&self.units), self.units.with(unit));
+        let place = lines.and_then(|lines| lines.find(main, address));
+        let function = body.functions(units).and_then(|functions| functions.find(address));
+        if function.is_none() && place.is_none() {
+            return None;
+        }
+        let (mut file, mut line) = place.unwrap_or_default();
+        let mut levels = Vec::new();
+        let Some(function) = function else { return Some(vec![Level { name: None, file, line }]) };
+        for inlined in function.inlined(units.with(body), address).iter().rev() {
+            let name = self.name(units, body, inlined.offset, MOST_REFERENCES);
+            levels.push(Level { name, file, line });
+            file = inlined.call_file.and_then(|number| lines?.file(main, number));
+            line = inlined.call_line.filter(|line| *line != 0);
+        }
+        levels.push(Level { name: self.name(units, body, function.offset, MOST_REFERENCES), file, line });
+        Some(levels)
+    }
+
+    /// The name of an entry: the linker's, else the source's, else that of the entry that it is a copy of.
+    fn name(&self, units: &Units<'f>, unit: &Unit<'f>, offset: Offset, references: usize) -> Option<String> {
+        let whole = units.with(unit);
+        let mut entries = whole.entries_raw(Some(offset)).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()??;
+        let (mut linkage, mut plain, mut origin) = (None, None, None);
+        let taken = read(&mut entries, abbreviation, |name, value| match name {
+            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => linkage = Some(value),
+            gimli::DW_AT_name => plain = Some(value),
+            gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => origin = Some(value),
+            _ => {}
+        });
+        let text = |value: Value<'f>| whole.attr_string(value).ok()?.text();
+        if let Some(name) = linkage.and_then(text).or_else(|| plain.and_then(text)) {
+            return Some(name);
+        }
+        taken.ok()?;
+        let references = references.checked_sub(1)?;
+        match origin? {
+            AttributeValue::UnitRef(offset) => self.name(units, unit, offset, references),
+            AttributeValue::DebugInfoRef(offset) => {
+                let (other, entry) = units.with_entry(offset.0)?;
+                self.name(units, &other, entry, references)
             }
+            AttributeValue::DebugInfoRefSup(offset) => {
+                let shared = self.shared.as_ref()?;
+                let (other, entry) = shared.with_entry(offset.0)?;
+                self.name(shared, &other, entry, references)
+            }
+            _ => None,
         }
     }
 
     /// The part of one compilation, from the package or from its own file; only the right one.
-    fn split(&self, wanted: &SplitDwarfLoad<Slice<'f>>, finder: &Finder<'_>) -> Option<Arc<Dwarf<Slice<'f>>>> {
+    fn split(&self, unit: &Unit<'f>, finder: &Finder<'_>) -> Option<Split<'f>> {
+        let id = unit.unit.dwo_id?;
         if let Some(package) = &self.package
-            && let Ok(Some(found)) = package.find_cu(wanted.dwo_id, &wanted.parent)
+            && let Ok(Some(found)) = package.find_cu(id, &self.units.dwarf)
         {
-            return Some(Arc::new(found)).filter(|found| !is_too_deep(found));
+            return self.body_of(found, unit);
         }
-        let name = as_path(wanted.path.as_ref()?);
-        let path = wanted.comp_dir.as_ref().map_or_else(PathBuf::new, |folder| as_path(folder).to_owned()).join(name);
-        finder.by_source(&path).into_iter().find_map(|(_, file)| {
-            let mut dwarf = load_split(&Elf::parse(self.store, self.store.file(file))?);
-            let header = dwarf.units().next().ok()??;
-            let unit = dwarf.unit(header).ok()?;
-            if unit.dwo_id != Some(wanted.dwo_id) || is_too_deep(&dwarf) {
-                return None;
-            }
-            dwarf.make_dwo(&wanted.parent);
-            Some(Arc::new(dwarf))
+        let name = self.units.with(unit).attr_string(unit.unit.dwo_name().ok()??).ok()?;
+        let folder = unit.unit.comp_dir.map_or_else(PathBuf::new, as_path);
+        finder.by_source(&folder.join(as_path(name))).into_iter().find_map(|(_, file)| {
+            let mut dwarf = load_split(&Elf::open(self.store, file)?);
+            dwarf.make_dwo(&self.units.dwarf);
+            self.body_of(dwarf, unit)
         })
+    }
+
+    /// The only unit of a split part, if it belongs to `unit`.
+    fn body_of(&self, dwarf: Dwarf<Part<'f>>, unit: &Unit<'f>) -> Option<Split<'f>> {
+        let units = Units::new(self.store, dwarf);
+        let mut body = units.parse(units.dwarf.units().next().ok()??)?;
+        if body.dwo_id != unit.unit.dwo_id {
+            return None;
+        }
+        body.copy_relocated_attributes(&unit.unit);
+        Some(Split { unit: Rc::new(Unit::new(body)), units })
     }
 }
 
-fn as_path<'a>(bytes: &'a Slice<'_>) -> &'a Path {
-    Path::new(OsStr::from_bytes(bytes.slice()))
+fn as_path(bytes: Part<'_>) -> PathBuf {
+    bytes.bytes().map_or_else(|_| PathBuf::new(), |bytes| PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
 /// The file that dwz moved common parts to. Its build-id stands in the link.
@@ -143,14 +167,12 @@ fn alternate<'f>(store: &'f Store, file: &Elf<'f>, at: &Path, finder: &Finder<'_
     let path = at.parent().map_or_else(|| name.to_owned(), |folder| folder.join(name));
     let mut candidates = finder.by_source(&path);
     candidates.extend(finder.by_build_id(build_id));
-    candidates.into_iter().find_map(|(_, file)| {
-        let elf = Elf::parse(store, store.file(file))?;
-        (elf.build_id() == build_id).then_some(elf)
-    })
+    let right = |(_, file)| Elf::open(store, file).filter(|elf| elf.build_id() == build_id);
+    candidates.into_iter().find_map(right).or_else(|| finder.remote(build_id).and_then(right))
 }
 
 /// `program.dwp`, beside the module or beside its debug file. Each part in it is found by its own id.
-fn package<'f>(store: &'f Store, at: &Path, module: &Path, finder: &Finder<'_>) -> Option<DwarfPackage<Slice<'f>>> {
+fn package<'f>(store: &'f Store, at: &Path, module: &Path, finder: &Finder<'_>) -> Option<DwarfPackage<Part<'f>>> {
     let with_suffix = |path: &Path| {
         let mut name = path.as_os_str().to_owned();
         name.push(".dwp");
@@ -161,9 +183,8 @@ fn package<'f>(store: &'f Store, at: &Path, module: &Path, finder: &Finder<'_>) 
         candidates.extend(finder.by_source(&with_suffix(at)));
     }
     candidates.into_iter().find_map(|(_, file)| {
-        let elf = Elf::parse(store, store.file(file))?;
-        // Each part is cut out of every section, so here all of them are needed.
-        let section = |id: SectionId| -> Result<_, gimli::Error> { Ok(elf.reader(id.dwo_name())) };
-        DwarfPackage::load(section, gimli::EndianSlice::new(&[], gimli::LittleEndian)).ok()
+        let elf = Elf::open(store, file)?;
+        let section = |id: SectionId| -> Result<_, gimli::Error> { Ok(elf.part(id.dwo_name())) };
+        DwarfPackage::load(section, Part::EMPTY).ok()
     })
 }

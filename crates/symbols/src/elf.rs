@@ -1,38 +1,43 @@
 //! One ELF file: its sections, its build-id, what it says about other files.
-use crate::store::{Cache, Store};
+use crate::part::Part;
+use crate::section::{Extent, Packing, Section};
+use crate::store::{Cache, Opened, Source, Store};
 use object::elf::{self, FileHeader64};
-use object::read::elf::{ElfFile, ElfFile64, FileHeader, Sym};
+use object::read::elf::{ElfFile, ElfFile64, FileHeader};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ReadRef, SectionIndex};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::rc::Rc;
 
-pub(crate) type Slice<'f> = gimli::EndianSlice<'f, gimli::LittleEndian>;
 type Header = FileHeader64<LittleEndian>;
-
-/// No honest section is larger.
-const MAX_SECTION: u64 = 8 << 30;
-/// The most that deflate can make of a byte, and far more than what zstd makes of debug information.
-const MAX_RATIO: u64 = 1100;
+pub(crate) type Sym64 = elf::Sym64<LittleEndian>;
 
 pub(crate) struct Elf<'f> {
     store: &'f Store,
     file: ElfFile64<'f, LittleEndian, &'f Cache>,
+    source: Rc<Source>,
+    /// Sections that were asked for: whoever asks again gets the same one.
+    sections: RefCell<HashMap<String, Option<&'f Section>>>,
 }
 
-/// An entry of a symbol table that can name code.
-pub(crate) struct RawSymbol<'f> {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    pub(crate) name: &'f [u8],
-    /// Written in assembler: without a type, or a table among the code.
-    pub(crate) untyped: bool,
-    /// A local symbol's source file, by its bare name: all that is known without debug information.
-    pub(crate) file: Option<&'f [u8]>,
+/// A symbol table, and what its names and numbers refer to.
+pub(crate) struct SymbolSection<'f> {
+    pub(crate) symbols: &'f [Sym64],
+    pub(crate) strings: &'f Section,
+    /// By number of the section.
+    pub(crate) is_code: Vec<bool>,
 }
 
 impl<'f> Elf<'f> {
     /// `None`: this is no ELF file for x86-64 or another 64-bit little-endian machine.
-    pub(crate) fn parse(store: &'f Store, cache: &'f Cache) -> Option<Self> {
-        let file = ElfFile::<Header, _>::parse(cache).ok()?;
-        Some(Elf { store, file })
+    pub(crate) fn parse(store: &'f Store, opened: Opened<'f>) -> Option<Self> {
+        let file = ElfFile::<Header, _>::parse(opened.cache).ok()?;
+        Some(Elf { store, file, source: opened.source, sections: RefCell::default() })
+    }
+
+    pub(crate) fn open(store: &'f Store, file: File) -> Option<Self> {
+        Self::parse(store, store.file(file)?)
     }
 
     pub(crate) fn build_id(&self) -> &'f [u8] {
@@ -46,13 +51,12 @@ impl<'f> Elf<'f> {
         })
     }
 
-    /// Bytes of debug information, unpacked, of the sections that are read.
-    pub(crate) fn debug_size(&self) -> u64 {
-        let sections =
-            self.file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
-        sections
-            .map(|section| section.compressed_data().map_or(0, |data| data.uncompressed_size))
-            .fold(0, u64::saturating_add)
+    /// Bytes of memory that the sections which are read take because they are packed.
+    pub(crate) fn unpacked_size(&self) -> u64 {
+        let sections = self.file.sections().filter(|section| section.name().is_ok_and(is_looked_at));
+        let ranges = sections.filter_map(|section| section.compressed_file_range().ok());
+        let packed = ranges.filter(|range| range.format != CompressionFormat::None);
+        packed.map(|range| range.uncompressed_size).fold(0, u64::saturating_add)
     }
 
     /// Name and CRC of the file with the debug information.
@@ -65,78 +69,73 @@ impl<'f> Elf<'f> {
         self.file.gnu_debugaltlink().ok().flatten()
     }
 
-    /// A section's bytes, unpacked; empty if it is not there or lies.
-    pub(crate) fn section(&self, name: &str) -> &'f [u8] {
-        let Some(section) = self.file.section_by_name(name) else { return &[] };
-        let Ok(data) = section.compressed_data() else { return &[] };
-        self.store.count(data.data.len());
-        if data.format == CompressionFormat::None {
-            return data.data;
+    /// A section; `None` if it is not there or lies.
+    pub(crate) fn section(&self, name: &str) -> Option<&'f Section> {
+        if let Some(known) = self.sections.borrow().get(name) {
+            return *known;
         }
-        let limit = (data.data.len() as u64).saturating_mul(MAX_RATIO).min(MAX_SECTION);
-        if data.uncompressed_size > limit {
-            return &[];
-        }
-        match data.decompress() {
-            Ok(bytes) => self.store.bytes(bytes.into_owned()),
-            Err(_) => &[],
-        }
+        let section = self.find_section(name);
+        self.sections.borrow_mut().insert(name.to_owned(), section);
+        section
     }
 
-    pub(crate) fn reader(&self, name: Option<&str>) -> Slice<'f> {
-        gimli::EndianSlice::new(name.map_or(&[][..], |name| self.section(name)), gimli::LittleEndian)
+    fn find_section(&self, name: &str) -> Option<&'f Section> {
+        let range = self.file.section_by_name(name)?.compressed_file_range().ok()?;
+        let packing = match range.format {
+            CompressionFormat::None => Packing::Plain,
+            CompressionFormat::Zlib => Packing::Zlib,
+            CompressionFormat::Zstandard => Packing::Zstd,
+            _ => return None,
+        };
+        let (start, stored, size) = (range.offset, range.compressed_size, range.uncompressed_size);
+        self.store.section(&self.source, Extent { start, stored, size, packing })
     }
 
-    /// Symbols of `.symtab` or `.dynsym` that stand for code.
-    pub(crate) fn symbols(&self, kind: elf::SectionType) -> Vec<RawSymbol<'f>> {
-        let mut found = Vec::new();
+    pub(crate) fn part(&self, name: Option<&str>) -> Part<'f> {
+        Part::new(name.and_then(|name| self.section(name)))
+    }
+
+    /// `.symtab` or `.dynsym`.
+    pub(crate) fn symbols(&self, kind: elf::SectionType) -> Vec<SymbolSection<'f>> {
         let header = self.file.elf_header();
-        let (endian, data) = (LittleEndian, self.file.data());
-        let Ok(sections) = header.sections(endian, data) else { return found };
-        for section in sections.iter() {
-            if section.sh_type.get(endian) != kind {
-                continue;
-            }
-            let link = SectionIndex(section.sh_link.get(endian) as usize);
-            let Ok(strings) = sections.section(link) else { continue };
-            let range = (strings.sh_offset.get(endian), strings.sh_size.get(endian));
-            let Ok(strings) = data.read_bytes_at(range.0, range.1) else { continue };
-            let range = (section.sh_offset.get(endian), section.sh_size.get(endian));
-            let Ok(bytes) = data.read_bytes_at(range.0, range.1) else { continue };
-            self.store.count(strings.len() + bytes.len());
-            let size = size_of::<elf::Sym64<LittleEndian>>();
-            let Ok((table, _)) = object::pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(bytes, bytes.len() / size)
-            else {
-                continue;
-            };
-            let is_code = |index: elf::SymbolSection| {
-                let section = sections.section(SectionIndex(index.0 as usize));
-                section.is_ok_and(|section| section.sh_flags.get(endian).0 & elf::SHF_EXECINSTR.0 != 0)
-            };
-            let mut file = None;
-            found.extend(table.iter().filter_map(|symbol| {
-                let rest = strings.get(symbol.st_name(endian) as usize..)?;
-                let name = rest.split(|byte| *byte == 0).next()?;
-                if symbol.st_type() == elf::STT_FILE {
-                    // The linker's own local symbols follow an empty name.
-                    file = Some(name).filter(|name| !name.is_empty());
-                }
-                let untyped = match symbol.st_type() {
-                    elf::STT_FUNC | elf::STT_GNU_IFUNC => false,
-                    elf::STT_NOTYPE | elf::STT_OBJECT if is_code(symbol.st_shndx(endian)) => true,
-                    _ => return None,
-                };
-                let is_local = symbol.st_bind() == elf::STB_LOCAL;
-                let defined = symbol.st_shndx(endian) != elf::SHN_UNDEF;
-                (defined && !name.is_empty()).then(|| RawSymbol {
-                    address: symbol.st_value(endian),
-                    size: symbol.st_size(endian),
-                    name,
-                    untyped,
-                    file: file.filter(|_| is_local),
-                })
-            }));
-        }
-        found
+        let data = self.file.data();
+        let Ok(sections) = header.sections(LittleEndian, data) else { return Vec::new() };
+        let wanted = sections.iter().filter(|section| section.sh_type.get(LittleEndian) == kind);
+        wanted
+            .filter_map(|section| {
+                let link = SectionIndex(section.sh_link.get(LittleEndian) as usize);
+                let strings = sections.section(link).ok()?;
+                let size = strings.sh_size.get(LittleEndian);
+                let start = strings.sh_offset.get(LittleEndian);
+                let extent = Extent { start, stored: size, size, packing: Packing::Plain };
+                let (at, size) = (section.sh_offset.get(LittleEndian), section.sh_size.get(LittleEndian));
+                let bytes = data.read_bytes_at(at, size).ok()?;
+                self.store.count(bytes.len());
+                let count = bytes.len() / size_of::<Sym64>();
+                let (symbols, _) = object::pod::slice_from_bytes(bytes, count).ok()?;
+                let is_code =
+                    sections.iter().map(|section| section.sh_flags.get(LittleEndian).0 & elf::SHF_EXECINSTR.0 != 0);
+                let strings = self.store.section(&self.source, extent)?;
+                Some(SymbolSection { symbols, strings, is_code: is_code.collect() })
+            })
+            .collect()
     }
+}
+
+/// Sections that lookups of names and lines read.
+fn is_looked_at(name: &str) -> bool {
+    let name = name.trim_end_matches(".dwo").trim_start_matches('.').trim_start_matches('z');
+    [
+        "debug_abbrev",
+        "debug_addr",
+        "debug_aranges",
+        "debug_info",
+        "debug_line",
+        "debug_line_str",
+        "debug_ranges",
+        "debug_rnglists",
+        "debug_str",
+        "debug_str_offsets",
+    ]
+    .contains(&name)
 }

@@ -81,9 +81,17 @@ impl Jit {
                 name.starts_with("jit-") && name.ends_with(".dump")
             };
             let path = target.mapped_names().into_iter().find(is_dump);
-            self.dump = path.and_then(|path| target.open(&path)).map(Growing::new);
+            // A short program may be gone before it was seen; V8 leaves the file where it runs.
+            let beside = || target.open_beside(&format!("jit-{}.dump", target.inner_pid()));
+            self.dump = path.and_then(|path| target.open(&path)).or_else(beside).map(Growing::new);
         }
         self.read();
+    }
+
+    /// The last look, when the process has ended.
+    pub fn finish(&mut self, target: &Target) {
+        self.looked = None;
+        self.refresh(target);
     }
 
     /// The files of a process that is gone, if they are still there and not of a later one with the same number.
@@ -102,8 +110,13 @@ impl Jit {
     }
 
     pub fn find(&self, address: u64) -> Option<&Code> {
+        self.find_start(address).map(|(_, code)| code)
+    }
+
+    /// The function at an address, and where it begins.
+    pub fn find_start(&self, address: u64) -> Option<(u64, &Code)> {
         let (start, code) = self.codes.range(..=address).next_back()?;
-        (address - start < code.size).then_some(code)
+        (address - start < code.size).then_some((*start, code))
     }
 
     fn read(&mut self) {

@@ -13,23 +13,30 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod debuginfod;
 mod demangle;
 mod dwarf;
 mod elf;
 mod finder;
+mod functions;
 mod jit;
+mod lines;
+mod part;
 mod process;
 mod resolver;
 mod run;
+mod section;
 mod store;
 mod table;
+mod units;
 mod wanted;
 
+pub use debuginfod::{Debuginfod, Download};
 pub use demangle::{Hint, Name, demangle};
 pub use finder::{Finder, Search};
 pub use jit::{Code, Jit};
 pub use process::{Held, Target};
 pub use resolver::{Frame, Resolver, State};
-pub use run::{Budget, Progress, open, resolve_all, resolve_jit, resolve_with};
+pub use run::{Budget, Progress, resolve_all, resolve_jit, resolve_module, starts};
 pub use store::Store;
 pub use wanted::{ModuleWork, SKIPPED, Wanted};

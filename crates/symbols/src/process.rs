@@ -24,14 +24,17 @@ pub struct Target {
     /// The pid in the target's own namespace, which is how it names its perf map.
     inner_pid: u32,
     root: Option<OwnedFd>,
+    /// Where it started: some leave files there.
+    folder: Option<OwnedFd>,
     held: Mutex<Held>,
 }
 
 impl Target {
     pub fn new(pid: u32) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).ok();
-        Target { pid, inner_pid: inner_pid(pid).unwrap_or(pid), root, held: Mutex::default() }
+        let open = |name: &str| rustix::fs::open(format!("/proc/{pid}/{name}"), flags, Mode::empty()).ok();
+        let (root, folder) = (open("root"), open("cwd"));
+        Target { pid, inner_pid: inner_pid(pid).unwrap_or(pid), root, folder, held: Mutex::default() }
     }
 
     pub const fn pid(&self) -> u32 {
@@ -57,6 +60,13 @@ impl Target {
             Err(_) => return None,
         };
         is_regular(&file).then_some(file)
+    }
+
+    /// A file by its bare name, in the folder where the target was when we first looked.
+    pub(crate) fn open_beside(&self, name: &str) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(self.folder.as_ref()?, name, flags, Mode::empty()).ok()?;
+        Some(File::from(file)).filter(is_regular)
     }
 
     /// Opens the file behind a mapping now, for a time when the target is gone or the file replaced.

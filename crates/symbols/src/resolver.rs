@@ -2,8 +2,8 @@
 //!
 //! Given: what was recorded about the module, and where files may be. Gives back: frames for offsets, and how well the
 //! module is known. What must hold: only files with the recorded build-id are used.
-use crate::demangle::{Hint, Name, demangle};
-use crate::dwarf::DebugInfo;
+use crate::demangle::{Hint, Name, demangle, may_be_nim};
+use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
 use crate::finder::{Finder, hex};
 use crate::process::own_vdso;
@@ -21,8 +21,6 @@ use std::sync::Arc;
 const EXACT: u64 = 1 << 47;
 /// `.gnu_debugdata` holds names only; no honest one is larger unpacked.
 const MAX_DEBUG_DATA: u64 = 256 << 20;
-/// Inlining that deep is a lie.
-const MAX_INLINED: usize = 256;
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +44,6 @@ pub struct Resolver<'f> {
     finder: Finder<'f>,
     debug: Option<DebugInfo<'f>>,
     table: Table<'f>,
-    hint: Hint,
     names: HashMap<String, Arc<Name>>,
     files: HashMap<String, Arc<str>>,
     state: State,
@@ -65,7 +62,6 @@ impl<'f> Resolver<'f> {
             finder,
             debug: None,
             table: Table::default(),
-            hint: Hint::None,
             names: HashMap::new(),
             files: HashMap::new(),
             state: State { state: SymbolState::Missing, note: String::new() },
@@ -73,7 +69,9 @@ impl<'f> Resolver<'f> {
         match find_module(store, module, &finder) {
             Ok(found) => resolver.load(store, found),
             // The debug file alone is as good, if it is the right one.
-            Err(state) => match by_build_id(store, &module.build_id, &finder) {
+            Err(state) => match by_build_id(store, &module.build_id, &finder)
+                .or_else(|| remote(store, &module.build_id, &finder, &mut String::new()))
+            {
                 Some(found) => resolver.load(store, found),
                 None => resolver.state = state,
             },
@@ -96,23 +94,20 @@ impl<'f> Resolver<'f> {
             self.table.add(&mini);
         }
         self.table.sort();
-        self.hint = if self.table.is_nim { Hint::Nim } else { Hint::None };
         let (file, at) = separate.as_ref().map_or((&elf, &path), |found| (&found.elf, &found.path));
         let mut state = if self.table.is_empty() { SymbolState::Stripped } else { SymbolState::Symbols };
-        if file.has_dwarf() && !store.has_room(file.debug_size()) {
+        if file.has_dwarf() && !store.has_room(file.unpacked_size()) {
             // Not `Symbols`: whoever has more memory asks again.
             state = SymbolState::Unreadable;
             trouble = format!("{} has much debug information: `heaptrack symbolize` reads it", at.display());
         } else if file.has_dwarf() {
-            match DebugInfo::new(store, file, at, &path, &self.finder) {
-                Ok(debug) => {
-                    self.debug = Some(debug);
-                    state = SymbolState::Debug;
-                }
-                Err(error) => {
-                    state = SymbolState::Unreadable;
-                    trouble = format!("the debug information of {} is damaged: {error}", at.display());
-                }
+            let debug = DebugInfo::new(store, file, at, &path, &self.finder);
+            if debug.is_readable() {
+                self.debug = Some(debug);
+                state = SymbolState::Debug;
+            } else {
+                state = SymbolState::Unreadable;
+                trouble = format!("the debug information of {} is damaged", at.display());
             }
         }
         self.state = State { state, note: trouble };
@@ -128,25 +123,22 @@ impl<'f> Resolver<'f> {
         frames
     }
 
+    /// Where the function begins that has the frame, in the file's addresses. `key` as for `frames`.
+    pub fn start(&self, key: u64) -> Option<u64> {
+        let offset = key & (EXACT - 1);
+        let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
+        self.table.find(address).map(|symbol| symbol.start())
+    }
+
     fn by_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
-        let debug = self.debug.take()?;
-        let mut frames = Vec::new();
-        if let Ok(mut found) = debug.frames(address, &self.finder) {
-            while let Ok(Some(frame)) = found.next() {
-                let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
-                let location = frame.location.as_ref();
-                frames.push(Frame {
-                    name: name.filter(|name| !name.is_empty()).map(|name| self.name(&name)),
-                    file: location.and_then(|location| location.file).map(|file| self.file(file)),
-                    line: location.and_then(|location| location.line).filter(|line| *line != 0),
-                    inlined: true,
-                });
-                if frames.len() == MAX_INLINED {
-                    break;
-                }
-            }
-        }
-        self.debug = Some(debug);
+        let levels = self.debug.as_ref()?.levels(address, &self.finder);
+        let frame = |level: Level| Frame {
+            name: level.name.filter(|name| !name.is_empty()).map(|name| self.name(&name)),
+            file: level.file.map(|file| self.file(&file)),
+            line: level.line,
+            inlined: true,
+        };
+        let mut frames: Vec<Frame> = levels.into_iter().map(frame).collect();
         if let Some(last) = frames.last_mut() {
             last.inlined = false;
         }
@@ -161,8 +153,10 @@ impl<'f> Resolver<'f> {
             return;
         }
         let Some(symbol) = self.table.find(address) else { return };
-        let (file, symbol) = (symbol.file.map(String::from_utf8_lossy), String::from_utf8_lossy(symbol.name));
-        let file = file.map(|file| self.file(&file));
+        let needs_file = frames.last().is_none_or(|frame| frame.file.is_none());
+        let file = if needs_file { self.table.file(&symbol) } else { None };
+        let file = file.map(|file| self.file(&String::from_utf8_lossy(&file)));
+        let symbol = String::from_utf8_lossy(&symbol.name).into_owned();
         let name = self.name(&symbol);
         match frames.last_mut() {
             None => frames.push(Frame { name: Some(name), file, line: None, inlined: false }),
@@ -182,7 +176,8 @@ impl<'f> Resolver<'f> {
         if let Some(name) = self.names.get(raw) {
             return Arc::clone(name);
         }
-        let name = Arc::new(demangle(raw, self.hint));
+        let hint = if may_be_nim(raw) && self.table.is_nim() { Hint::Nim } else { Hint::None };
+        let name = Arc::new(demangle(raw, hint));
         self.names.insert(raw.to_owned(), Arc::clone(&name));
         name
     }
@@ -223,7 +218,7 @@ fn find_module<'f>(store: &'f Store, module: &Module, finder: &Finder<'_>) -> Re
     let mut wrong = None;
     for (path, file) in candidates {
         let changed = changed_since(&file, finder.search.started_unix_ns);
-        let Some(elf) = Elf::parse(store, store.file(file)) else {
+        let Some(elf) = Elf::open(store, file) else {
             let note = format!("{} is not an ELF file that can be read", path.display());
             wrong = wrong.or(Some(State { state: SymbolState::Unreadable, note }));
             continue;
@@ -267,7 +262,7 @@ fn vdso<'f>(store: &'f Store, module: &Module) -> Result<Found<'f>, State> {
 
 fn by_build_id<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>) -> Option<Found<'f>> {
     finder.by_build_id(build_id).into_iter().find_map(|(path, file)| {
-        let elf = Elf::parse(store, store.file(file))?;
+        let elf = Elf::open(store, file)?;
         (elf.build_id() == build_id).then_some(Found { elf, path })
     })
 }
@@ -284,11 +279,22 @@ fn debug_file<'f>(
     if let Some(found) = by_build_id(store, build_id, finder) {
         return Some(found);
     }
+    by_link(store, elf, path, finder, trouble).or_else(|| remote(store, build_id, finder, trouble))
+}
+
+fn by_link<'f>(
+    store: &'f Store,
+    elf: &Elf<'f>,
+    path: &Path,
+    finder: &Finder<'_>,
+    trouble: &mut String,
+) -> Option<Found<'f>> {
+    let build_id = elf.build_id();
     let (name, sum) = elf.debug_link()?;
     let name = std::str::from_utf8(name).ok()?;
     for (path, mut file) in finder.by_link(path, name) {
         let crc = if build_id.is_empty() { crc(&mut file) } else { None };
-        let Some(elf) = Elf::parse(store, store.file(file)) else { continue };
+        let Some(elf) = Elf::open(store, file) else { continue };
         let fits = if build_id.is_empty() { crc == Some(sum) } else { elf.build_id() == build_id };
         if fits {
             return Some(Found { elf, path });
@@ -296,6 +302,16 @@ fn debug_file<'f>(
         *trouble = format!("{} belongs to another build and was not used", path.display());
     }
     None
+}
+
+/// From a server, if the user allows that.
+fn remote<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
+    let (path, file) = finder.remote(build_id)?;
+    let found = Elf::open(store, file).filter(|elf| elf.build_id() == build_id);
+    if found.is_none() {
+        *trouble = format!("{} is not what was asked for and was not used", path.display());
+    }
+    found.map(|elf| Found { elf, path })
 }
 
 fn crc(file: &mut File) -> Option<u32> {
@@ -313,12 +329,9 @@ fn crc(file: &mut File) -> Option<u32> {
 
 /// Fedora's small symbol table inside of a stripped file.
 fn mini_debug_info<'f>(store: &'f Store, elf: &Elf<'f>) -> Option<Elf<'f>> {
-    let packed = elf.section(".gnu_debugdata");
-    if packed.is_empty() {
-        return None;
-    }
+    let packed = elf.part(Some(".gnu_debugdata")).bytes().ok().filter(|bytes| !bytes.is_empty())?;
     let mut bytes = Vec::new();
-    XzReader::new(packed, false).take(MAX_DEBUG_DATA).read_to_end(&mut bytes).ok()?;
+    XzReader::new(&packed[..], false).take(MAX_DEBUG_DATA).read_to_end(&mut bytes).ok()?;
     Elf::parse(store, store.memory(bytes))
 }
 

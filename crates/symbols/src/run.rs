@@ -3,6 +3,7 @@
 //! Given: work by module. Gives back: Symbols, a piece at a time. What must hold: memory is that of the modules in work
 //! and of one piece each; a module that makes a library panic costs its own names and nothing else; when the time is
 //! over the caller goes on at once.
+use crate::debuginfod::Download;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
 use crate::process::Target;
@@ -20,9 +21,11 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 256 << 10;
 /// Or after so long: what is slow to find is not lost when the time is over.
 const PIECE_TIME: Duration = Duration::from_millis(500);
+/// How often a download is shown.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// Frames between two looks at the clock.
 const BATCH: usize = 64;
-/// Debug information is read by recursion.
+/// Demanglers go down by recursion.
 const STACK: usize = 8 << 20;
 
 /// How long and how wide.
@@ -41,6 +44,8 @@ pub struct Progress {
     pub done: usize,
     pub total: usize,
     pub left_modules: usize,
+    /// A file that a server sends.
+    pub download: Option<Download>,
 }
 
 struct Shared {
@@ -54,14 +59,15 @@ struct Shared {
     left_modules: AtomicUsize,
 }
 
-/// Resolves everything that the time allows. Returns false if something is left.
+/// Resolves everything that the time allows. Returns false if something is left. `sink` gets every piece, and is also called
+/// without one while a server sends.
 pub fn resolve_all(
     works: Vec<ModuleWork>,
     search: Search,
     target: Option<Arc<Target>>,
     jit: Option<Jit>,
     budget: Budget,
-    mut sink: impl FnMut(Symbols, Progress),
+    mut sink: impl FnMut(Option<Symbols>, Progress),
 ) -> bool {
     let total = works.iter().map(|work| work.frames.len()).sum();
     let left_modules = AtomicUsize::new(works.len());
@@ -82,26 +88,33 @@ pub fn resolve_all(
     }
     drop(sender);
     let end = budget.time.map(|time| Instant::now() + time);
+    let progress = || Progress {
+        done: shared.done.load(Ordering::Relaxed),
+        total,
+        left_modules: shared.left_modules.load(Ordering::Relaxed),
+        download: shared.search.debuginfod.as_ref().and_then(|servers| servers.download()),
+    };
+    let is_done = || shared.done.load(Ordering::Relaxed) == total;
     loop {
-        let piece = match end {
-            None => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            Some(end) => pieces.recv_timeout(end.saturating_duration_since(Instant::now())),
-        };
-        let progress = Progress {
-            done: shared.done.load(Ordering::Relaxed),
-            total,
-            left_modules: shared.left_modules.load(Ordering::Relaxed),
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        let wait = if shared.search.debuginfod.is_some() { left.min(SHOW_EVERY) } else { left };
+        let piece = match wait {
+            Duration::MAX => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            wait => pieces.recv_timeout(wait),
         };
         match piece {
-            Ok(symbols) => sink(symbols, progress),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return shared.done.load(Ordering::Relaxed) == total,
+            Ok(symbols) => sink(Some(symbols), progress()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return is_done(),
+            Err(mpsc::RecvTimeoutError::Timeout) if end.is_none_or(|end| Instant::now() < end) => {
+                sink(None, progress());
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 shared.stop.store(true, Ordering::Relaxed);
                 // What is ready is not thrown away.
                 while let Ok(symbols) = pieces.recv_timeout(Duration::from_millis(50)) {
-                    sink(symbols, progress);
+                    sink(Some(symbols), progress());
                 }
-                return shared.done.load(Ordering::Relaxed) == total;
+                return is_done();
             }
         }
     }
@@ -132,52 +145,68 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
         };
         match &work.module {
             None => resolve_jit(&work, jit.as_ref(), send),
-            Some(module) => {
-                let store = Store::bounded(shared.memory);
-                resolve_with(&mut open(&store, module, finder), &work, module, send);
-            }
+            Some(module) => resolve_module(&work, module, finder, shared.memory, send),
         }
         shared.left_modules.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// `None`: the file makes a library panic.
-pub fn open<'f>(store: &'f Store, module: &Module, finder: Finder<'f>) -> Option<Resolver<'f>> {
-    catch_unwind(AssertUnwindSafe(|| Resolver::open(store, module, finder))).ok()
-}
-
-/// The frames of one module, by a resolver that may be used again.
-pub fn resolve_with(
-    resolver: &mut Option<Resolver<'_>>,
+/// The frames of one module. What was read of its files is given back in between when it takes more than `memory`.
+pub fn resolve_module(
     work: &ModuleWork,
     module: &Module,
+    finder: Finder<'_>,
+    memory: Option<u64>,
     mut send: impl FnMut(Symbols, usize) -> bool,
 ) {
-    let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
+    let mut left = work.frames.chunks(BATCH).peekable();
     let mut pieces = Pieces::default();
-    for batch in work.frames.chunks(BATCH) {
-        for (instance, key) in batch {
-            // After a panic the resolver may be half changed, so it is not used again.
-            let frames = resolver.as_mut().map(|found| catch_unwind(AssertUnwindSafe(|| found.frames(*key))));
-            let frames = match frames {
-                Some(Ok(frames)) => frames,
-                Some(Err(_)) => {
-                    *resolver = None;
-                    Vec::new()
+    while left.peek().is_some() {
+        let store = Store::bounded(memory);
+        // `None`: the file makes a library panic.
+        let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
+        let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
+        for batch in left.by_ref() {
+            for (instance, key) in batch {
+                pieces.add(*instance, &state, *key, &ask(&mut resolver, *key));
+            }
+            if pieces.is_due() {
+                let (symbols, count) = pieces.take();
+                if !send(symbols, count) {
+                    return;
                 }
-                None => Vec::new(),
-            };
-            pieces.add(*instance, &state, *key, &frames);
-        }
-        if pieces.builder.len() >= PIECE || pieces.started.elapsed() >= PIECE_TIME {
-            let (symbols, count) = pieces.take();
-            if !send(symbols, count) {
-                return;
+            }
+            if store.is_full() {
+                break;
             }
         }
     }
     let (symbols, count) = pieces.take();
     send(symbols, count);
+}
+
+/// Where the functions begin that have these frames, in the file's addresses. `keys`: low bits of frames.
+pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
+    let find = || {
+        let store = Store::bounded(memory);
+        let resolver = Resolver::open(&store, module, finder);
+        keys.iter().map(|key| resolver.start(*key)).collect()
+    };
+    // A file that makes a library panic tells nothing.
+    catch_unwind(AssertUnwindSafe(find)).unwrap_or_else(|_| vec![None; keys.len()])
+}
+
+fn ask(resolver: &mut Option<Resolver<'_>>, key: u64) -> Vec<Frame> {
+    let frames = resolver.as_mut().map(|found| catch_unwind(AssertUnwindSafe(|| found.frames(key))));
+    match frames {
+        Some(Ok(frames)) => frames,
+        None => Vec::new(),
+        Some(Err(_)) => {
+            // After a panic the resolver may be half changed, so it is not used again.
+            *resolver = None;
+            Vec::new()
+        }
+    }
 }
 
 fn panicked(module: &Module) -> State {
@@ -239,6 +268,10 @@ impl Pieces {
             .collect();
         builder.frame(key, places);
         self.count += 1;
+    }
+
+    fn is_due(&self) -> bool {
+        self.builder.len() >= PIECE || self.started.elapsed() >= PIECE_TIME
     }
 
     fn take(&mut self) -> (Symbols, usize) {

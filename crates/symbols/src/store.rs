@@ -1,43 +1,101 @@
 //! The bytes of opened files, kept in one place for as long as anything looks at them.
+use crate::section::{Extent, Section};
 use object::read::ReadCache;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use typed_arena::Arena;
 
 /// A file on disk, or one that was unpacked into memory.
 pub(crate) enum Source {
+    File(File, u64),
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Source::File(_, length) => *length,
+            Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    pub(crate) fn read_at(&self, out: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            Source::File(file, _) => file.read_at(out, at),
+            Source::Memory(bytes) => {
+                bytes.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default().read(out)
+            }
+        }
+    }
+
+    /// `len` bytes; nothing if not all of them can be read.
+    pub(crate) fn read(&self, at: u64, len: usize) -> Vec<u8> {
+        if at.saturating_add(len as u64) > self.len() {
+            return Vec::new();
+        }
+        match self {
+            Source::File(file, _) => {
+                let mut bytes = vec![0; len];
+                if file.read_exact_at(&mut bytes, at).is_err() {
+                    bytes.clear();
+                }
+                bytes
+            }
+            Source::Memory(bytes) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                bytes.get(at..at.saturating_add(len)).unwrap_or_default().to_vec()
+            }
+        }
+    }
+}
+
+/// `Source` as `object` wants it: with a place.
+pub(crate) enum Seeking {
     File(File),
     Memory(Cursor<Vec<u8>>),
 }
 
-impl Read for Source {
+impl Read for Seeking {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::File(file) => file.read(out),
-            Source::Memory(bytes) => bytes.read(out),
+            Seeking::File(file) => file.read(out),
+            Seeking::Memory(bytes) => bytes.read(out),
         }
     }
 }
 
-impl Seek for Source {
+impl Seek for Seeking {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
-            Source::File(file) => file.seek(to),
-            Source::Memory(bytes) => bytes.seek(to),
+            Seeking::File(file) => file.seek(to),
+            Seeking::Memory(bytes) => bytes.seek(to),
         }
     }
 }
 
-pub(crate) type Cache = ReadCache<Source>;
+pub(crate) type Cache = ReadCache<Seeking>;
 
-/// Only what is asked for is read: the sections with names and lines, not the code.
+/// What was read and made of it may take that much, besides what had to be unpacked, before it is given back.
+const ENOUGH: u64 = 16 << 20;
+
+/// Only what is asked for is read: headers and symbol tables by `object`, sections with debug information in pages.
 #[derive(Default)]
 pub struct Store {
     caches: Arena<Cache>,
-    unpacked: Arena<Vec<u8>>,
-    bytes: Cell<u64>,
+    sections: Arena<Section>,
+    /// Besides what was unpacked.
+    bytes: Rc<Cell<u64>>,
     limit: Option<u64>,
+}
+
+/// One file of the store, both ways.
+#[derive(Clone)]
+pub(crate) struct Opened<'f> {
+    pub(crate) cache: &'f Cache,
+    pub(crate) source: Rc<Source>,
 }
 
 impl Store {
@@ -45,7 +103,7 @@ impl Store {
         Self::default()
     }
 
-    /// No file with more debug information than that is read.
+    /// No file whose debug information would take more memory than that, when unpacked, is read.
     pub fn bounded(limit: Option<u64>) -> Self {
         Store { limit, ..Self::default() }
     }
@@ -54,26 +112,30 @@ impl Store {
         self.limit.is_none_or(|limit| bytes <= limit)
     }
 
-    pub(crate) fn file(&self, file: File) -> &Cache {
-        self.caches.alloc(ReadCache::new(Source::File(file)))
+    /// Time to begin with a new one.
+    pub fn is_full(&self) -> bool {
+        self.limit.is_some() && self.bytes.get() > ENOUGH
     }
 
-    pub(crate) fn memory(&self, bytes: Vec<u8>) -> &Cache {
-        self.count(bytes.len());
-        self.caches.alloc(ReadCache::new(Source::Memory(Cursor::new(bytes))))
+    pub(crate) fn file(&self, file: File) -> Option<Opened<'_>> {
+        let length = file.metadata().ok()?.len();
+        let cache = self.caches.alloc(ReadCache::new(Seeking::File(file.try_clone().ok()?)));
+        Some(Opened { cache, source: Rc::new(Source::File(file, length)) })
     }
 
-    pub(crate) fn bytes(&self, bytes: Vec<u8>) -> &[u8] {
-        self.count(bytes.len());
-        self.unpacked.alloc(bytes)
+    pub(crate) fn memory(&self, bytes: Vec<u8>) -> Opened<'_> {
+        self.count(2 * bytes.len());
+        let cache = self.caches.alloc(ReadCache::new(Seeking::Memory(Cursor::new(bytes.clone()))));
+        Opened { cache, source: Rc::new(Source::Memory(bytes)) }
+    }
+
+    /// `None`: what is said about it cannot be true.
+    pub(crate) fn section(&self, source: &Rc<Source>, extent: Extent) -> Option<&Section> {
+        let section = Section::new(Rc::clone(source), extent, Rc::clone(&self.bytes))?;
+        Some(self.sections.alloc(section))
     }
 
     pub(crate) fn count(&self, bytes: usize) {
         self.bytes.set(self.bytes.get() + bytes as u64);
-    }
-
-    /// About how much memory the sections take.
-    pub fn size(&self) -> u64 {
-        self.bytes.get()
     }
 }

@@ -45,7 +45,7 @@ impl From<Refusal> for ReportError {
 
 /// `most`: megabytes.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
-    let trace = Trace::new(path, true);
+    let trace = Trace::new(path, true, options.opener);
     trace.load_now();
     let stage = trace.stage();
     let open = opened(&stage)?;

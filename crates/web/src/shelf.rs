@@ -4,7 +4,7 @@
 //! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
 use crate::server::{Answers, Refusal};
 use crate::sources;
-use crate::trace::{Open, Stage, Trace};
+use crate::trace::{Open, Opener, Stage, Trace};
 use analysis::view::{self, AnswerError, View};
 use analysis::{Classes, Query, Source, Suppressions, Table};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Traces beside the given ones that are offered.
 const MOST_BESIDE: usize = 200;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whose code is whose: the text of a rules file.
     pub rules: String,
@@ -27,6 +27,7 @@ pub struct Options {
     pub embedded: bool,
     /// Who we are.
     pub tool: String,
+    pub opener: Opener,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +81,8 @@ impl Shelf {
     }
 
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
-        let mut traces: Vec<Arc<Trace>> = files.iter().map(|path| Trace::new(path, true)).collect();
-        traces.extend(beside(files).iter().map(|path| Trace::new(path, false)));
+        let mut traces: Vec<Arc<Trace>> = files.iter().map(|path| Trace::new(path, true, options.opener)).collect();
+        traces.extend(beside(files).iter().map(|path| Trace::new(path, false, options.opener)));
         Arc::new(Shelf { traces, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 

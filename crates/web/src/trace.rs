@@ -41,8 +41,12 @@ pub struct Open {
     pub damage: u64,
 }
 
+/// How files are opened: who composes us knows how to find names for those that have none.
+pub type Opener = fn(&Path) -> Result<Source, format::Error>;
+
 pub struct Trace {
     pub path: PathBuf,
+    opener: Opener,
     /// Given on the command line, not only found beside.
     pub is_given: bool,
     stage: RwLock<Stage>,
@@ -55,9 +59,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(path: &Path, is_given: bool) -> Arc<Self> {
+    pub fn new(path: &Path, is_given: bool, opener: Opener) -> Arc<Self> {
         Arc::new(Trace {
             path: path.to_owned(),
+            opener,
             is_given,
             stage: RwLock::new(Stage::Waiting),
             read: AtomicU64::new(0),
@@ -136,8 +141,8 @@ impl Trace {
         }
         let file = Arc::new(File::open(&self.path)?);
         self.size.store(metadata.len(), Ordering::Relaxed);
-        let mut kde = Source::open(&self.path)?;
-        if !matches!(kde, Source::Own(_)) {
+        let mut kde = (self.opener)(&self.path)?;
+        if kde.is_kde() {
             let mut blocks = Vec::new();
             let mut engine = Engine::indexed();
             while let Some(block) = kde.next_block()? {

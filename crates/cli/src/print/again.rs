@@ -1,6 +1,6 @@
 //! The blocks of events of a file once more, for questions that walk them again.
 use analysis::Blocks;
-use format::{BlockKind, RawBlock, Reader, Source};
+use format::{BlockKind, Domain, RawBlock, Reader, Source};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,13 @@ pub enum Again {
 
 impl Again {
     /// `places`: where each block of events begins in one of our files.
-    pub fn new(path: &Path, places: Option<Vec<u64>>) -> Result<Self, format::Error> {
+    pub fn new(path: &Path, domain: Domain, places: Option<Vec<u64>>) -> Result<Self, format::Error> {
         Ok(match places {
-            Some(places) => Again::Places { reader: Box::new(Reader::open(path)?), places },
+            Some(places) => {
+                let mut reader = Box::new(Reader::open(path)?);
+                reader.set_domain(domain);
+                Again::Places { reader, places }
+            }
             None => Again::Stream { path: path.to_owned(), source: None, next: 0 },
         })
     }

@@ -17,6 +17,8 @@ pub struct Report<'a> {
     pub profile: &'a Profile,
     pub table: &'a Table,
     pub suppress: bool,
+    /// The same of the blocks that the program reported itself, if it did.
+    pub custom: Option<&'a Report<'a>>,
 }
 
 pub fn report(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
@@ -58,6 +60,13 @@ impl Report<'_> {
         }
     }
 
+    fn lists<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("peak", &List::new(self, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(self, |costs| (costs.live_bytes, costs.live_allocations)))?;
+        map.serialize_entry("allocations", &List::new(self, |costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(self, |costs| (costs.temporary, 0)))
+    }
+
     /// Of the leaked, what suppressions match: bytes and blocks.
     fn suppressed(&self) -> (u64, u64) {
         let known = self.profile.stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
@@ -89,10 +98,20 @@ impl Serialize for Report<'_> {
         map.serialize_entry("modules", &book.modules.len())?;
         map.serialize_entry("suppressions", &book.suppressions)?;
         map.serialize_entry("symbols", &symbols(book))?;
-        map.serialize_entry("peak", &List::new(self, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(self, |costs| (costs.live_bytes, costs.live_allocations)))?;
-        map.serialize_entry("allocations", &List::new(self, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(self, |costs| (costs.temporary, 0)))?;
+        self.lists(&mut map)?;
+        map.serialize_entry("custom", &self.custom.map(Custom))?;
+        map.end()
+    }
+}
+
+/// Totals and lists as the whole report has them.
+struct Custom<'a>(&'a Report<'a>);
+
+impl Serialize for Custom<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("totals", &totals(&self.0.totals(), (0, 0)))?;
+        self.0.lists(&mut map)?;
         map.end()
     }
 }

@@ -1,7 +1,7 @@
 //! Opens a trace of any sort and counts it, saying how far it is if that takes long.
 use super::again::Again;
 use analysis::{Classes, Engine};
-use format::{BlockKind, Damage, RawBlock, Source};
+use format::{BlockKind, Damage, Domain, RawBlock, Source};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -17,6 +17,9 @@ pub struct Opened {
     pub finished: bool,
     /// Whose code a frame is.
     pub classes: Classes,
+    /// The program reported blocks of its own, which are a trace of their own.
+    pub has_custom: bool,
+    domain: Domain,
     /// Where each block of events begins; `None` for a file that cannot be gone into.
     places: Option<Vec<u64>>,
 }
@@ -25,15 +28,16 @@ pub struct Opened {
 const AHEAD: usize = 4;
 
 impl Opened {
-    pub fn open(path: &Path) -> Result<Self, format::Error> {
+    pub fn open(path: &Path, domain: Domain) -> Result<Self, format::Error> {
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let source = Source::open(path)?;
-        Self::read(path, source, Progress::new(length))
+        let mut source = crate::source::open(path)?;
+        source.set_domain(domain);
+        Self::read(path, source, domain, Progress::new(length))
     }
 
-    fn read(path: &Path, source: Source, mut progress: Progress) -> Result<Self, format::Error> {
+    fn read(path: &Path, source: Source, domain: Domain, mut progress: Progress) -> Result<Self, format::Error> {
         let mut engine = Engine::new();
-        let mut places = matches!(source, Source::Own(_)).then(Vec::new);
+        let mut places = (!source.is_kde()).then(Vec::new);
         let source = ahead(source, |place, block| {
             if block.kind == BlockKind::Events
                 && let Some(places) = &mut places
@@ -52,6 +56,8 @@ impl Opened {
             damage: source.damage().to_vec(),
             damage_count: source.damage_count(),
             finished: source.finished(),
+            has_custom: source.has_custom(),
+            domain,
             places,
         })
     }
@@ -63,13 +69,13 @@ impl Opened {
     }
 
     pub fn again(&self) -> Result<Again, format::Error> {
-        Again::new(&self.path, self.places.clone())
+        Again::new(&self.path, self.domain, self.places.clone())
     }
 }
 
 /// Unpacks on a thread of its own while `each` works on the block before; without one where none can be had.
 fn ahead(mut source: Source, mut each: impl FnMut(u64, &RawBlock)) -> Result<Source, format::Error> {
-    if !matches!(source, Source::Own(_)) {
+    if source.is_kde() {
         // These have their own threads.
         while let Some(block) = source.next_block()? {
             each(0, block);
@@ -96,9 +102,8 @@ fn unpack(
     spare: &Receiver<Vec<u8>>,
 ) -> Result<Source, format::Error> {
     loop {
-        let Source::Own(reader) = &mut source else { return Ok(source) };
-        let place = reader.offset();
-        let Some(block) = reader.next_block()? else { return Ok(source) };
+        let place = source.offset();
+        let Some(block) = source.next_block()? else { return Ok(source) };
         let mut payload = spare.try_recv().unwrap_or_default();
         payload.clear();
         payload.extend_from_slice(&block.payload);

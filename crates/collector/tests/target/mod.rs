@@ -14,6 +14,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
             on_full: channel::OnFull::Wait,
             max_stall_ms: 30_000,
             lsan_symbol: 0,
+            watched: false,
         },
         file: std::fs::File::create(path).unwrap(),
         folder: std::env::temp_dir(),

@@ -27,6 +27,7 @@ pub struct KdeAhead {
     messages: Receiver<Message>,
     block: RawBlock,
     skipped: &'static [BlockKind],
+    is_raw: bool,
     ending: Option<Ending>,
 }
 
@@ -39,13 +40,14 @@ impl KdeAhead {
             }
             other => other?,
         };
+        let is_raw = reader.is_raw();
         let (sender, messages) = sync_channel(BLOCKS);
         let builder = std::thread::Builder::new().name("heaptrack-kde".into());
         match builder.spawn(move || translate(reader, &sender)) {
             Err(_) => Ok(Err(KdeReader::new(File::open(path)?, first)?)),
             Ok(_) => {
                 let block = RawBlock { kind: BlockKind::Session, payload: Vec::new() };
-                Ok(Ok(KdeAhead { messages, block, skipped: &[], ending: None }))
+                Ok(Ok(KdeAhead { messages, block, skipped: &[], is_raw, ending: None }))
             }
         }
     }
@@ -69,6 +71,10 @@ impl KdeAhead {
 
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
+    }
+
+    pub const fn is_raw(&self) -> bool {
+        self.is_raw
     }
 
     pub const fn finished(&self) -> bool {

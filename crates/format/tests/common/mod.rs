@@ -208,6 +208,7 @@ pub struct Reading {
 
 pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
     let mut reader = Reader::new(bytes)?;
+    reader.set_all_domains();
     let mut reading = Reading::default();
     while let Some(block) = reader.next_block()? {
         match walk(block) {
@@ -224,6 +225,9 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
 
 pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     let mut count = 0;
+    // The content of a custom kind is that of its plain one.
+    let plain = block.kind.in_domain(Domain::Custom).unwrap_or(block.kind);
+    let block = RawBlock { kind: plain, payload: block.payload.clone() };
     if let Block::Events(mut events) = block.decode()? {
         while events.read()?.is_some() {
             count += 1;

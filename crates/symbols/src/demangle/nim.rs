@@ -1,15 +1,63 @@
 //! Nim's C names: `name__module_u12` (Nim 2) or `name__module_12` (Nim 1), with letters for what C does not allow.
 
+/// What stands for a character that C does not allow in a name.
+const WORDS: [(&str, char); 20] = [
+    ("amp", '&'),
+    ("at", '@'),
+    ("backslash", '\\'),
+    ("bar", '|'),
+    ("colon", ':'),
+    ("dollar", '$'),
+    ("dot", '.'),
+    ("emark", '!'),
+    ("eq", '='),
+    ("gt", '>'),
+    ("lt", '<'),
+    ("minus", '-'),
+    ("percent", '%'),
+    ("plus", '+'),
+    ("qmark", '?'),
+    ("roof", '^'),
+    ("slash", '/'),
+    ("star", '*'),
+    ("tilde", '~'),
+    ("uscore", '_'),
+];
+
 /// `None`: not made by Nim.
 pub(super) fn demangle(raw: &str) -> Option<String> {
+    if let Some(name) = start_of_module(raw) {
+        return Some(name);
+    }
     let (rest, number) = raw.rsplit_once('_')?;
     let digits = number.strip_prefix('u').unwrap_or(number);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let (name, module) = rest.rsplit_once("__").filter(|(name, module)| !name.is_empty() && !module.is_empty())?;
+    // A name that had to be rewritten ends in a line below.
+    let name = name.strip_suffix('_').map_or_else(|| decode(name), |name| decode(&operators(name)));
     // In a module's path `Z` stands for a slash; names of modules are lower case.
-    Some(format!("{}.{}", module.replace('Z', "/"), decode(name.strip_suffix('_').unwrap_or(name))))
+    Some(format!("{}.{name}", module.replace('Z', "/")))
+}
+
+/// `atmshelfdotnim_Init000` is the code outside of procedures in `@mshelf.nim`; `@s` is a slash.
+fn start_of_module(raw: &str) -> Option<String> {
+    let (path, what) = raw.strip_prefix("atm")?.split_once("dotnim_")?;
+    let what = what.strip_suffix("Init000")?;
+    let module = path.rsplit("ats").next().filter(|module| !module.is_empty())?;
+    Some(format!("{module}.{what}Init"))
+}
+
+/// Operators are spelled out: `eqdestroy` is `=destroy`.
+fn operators(name: &str) -> String {
+    let mut out = String::new();
+    let mut rest = name;
+    while let Some((word, sign)) = WORDS.iter().find(|(word, _)| rest.starts_with(word)) {
+        out.push(*sign);
+        rest = &rest[word.len()..];
+    }
+    out + rest
 }
 
 /// `X5B` is the character 0x5b.

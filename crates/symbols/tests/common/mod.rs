@@ -292,6 +292,10 @@ fn rule(ours: &[Told], theirs: &[Told], labels: &HashSet<String>) -> Option<&'st
         ([our], [their]) if our.line == 0 && their.line == 0 && labels.contains(&their.function) => {
             Some("a label without a size inside of a function")
         }
+        // The label stands in `.debug_info`, and only llvm takes that for a place in the code.
+        ([], [their]) if their.line == 0 && is_partition_label(&their.function) => {
+            Some("padding behind a label of the link-time optimizer")
+        }
         _ => None,
     }
 }

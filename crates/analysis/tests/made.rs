@@ -1,0 +1,219 @@
+//! Traces that are made out of others: a trimmed one has the same answers for its time, a merged one is the sum of its parts.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+mod common;
+
+use analysis::{Engine, Held, Query, When};
+use common::{Kind, Rng, Trace, random_trace};
+use format::{FileWriter, RawBlock, RssSample, Session, Source, Summary, merge, trim};
+use std::collections::HashMap;
+use std::io::Cursor;
+
+fn file(blocks: &[RawBlock]) -> Source<Cursor<Vec<u8>>> {
+    let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+    for block in blocks {
+        writer.write(block).unwrap();
+    }
+    Source::new(Cursor::new(writer.finish().unwrap())).unwrap()
+}
+
+fn read(bytes: Vec<u8>) -> Vec<RawBlock> {
+    let mut source = Source::new(Cursor::new(bytes)).unwrap();
+    let mut blocks = Vec::new();
+    while let Some(block) = source.next_block().unwrap() {
+        blocks.push(block.clone());
+    }
+    assert!(source.finished() && source.damage_count() == 0);
+    blocks
+}
+
+fn engine(blocks: &[RawBlock]) -> Engine {
+    let mut engine = Engine::new();
+    blocks.iter().for_each(|block| engine.add(block));
+    assert!(engine.faults().is_empty(), "{:?}", engine.faults());
+    engine
+}
+
+fn with_session(trace: &Trace, started_unix_ns: u64) -> Vec<RawBlock> {
+    let session = Session { started_unix_ns, ..Session::default() };
+    let mut blocks = vec![session.to_block()];
+    blocks.extend(trace.blocks.iter().cloned());
+    let samples = [10, 20, 30].map(|ms| RssSample { time_ns: ms * 1_000_000, rss_bytes: ms << 20, overhead_bytes: 1 });
+    blocks.push(RssSample::to_block(&samples));
+    let mut summary = Summary { complete: true, ..Summary::default() };
+    summary.totals.runtime_ns = trace.runtime_ns;
+    blocks.push(summary.to_block());
+    blocks
+}
+
+#[test]
+fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
+    let start = common::seed();
+    for round in 0..common::count(3000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let steps = 20 + rng.below(600);
+        let trace = random_trace(&mut rng, steps);
+        let blocks = with_session(&trace, 0);
+        let from = (rng.below(5) != 0).then(|| 1 + rng.below(trace.runtime_ns + 200_000));
+        let to = from.unwrap_or(0) + 1 + rng.below(trace.runtime_ns + 1);
+        let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+        let summary = trim(&mut file(&blocks), from, to, &mut writer).unwrap();
+        let trimmed = read(writer.finish().unwrap());
+        let mut query = Query::default();
+        (query.from, query.to) = (from.map(When::Ns), Some(When::Ns(to)));
+        let answer = |blocks: &[RawBlock]| {
+            let profile = engine(blocks).profile(&mut Held::new(blocks.iter().cloned()), &query).unwrap();
+            (profile.stacks, profile.totals)
+        };
+        let (whole, short) = (answer(&blocks), answer(&trimmed));
+        assert_eq!(short, whole, "seed {seed}: {from:?}..{to}; left is the trimmed one");
+        // All of it: what lived at its beginning was allocated, what happened then happened.
+        let totals = engine(&trimmed).totals();
+        assert_eq!(totals.allocations, whole.1.base_allocations + whole.1.allocations, "seed {seed}");
+        assert_eq!(totals.leaked_bytes, whole.1.live_bytes, "seed {seed}");
+        let told = summary.totals;
+        assert_eq!(
+            (told.allocations, told.deallocations, told.allocated_bytes, told.temporary, told.unknown_frees),
+            (totals.allocations, totals.deallocations, totals.allocated_bytes, totals.temporary, totals.unknown_frees),
+            "seed {seed}"
+        );
+        assert_eq!((told.leaked_bytes, told.peak_bytes), (totals.leaked_bytes, totals.peak_bytes), "seed {seed}");
+        assert_eq!(told.peak_rss_bytes, totals.peak_rss_bytes, "seed {seed}");
+    }
+}
+
+/// The highest number of live bytes of several traces together, with the blocks of each gone when its program is replaced.
+fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
+    let mut all = Vec::new();
+    for (number, trace) in traces.iter().enumerate() {
+        all.extend(trace.events.iter().map(|event| (starts[number] + event.time_ns, number, event.kind)));
+    }
+    all.sort_by_key(|(time, number, _)| (*time, *number));
+    let mut live: Vec<HashMap<u64, u64>> = vec![HashMap::new(); traces.len()];
+    let (mut now, mut peak) = (0u64, 0);
+    for (_, number, kind) in all {
+        match kind {
+            Kind::Alloc { sequence, info } => {
+                let size = traces[number].infos[info].0;
+                live[number].insert(sequence, size);
+                now += size;
+                peak = peak.max(now);
+            }
+            Kind::Free { sequence, .. } => now -= live[number].remove(&sequence).unwrap(),
+            Kind::Image => now -= live[number].drain().map(|(_, size)| size).sum::<u64>(),
+            Kind::Unknown => (),
+        }
+    }
+    (peak, now)
+}
+
+#[test]
+fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
+    let start = common::seed();
+    for round in 0..common::count(1000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let count = 1 + rng.below(4) as usize;
+        let traces: Vec<Trace> = (0..count)
+            .map(|_| {
+                let steps = rng.below(400);
+                random_trace(&mut rng, steps)
+            })
+            .collect();
+        let starts: Vec<u64> = (0..count).map(|_| 1_700_000_000_000_000_000 + 100_000 * rng.below(200)).collect();
+        let blocks: Vec<Vec<RawBlock>> =
+            traces.iter().zip(&starts).map(|(trace, at)| with_session(trace, *at)).collect();
+        let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+        let merged = merge(blocks.iter().map(|blocks| file(blocks)).collect(), "test", &mut writer).unwrap();
+        let all = engine(&read(writer.finish().unwrap()));
+        let (ours, told) = (all.totals(), merged.summary.totals);
+        let parts: Vec<_> = blocks.iter().map(|blocks| engine(blocks).totals()).collect();
+        let sum = |of: fn(&format::Totals) -> u64| parts.iter().map(of).sum::<u64>();
+        assert_eq!(ours.allocations, sum(|totals| totals.allocations), "seed {seed}");
+        assert_eq!(ours.allocated_bytes, sum(|totals| totals.allocated_bytes), "seed {seed}");
+        assert_eq!(ours.temporary, sum(|totals| totals.temporary), "seed {seed}");
+        assert_eq!(ours.leaked_allocations, sum(|totals| totals.leaked_allocations), "seed {seed}");
+        assert_eq!(ours.unknown_frees, sum(|totals| totals.unknown_frees), "seed {seed}");
+        let freed = sum(|totals| totals.deallocations) + merged.ended_by_exec;
+        assert_eq!(ours.deallocations, freed, "seed {seed}");
+        assert_eq!((ours.peak_bytes, ours.leaked_bytes), naive_peak(&traces, &starts), "seed {seed}");
+        let first = starts.iter().min().unwrap();
+        let end = traces.iter().zip(&starts).map(|(trace, at)| at - first + trace.runtime_ns.max(30_000_000)).max();
+        assert_eq!(Some(ours.runtime_ns), end, "seed {seed}");
+        assert_eq!(all.book().threads.len(), 0);
+        assert!(merged.summary.complete);
+        assert_eq!(
+            (told.allocations, told.deallocations, told.temporary, told.leaked_bytes, told.peak_bytes),
+            (ours.allocations, ours.deallocations, ours.temporary, ours.leaked_bytes, ours.peak_bytes),
+            "seed {seed}"
+        );
+        assert_eq!((told.peak_rss_bytes, told.runtime_ns), (ours.peak_rss_bytes, ours.runtime_ns), "seed {seed}");
+    }
+}
+
+/// A random file of KDE's: interpreted, or raw with addresses that come again.
+fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
+    let mut text = String::from("v 10400 3\n");
+    text += if is_raw {
+        "x 2 /a\nX a\nm 1 -\nm 1 x 0 0 1000\nt 10 0\nt 20 1\n"
+    } else {
+        "X a\ns 2 /a\ni 10 1\nt 1 0\ni 20 1\nt 2 1\n"
+    };
+    let (mut infos, mut live, mut now) = (0, Vec::new(), 0);
+    for _ in 0..rng.below(300) {
+        match rng.below(8) {
+            0 if !is_raw => {
+                text += &format!("a {:x} {}\n", rng.below(100), rng.below(3));
+                infos += 1;
+            }
+            1 => {
+                now += rng.below(30);
+                text += &format!("c {now:x}\nR {:x}\n", rng.below(50));
+            }
+            2..5 if is_raw => {
+                let address = 0x1000 + rng.below(40);
+                live.push(address);
+                text += &format!("+ {:x} {} {address:x}\n", rng.below(5), rng.below(3));
+            }
+            2..5 if infos > 0 => {
+                let info = rng.below(infos);
+                live.push(info);
+                text += &format!("+ {info:x}\n");
+            }
+            _ if !live.is_empty() => {
+                let at = if rng.below(2) == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                text += &format!("- {:x}\n", live.swap_remove(at));
+            }
+            _ => (),
+        }
+    }
+    text
+}
+
+/// The translation counts while it goes, by KDE's own words; the engine counts blocks. Both must come to the same.
+#[test]
+fn the_engine_counts_kdes_files_as_their_own_reader_does() {
+    let start = common::seed();
+    for round in 0..common::count(3000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let is_raw = rng.below(3) == 0;
+        let text = random_kde(&mut rng, is_raw) + "\n# strings: 1\n# ips: 2\n";
+        let mut source = Source::new(Cursor::new(text.into_bytes())).unwrap();
+        let mut blocks = Vec::new();
+        while let Some(block) = source.next_block().unwrap() {
+            blocks.push(block.clone());
+        }
+        let mut engines = [Engine::new(), Engine::indexed_finely(3, 1 << 20)];
+        for engine in &mut engines {
+            blocks.iter().for_each(|block| engine.add(block));
+        }
+        let totals = engines[0].totals();
+        assert_eq!(engines[1].totals(), totals, "seed {seed}");
+        let Some(told) = engines[0].book().summary.map(|summary| summary.totals) else {
+            assert!(is_raw, "seed {seed}");
+            continue;
+        };
+        assert_eq!(told, totals, "seed {seed}, raw {is_raw}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The exported calls for programs, with the names and the meaning of KDE's library. See `capture::api`.
+//!
+//! This library brings a table of its own, as every module built with our header does. A copy of it that does not record
+//! itself (the program is linked to one, and was launched with another or is being attached to) hands its calls on to
+//! whoever filled that table.
+use capture::api;
+use capture::core::CORE;
+use core::arch::{global_asm, naked_asm};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+type Callback = Option<extern "C" fn()>;
+
+/// In the order of `capture::api`: alloc, free, realloc, moving, pause, resume, stop.
+static TABLE: [AtomicUsize; api::ENTRIES] = [const { AtomicUsize::new(0) }; api::ENTRIES];
+
+global_asm!(
+    ".pushsection .note.heaptrack,\"a\",@note",
+    ".balign 4",
+    ".long 10, 8, {kind}",
+    ".asciz \"heaptrack\"",
+    ".balign 4",
+    ".long {entries}",
+    ".long {table} - .",
+    ".popsection",
+    kind = const api::NOTE_KIND,
+    entries = const api::ENTRIES,
+    table = sym TABLE,
+);
+
+/// A jump to whoever filled the table, else to our own.
+macro_rules! exported {
+    ($name:ident, $entry:path, $place:literal) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "mov rax, [rip + {table} + {place} * 8]",
+                "test rax, rax",
+                "jnz 2f",
+                "jmp {entry}",
+                "2:",
+                "jmp rax",
+                ".cfi_endproc",
+                table = sym TABLE,
+                place = const $place,
+                entry = sym $entry,
+            )
+        }
+    };
+}
+
+exported!(heaptrack_malloc, api::alloc, 0);
+exported!(heaptrack_free, api::free, 1);
+exported!(heaptrack_realloc, api::realloc, 2);
+// Takes numbers where the other takes pointers.
+exported!(heaptrack_realloc2, api::realloc, 2);
+exported!(heaptrack_pause, api::pause, 4);
+exported!(heaptrack_resume, api::resume, 5);
+exported!(heaptrack_stop, stop, 6);
+
+static AT_STOP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+extern "C" fn stop() {
+    if !CORE.stop() {
+        return;
+    }
+    let callback = AT_STOP.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: null, or what `heaptrack_init` was given.
+    if let Some(callback) = unsafe { core::mem::transmute::<*mut (), Callback>(callback) } {
+        callback();
+    }
+}
+
+/// Recording begins where somebody records, and nowhere else; the file is theirs to name. The callback for "after" wants an
+/// object of KDE's own, which there is none of, so it is not called.
+#[unsafe(no_mangle)]
+extern "C" fn heaptrack_init(_name: *const u8, before: Callback, _after: usize, at_stop: Callback) {
+    CORE.start();
+    if CORE.gate() & capture::core::ACTIVE == 0 {
+        return;
+    }
+    if let Some(before) = before {
+        before();
+    }
+    let at_stop = at_stop.map_or(core::ptr::null_mut(), |callback| callback as *mut ());
+    AT_STOP.store(at_stop, Ordering::Release);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heaptrack_inject(_name: *const u8) {
+    CORE.start();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heaptrack_invalidate_module_cache() {
+    CORE.forget_modules();
+}
+
+/// The callback prints to the program's own stderr.
+#[unsafe(no_mangle)]
+extern "C" fn heaptrack_warning(callback: Option<extern "C" fn(*mut u8)>) {
+    if let (Some(callback), Some(stream)) = (callback, CORE.standard_error()) {
+        callback(stream);
+    }
+}

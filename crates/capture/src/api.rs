@@ -1,0 +1,151 @@
+//! What programs may call: reports about their own blocks, and pause, resume, stop.
+//!
+//! Two ways lead here. The shared object exports the calls by name. And every module that was built with our header brings
+//! a table of pointers, which an ELF note locates: it is filled when the module is met, in a launched and in an attached
+//! program alike, also for the program itself, whose weak names the linker has already bound to nothing.
+//!
+//! ```text
+//! note:   | 10 u32 | 8 u32 | 1 u32 | "heaptrack" 0 0 0 | entries u32 | table - here i32 |
+//! table:  | alloc | free | realloc | moving | pause | resume | stop |                                 8 bytes each
+//! ```
+use crate::core::CORE;
+use crate::elf::{Headers, PF_W, PT_GNU_RELRO, PT_LOAD};
+use crate::events::custom::{reported_alloc, reported_free, reported_moving, reported_realloc};
+use core::arch::naked_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub const NOTE_NAME: &[u8] = b"heaptrack\0";
+pub const NOTE_KIND: u32 = 1;
+/// Pointers of a table.
+pub const ENTRIES: usize = 7;
+
+/// Every name that the shared object exports for programs.
+pub const NAMES: &[&str] = &[
+    "heaptrack_malloc",
+    "heaptrack_free",
+    "heaptrack_realloc",
+    "heaptrack_realloc2",
+    "heaptrack_init",
+    "heaptrack_stop",
+    "heaptrack_pause",
+    "heaptrack_resume",
+    "heaptrack_invalidate_module_cache",
+    "heaptrack_warning",
+    "heaptrack_inject",
+];
+
+/// Saves registers and arguments as a `Context`, as the hooks do, and records.
+macro_rules! reporting {
+    ($name:ident, $record:ident) => {
+        #[unsafe(naked)]
+        pub extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "sub rsp, 88",
+                ".cfi_def_cfa_offset 96",
+                "mov [rsp + 80], rbp",
+                ".cfi_offset rbp, -16",
+                "mov [rsp + 72], rbx",
+                "mov [rsp + 64], r12",
+                "mov [rsp + 56], r13",
+                "mov [rsp + 48], r14",
+                "mov [rsp + 40], r15",
+                "mov [rsp + 8], rdi",
+                "mov [rsp + 16], rsi",
+                "mov [rsp + 24], rdx",
+                "mov rdi, rsp",
+                "call {record}",
+                "2:",
+                "test rax, rax",
+                "jz 3f",
+                "mov rdi, rsp",
+                "call rax",
+                "jmp 2b",
+                "3:",
+                "add rsp, 88",
+                ".cfi_def_cfa_offset 8",
+                "ret",
+                ".cfi_endproc",
+                record = sym $record,
+            )
+        }
+    };
+}
+
+reporting!(alloc, reported_alloc);
+reporting!(realloc, reported_realloc);
+
+/// Needs no stack: hands on where the caller's frame ends, and leaves none of its own.
+macro_rules! freeing {
+    ($name:ident, $record:ident) => {
+        #[unsafe(naked)]
+        pub extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "lea rsi, [rsp + 8]",
+                "jmp {record}",
+                ".cfi_endproc",
+                record = sym $record,
+            )
+        }
+    };
+}
+
+freeing!(free, reported_free);
+freeing!(moving, reported_moving);
+
+pub extern "C" fn pause() {
+    CORE.start();
+    CORE.pause();
+}
+
+pub extern "C" fn resume() {
+    CORE.resume();
+}
+
+pub extern "C" fn stop() {
+    CORE.stop();
+}
+
+fn entries() -> [u64; ENTRIES] {
+    [alloc, free, realloc, moving, pause, resume, stop].map(|function| function as *const () as u64)
+}
+
+/// Fills the tables that a module brings, unless it is the one that we are ourselves in.
+pub fn fill(headers: Headers, bias: u64) {
+    if headers.bounds(bias).is_some_and(|(start, end)| (start..end).contains(&(fill as *const () as u64))) {
+        return;
+    }
+    headers.for_each_note(bias, |name, kind, content| {
+        if name == NOTE_NAME
+            && kind == NOTE_KIND
+            && let Some((&count, rest)) = content.split_first_chunk::<4>()
+            && let Some(distance) = rest.first_chunk::<4>()
+        {
+            let at = (distance.as_ptr() as u64).wrapping_add_signed(i32::from_le_bytes(*distance) as i64);
+            fill_table(headers, bias, at, u32::from_le_bytes(count) as usize);
+        }
+    });
+}
+
+/// Only where the module itself could write.
+fn fill_table(headers: Headers, bias: u64, table: u64, count: usize) {
+    let count = count.min(ENTRIES);
+    let end = table.wrapping_add(count as u64 * 8);
+    let inside = |header: &crate::elf::ProgramHeader| {
+        let start = bias.wrapping_add(header.vaddr);
+        table >= start && end <= start.wrapping_add(header.memsz)
+    };
+    let is_writable =
+        headers.iter().any(|header| header.kind == PT_LOAD && header.flags & PF_W != 0 && inside(&header));
+    let is_sealed = headers.iter().any(|header| header.kind == PT_GNU_RELRO && inside(&header));
+    if !is_writable || is_sealed || !table.is_multiple_of(8) {
+        return;
+    }
+    for (place, entry) in entries().into_iter().take(count).enumerate() {
+        // SAFETY: a writable word of the module that its own note names for this.
+        unsafe { AtomicU64::from_ptr((table as *mut u64).add(place)) }.store(entry, Ordering::Release);
+    }
+}

@@ -1,0 +1,156 @@
+//! Following a tree of processes: every process that the target makes gets shared memory of its own.
+//!
+//! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child finds its
+//! gate shut at its first hook and joins then (`Core::join`); an executed program finds the hub's path in its environment.
+//! Whatever fails, the process runs unwatched and is counted in the hub.
+use crate::sys;
+use channel::{HUB_MAGIC, Hub, PAGE, Region, VERSION};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+/// How often, and how long each time, a process waits for an offer: three seconds in all, on a machine that has no time at all.
+const TRIES: u32 = 30;
+const TRY_MS: u64 = 100;
+
+static HUB: AtomicPtr<Hub> = AtomicPtr::new(core::ptr::null_mut());
+/// A gate that is shut may be that of a forked child. Cleared where it is not.
+static MAY_JOIN: AtomicBool = AtomicBool::new(false);
+
+/// True in a process of a followed tree, forked children included.
+pub fn is_on() -> bool {
+    !HUB.load(Ordering::Acquire).is_null()
+}
+
+#[inline(always)]
+pub fn may_join() -> bool {
+    MAY_JOIN.load(Ordering::Relaxed)
+}
+
+/// This process records, and so will its children.
+pub fn joined() {
+    MAY_JOIN.store(is_on(), Ordering::Relaxed);
+}
+
+/// This process is not going to record any more.
+pub fn give_up() {
+    MAY_JOIN.store(false, Ordering::Relaxed);
+}
+
+fn hub() -> Option<&'static Hub> {
+    // SAFETY: null, or a page that stays mapped and was checked.
+    unsafe { HUB.load(Ordering::Acquire).as_ref() }
+}
+
+/// One process more that runs unwatched.
+pub fn miss() {
+    if let Some(hub) = hub() {
+        hub.missed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Maps the hub. `path` is NUL-terminated.
+pub fn find_hub(path: &[u8]) -> bool {
+    let Some(fd) = sys::open(path) else { return false };
+    let page = sys::map_shared(fd, 0, PAGE);
+    sys::close(fd);
+    let Some(page) = page else { return false };
+    sys::keep_out_of_dumps(page, PAGE);
+    // SAFETY: just mapped; the collector made the file one page long and sealed it.
+    let hub = unsafe { &*page.cast::<Hub>() };
+    let is_ours = hub.magic == HUB_MAGIC && hub.version == VERSION;
+    if is_ours {
+        HUB.store(page.cast(), Ordering::Release);
+    }
+    is_ours
+}
+
+/// Shared memory for this process; waits three seconds at most.
+pub fn claim(pid: u32) -> Option<Region> {
+    let hub = hub()?;
+    let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();
+    if region.is_none() {
+        miss();
+    }
+    region
+}
+
+fn take_offer(hub: &Hub, pid: u32) -> Option<Region> {
+    for _ in 0..TRIES {
+        let served = hub.served.load(Ordering::Acquire);
+        if hub.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
+            return None;
+        }
+        if let Some(fd) = hub.offers.iter().find_map(|offer| offer.take(pid)) {
+            hub.doorbell.fetch_add(1, Ordering::Release);
+            sys::futex_wake(&hub.doorbell);
+            return crate::core::map_offer(hub.collector_pid, fd);
+        }
+        sys::futex_wait(&hub.served, served, TRY_MS);
+    }
+    None
+}
+
+/// In another pid namespace our own number means nothing to the collector.
+fn pid_is_true(pid: u32) -> bool {
+    let mut text = [0; 16];
+    let length = sys::read_link(b"/proc/self\0", &mut text);
+    let number = text.get(..length).and_then(crate::environment::number);
+    number.is_some_and(|(number, _)| number == pid as u64)
+}
+
+/// `/proc/PID/fd/N`, NUL-terminated, in memory of the caller.
+pub struct Path {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl Path {
+    pub fn of_descriptor(pid: u32, fd: u32) -> Self {
+        let mut path = Path { bytes: [0; 48], len: 0 };
+        path.push(b"/proc/");
+        path.push_number(pid);
+        path.push(b"/fd/");
+        path.push_number(fd);
+        path
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if self.len + 1 < self.bytes.len()
+                && let Some(place) = self.bytes.get_mut(self.len)
+            {
+                *place = *byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    fn push_number(&mut self, number: u32) {
+        let mut unit = 1_000_000_000;
+        while unit > 1 && number / unit == 0 {
+            unit /= 10;
+        }
+        while unit > 0 {
+            self.push(&[b'0' + (number / unit % 10) as u8]);
+            unit /= 10;
+        }
+    }
+
+    /// With the terminating zero.
+    pub fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len + 1).unwrap_or(&[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_the_kernel_reads_them() {
+        assert_eq!(Path::of_descriptor(1, 0).get(), b"/proc/1/fd/0\0");
+        assert_eq!(Path::of_descriptor(4_194_304, 1030).get(), b"/proc/4194304/fd/1030\0");
+        assert_eq!(Path::of_descriptor(u32::MAX, u32::MAX).get(), b"/proc/4294967295/fd/4294967295\0");
+        assert!(pid_is_true(std::process::id()) && !pid_is_true(1));
+    }
+}

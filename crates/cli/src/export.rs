@@ -1,0 +1,129 @@
+//! `heaptrack export`: a trace in another tool's format.
+//!
+//! Given: a trace, a format, a name. Gives back: a file, or bytes on stdout. What must hold: a file is there whole or not at all.
+use crate::args::{Cost, Export, Format};
+use analysis::{Costs, Replay, Report};
+use anyhow::Context;
+use export::{Packed, Packing, folded, heaptrack, massif, svg};
+use format::Source;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub fn run(options: &Export) -> anyhow::Result<ExitCode> {
+    let read = || options.file.display().to_string();
+    if options.output == Path::new("-") {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = write(options, &mut out).and_then(|()| Ok(out.flush()?));
+        return match written {
+            // `heaptrack export | head` is no mistake.
+            Err(error) if is_broken_pipe(&error) => {
+                drop(out.into_parts());
+                Ok(ExitCode::SUCCESS)
+            }
+            other => other.with_context(read).map(|()| ExitCode::SUCCESS),
+        };
+    }
+    to_file(&options.output, |out| write(options, out).with_context(read))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let is_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<io::Error>().is_some_and(is_pipe)
+        || matches!(error.downcast_ref(), Some(export::Error::Write(error)) if is_pipe(error))
+}
+
+fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
+    let trace = crate::source::Trace::new(&options.file)?;
+    let open = || trace.open();
+    match options.to {
+        Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
+        Format::Folded => folded::write(&folded::rows(&report(open()?)?, cost(options.cost)), out)?,
+        Format::Svg => {
+            let report = report(open()?)?;
+            let (title, unit) = caption(options.cost);
+            let title = format!("{title}: {}", report.session.command.join(" "));
+            svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
+        }
+        Format::Massif => {
+            let report = report(open()?)?;
+            let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
+            let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
+            massif::write(&open, &report, &options, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the whole session cost.
+pub fn report(mut source: Source) -> Result<Report, format::Error> {
+    let mut replay = Replay::new();
+    while let Some(block) = source.next_block()? {
+        replay.add(block);
+    }
+    Ok(replay.finish())
+}
+
+/// The cost that was asked for.
+fn cost(cost: Cost) -> fn(&Costs) -> u64 {
+    match cost {
+        Cost::Peak => |costs| costs.peak_bytes,
+        Cost::Leaked => |costs| costs.live_bytes,
+        Cost::Allocations => |costs| costs.allocations,
+        Cost::Temporary => |costs| costs.temporary,
+        Cost::Allocated => |costs| costs.allocated_bytes,
+    }
+}
+
+const fn caption(cost: Cost) -> (&'static str, &'static str) {
+    match cost {
+        Cost::Peak => ("Memory at its peak", "bytes"),
+        Cost::Leaked => ("Memory that was not freed", "bytes"),
+        Cost::Allocations => ("Allocations", "allocations"),
+        Cost::Temporary => ("Temporary allocations", "allocations"),
+        Cost::Allocated => ("All memory that was allocated", "bytes"),
+    }
+}
+
+/// KDE's format for a recording whose name asks for it: `name.zst` out of `name.zst.htz`, which is removed then.
+pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
+    let target = trace.with_extension("");
+    to_file(&target, |out| {
+        heaptrack::write(&|| Source::open(trace), out)?;
+        Ok(())
+    })?;
+    let _ = fs::remove_file(trace);
+    Ok(target)
+}
+
+fn say_changes(written: &heaptrack::Written) {
+    for (count, meaning) in [
+        (written.ended_by_exec, "blocks that went when the program replaced itself are freed there in KDE's file"),
+        (written.unknown_frees, "frees of blocks that were there before are not in KDE's file"),
+        (written.damaged, "events that need lost parts of the trace are not in KDE's file"),
+    ] {
+        if count > 0 {
+            crate::say(format_args!("heaptrack: {count} {meaning}"));
+        }
+    }
+}
+
+/// Writes to a file beside it first.
+pub fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.part", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    let result = (|| {
+        let file = File::create(&unfinished).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut out = Packed::new(BufWriter::with_capacity(1 << 17, file), Packing::of(path))?;
+        write(&mut out)?;
+        out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
+    })();
+    if result.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    result
+}

@@ -1,0 +1,114 @@
+//! `heaptrace PROGRAM`: what lives in a program and in everything it starts, told while it runs and at its end; no file.
+//!
+//! Given: the words of the command line, and what the program is to inherit. Gives back: the program's own exit code, 64 when
+//! it was called wrongly. What must hold: a program is not started unless everything that was asked for can be done;
+//! nothing is written but reports.
+mod flame;
+mod names;
+mod options;
+mod output;
+mod process;
+mod report;
+mod signals;
+mod teller;
+mod tree;
+mod units;
+mod watch;
+
+use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal};
+use crate::record::{cannot, code, refusal, wait_for};
+use crate::{launch, library, say};
+use channel::Geometry;
+use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
+use options::Options;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use tree::Tree;
+
+/// Wrong usage, as the original has it.
+const USAGE: u8 = 64;
+/// Attaching is refused.
+const NO_ATTACH: u8 = 3;
+
+pub fn run(words: Vec<OsString>, inherited: &Inherited) -> ExitCode {
+    let options = match options::parse(words) {
+        Ok(options) => options,
+        Err(options::Stop::Answer(text)) => {
+            return crate::print_out(text.as_bytes()).unwrap_or(ExitCode::FAILURE);
+        }
+        Err(options::Stop::Wrong(sentence)) => return refuse(&Refusal { code: USAGE, sentence }),
+    };
+    if let Some(pid) = options.pid {
+        let sentence = format!("attaching (-p {pid}) is not there yet: start the program with `heaptrace PROGRAM`");
+        return refuse(&Refusal { code: NO_ATTACH, sentence });
+    }
+    try_run(options, inherited).unwrap_or_else(|refusal| refuse(&refusal))
+}
+
+fn refuse(refusal: &Refusal) -> ExitCode {
+    say(format_args!("heaptrace: {}", refusal.sentence));
+    ExitCode::from(refusal.code)
+}
+
+fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal> {
+    let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
+    let program = program::find(word)?;
+    let signals = signals::Signals::take().map_err(cannot)?;
+    let library =
+        library::place(Path::new(".")).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
+    let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
+    let plan = LivePlan { exe: exe.to_string_lossy().into_owned(), ..plan(&options, inherited) };
+    let hub = Hub::create(LivePlan { exe: String::new(), ..plan.clone() });
+    let (mut hub, recording) = match hub.and_then(|hub| Recording::live(plan).map(|recording| (hub, recording))) {
+        Ok(both) => both,
+        // The limit that stops us also holds for the program, which may live well within it.
+        Err(SetupError::Memory(error)) if inherited.limits_file_size() => {
+            say(format_args!("heaptrace: not watched, the limit on file sizes (ulimit -f) leaves no room: {error}"));
+            return unwatched(&options, &program.path, inherited, &signals);
+        }
+        Err(error) => return Err(cannot(error)),
+    };
+    if let Some(warning) = &program.warning {
+        say(format_args!("heaptrace: {warning}"));
+    }
+    hub.offer(1);
+    let mut command =
+        launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable());
+    let child =
+        spawn(&mut command, Some(recording.mapping()), inherited).map_err(|error| refusal(&program.path, &error))?.id();
+    signals.pass_on_to(child);
+    let end = Tree::new(options, hub, signals).watch(child, recording);
+    Ok(code(end.exit))
+}
+
+fn plan(options: &Options, inherited: &Inherited) -> LivePlan {
+    let geometry = if inherited.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    LivePlan {
+        setup: Setup {
+            geometry,
+            clock: collector::kernel_clock(),
+            on_full: channel::OnFull::Wait,
+            max_stall_ms: 30_000,
+            lsan_symbol: 0,
+            watched: true,
+        },
+        folder: std::env::temp_dir(),
+        exe: String::new(),
+        depth: options.depth,
+    }
+}
+
+fn unwatched(
+    options: &Options,
+    program: &Path,
+    inherited: &Inherited,
+    signals: &signals::Signals,
+) -> Result<ExitCode, Refusal> {
+    let mut command = launch::plain(program, &options.command);
+    let child = spawn(&mut command, None, inherited).map_err(cannot)?;
+    signals.pass_on_to(child.id());
+    Ok(code(wait_for(child.id()).exit))
+}
+
+const _: () = assert!(NOT_FOUND == 127 && NOT_POSSIBLE == 126);

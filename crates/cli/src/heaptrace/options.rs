@@ -1,0 +1,305 @@
+//! The command line of `heaptrace`, and the original's environment variables.
+//!
+//! Given: words and variables. Gives back: what to do, all of it checked. What must hold: whatever is wrong is said in one
+//! sentence, before a program is started; an option goes before its variable.
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Frames of a stack that are shown, as in the original.
+const DEPTH: usize = 8;
+const TOP: usize = 10;
+
+const HELP: &str = "\
+While it runs: SIGUSR1 (by size) and SIGUSR2 (by count) make it say what lives, SIGQUIT starts a new measuring
+window. Send them to heaptrace itself or to the program; a program that uses such a signal keeps it.
+
+Examples:
+  heaptrace ./server                                 what is left at its end
+  heaptrace --top 3 --sort count node app.js         the three places with the most blocks
+  heaptrace --interval 10s --outfile log ./server    every ten seconds, to log.<pid>.<name>
+  heaptrace --flame-graph --outfile f ./server       folded stacks; then inferno-flamegraph f.* > flame.svg
+
+Environment: HEAPTRACE_NUM_TOP_BACKTRACE, HEAPTRACE_SORT_KEYS, HEAPTRACE_FLAME_GRAPH (0 or 1), HEAPTRACE_OUTFILE and
+HEAPTRACE_IGNORE stand for the options of the same meaning.
+
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or watched; 64 wrong usage.";
+
+/// Says which memory of a program is still in use, by the place that asked for it: while it runs, and at its end.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrace", bin_name = "heaptrace", version, after_help = HELP, disable_help_flag = true)]
+#[command(override_usage = "heaptrace [OPTIONS] PROGRAM [ARGS...]")]
+struct Words {
+    /// How many backtraces to show (10; for --flame-graph all).
+    #[arg(long, value_name = "NUM")]
+    top: Option<String>,
+    /// What backtraces are sorted by: size, count, or both, one list each.
+    #[arg(short, long, value_name = "KEYS")]
+    sort: Option<String>,
+    /// Print folded stacks for a flame graph, a line each, instead of the report.
+    #[arg(long)]
+    flame_graph: bool,
+    /// Write to FILE.<pid>.<name> instead of stderr, a file for each process.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    outfile: Option<PathBuf>,
+    /// Leave backtraces out that contain a line of this file.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    ignore: Option<PathBuf>,
+    /// Frames by which backtraces are told apart, 0 for all (8; for --flame-graph all).
+    #[arg(long, value_name = "N")]
+    depth: Option<String>,
+    /// Report every so often: 10s, 500ms, 2m.
+    #[arg(long, value_name = "TIME")]
+    interval: Option<String>,
+    /// Show a live table in the terminal.
+    #[arg(long)]
+    watch: bool,
+    /// A process that already runs.
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<String>,
+    /// Print help.
+    #[arg(short, long, visible_short_alias = '?', visible_alias = "usage", action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The program and its arguments.
+    #[arg(value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// What backtraces are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Size,
+    Count,
+}
+
+impl Key {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Key::Size => "size",
+            Key::Count => "count",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Options {
+    pub top: usize,
+    pub sort: Vec<Key>,
+    pub flame_graph: bool,
+    pub outfile: Option<PathBuf>,
+    /// Texts that hide a backtrace.
+    pub ignore: Vec<String>,
+    pub depth: usize,
+    pub interval: Option<Duration>,
+    pub watch: bool,
+    pub pid: Option<u32>,
+    pub command: Vec<OsString>,
+}
+
+/// Nothing is to be run.
+#[derive(Debug)]
+pub enum Stop {
+    /// Help or the version, for stdout.
+    Answer(String),
+    /// What is wrong.
+    Wrong(String),
+}
+
+pub fn parse(words: Vec<OsString>) -> Result<Options, Stop> {
+    parse_with(words, |name| std::env::var_os(name).filter(|value| !value.is_empty()))
+}
+
+fn parse_with(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Options, Stop> {
+    let words = Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)?;
+    check(words, variable).map_err(Stop::Wrong)
+}
+
+fn stop(error: clap::Error) -> Stop {
+    use clap::error::ErrorKind;
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Stop::Answer(error.to_string());
+    }
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    Stop::Wrong(format!("{line} (see heaptrace --help)"))
+}
+
+fn check(words: Words, variable: impl Fn(&str) -> Option<OsString>) -> Result<Options, String> {
+    let text = |option: Option<String>, long: &str, name: &str| match option {
+        Some(value) => Some((value, format!("--{long}"))),
+        None => variable(name).map(|value| (value.to_string_lossy().into_owned(), name.to_owned())),
+    };
+    let flame_graph = words.flame_graph || flag(variable("HEAPTRACE_FLAME_GRAPH"))?;
+    let top = text(words.top, "top", "HEAPTRACE_NUM_TOP_BACKTRACE");
+    let top = top.map(|(value, from)| number(&value, &from)).transpose()?;
+    let sort = text(words.sort, "sort", "HEAPTRACE_SORT_KEYS");
+    let sort = sort.map_or_else(|| Ok(vec![Key::Size]), |(value, from)| keys(&value, &from))?;
+    let depth = words.depth.map(|value| number(&value, "--depth")).transpose()?;
+    let path = |option: Option<PathBuf>, name: &str| option.or_else(|| variable(name).map(PathBuf::from));
+    let ignore = path(words.ignore, "HEAPTRACE_IGNORE").map(|path| rules(&path)).transpose()?.unwrap_or_default();
+    let outfile = path(words.outfile, "HEAPTRACE_OUTFILE").map(|path| writable(&path)).transpose()?;
+    let interval = words.interval.map(|value| duration(&value)).transpose()?;
+    let pid = words.pid.map(|value| number(&value, "--pid").map(|pid| pid as u32)).transpose()?;
+    if words.watch && (flame_graph || interval.is_some()) {
+        return Err("--watch shows a table: leave --flame-graph and --interval out".to_owned());
+    }
+    if words.watch && !std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        return Err("--watch needs a terminal; --interval 1s writes reports to anything".to_owned());
+    }
+    if words.command.is_empty() == pid.is_none() {
+        return Err("one program is needed: heaptrace [OPTIONS] PROGRAM [ARGS...]".to_owned());
+    }
+    Ok(Options {
+        top: top.unwrap_or(if flame_graph { usize::MAX } else { TOP }),
+        sort,
+        flame_graph,
+        outfile,
+        ignore,
+        depth: match depth {
+            None if flame_graph => usize::MAX,
+            None => DEPTH,
+            Some(0) => usize::MAX,
+            Some(depth) => depth,
+        },
+        interval,
+        watch: words.watch,
+        pid,
+        command: words.command,
+    })
+}
+
+fn number(value: &str, from: &str) -> Result<usize, String> {
+    value.parse::<u32>().map(|number| number as usize).map_err(|_| format!("{from} wants a number, not '{value}'"))
+}
+
+fn flag(value: Option<OsString>) -> Result<bool, String> {
+    match value.as_ref().map(|value| value.to_string_lossy()).as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(format!("HEAPTRACE_FLAME_GRAPH wants 0 or 1, not '{other}'")),
+    }
+}
+
+fn keys(value: &str, from: &str) -> Result<Vec<Key>, String> {
+    let key = |word: &str| match word {
+        "size" => Ok(Key::Size),
+        "count" => Ok(Key::Count),
+        other => Err(format!("{from} wants size or count, not '{other}'")),
+    };
+    value.split(',').map(key).collect()
+}
+
+/// Lines that are not empty.
+fn rules(path: &Path) -> Result<Vec<String>, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("--ignore: {} cannot be read: {error}", path.display()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+/// Tries it: a file of such a name is made, and removed.
+fn writable(prefix: &Path) -> Result<PathBuf, String> {
+    let whole = std::path::absolute(prefix).unwrap_or_else(|_| prefix.to_owned());
+    let mut name = whole.clone().into_os_string();
+    name.push(format!(".{}.heaptrace", std::process::id()));
+    let trial = PathBuf::from(name);
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&trial)
+        .map_err(|error| format!("--outfile: {} cannot be written: {error}", trial.display()))?;
+    let _ = std::fs::remove_file(trial);
+    Ok(whole)
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..) {
+        Some("" | "s") => 1.0,
+        Some("ms") => 0.001,
+        Some("m") => 60.0,
+        Some("h") => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = digits.parse::<f64>().unwrap_or(f64::NAN) * unit;
+    if (0.01..=1e9).contains(&seconds) {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    Err(format!("--interval wants a time like 10s, 500ms or 2m, not '{text}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str, variables: &[(&str, &str)]) -> Result<Options, Stop> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        parse_with(line.split(' ').map(OsString::from).collect(), find)
+    }
+
+    fn sentence(line: &str, variables: &[(&str, &str)]) -> String {
+        match parsed(line, variables) {
+            Err(Stop::Wrong(sentence)) => sentence,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_is_consistent() {
+        Words::command().debug_assert();
+    }
+
+    #[test]
+    fn options_go_before_variables() {
+        let variables = [("HEAPTRACE_NUM_TOP_BACKTRACE", "5"), ("HEAPTRACE_SORT_KEYS", "count,size")];
+        let options = parsed("heaptrace --top 3 ls --top 4", &variables).unwrap();
+        assert_eq!((options.top, options.sort, options.depth), (3, vec![Key::Count, Key::Size], 8));
+        assert_eq!(options.command, ["ls", "--top", "4"]);
+        let options = parsed("heaptrace -s count ls", &[("HEAPTRACE_FLAME_GRAPH", "1")]).unwrap();
+        assert_eq!((options.top, options.sort, options.depth), (usize::MAX, vec![Key::Count], usize::MAX));
+        assert_eq!(parsed("heaptrace --depth=0 --interval 1.5s ls", &[]).unwrap().depth, usize::MAX);
+    }
+
+    #[test]
+    fn whatever_is_wrong_is_one_sentence() {
+        for line in [
+            "heaptrace",
+            "heaptrace --top x ls",
+            "heaptrace --top",
+            "heaptrace --top -1 ls",
+            "heaptrace --sort weight ls",
+            "heaptrace -s size,weight ls",
+            "heaptrace --ignore /no/such/file ls",
+            "heaptrace --outfile /no/such/folder/x ls",
+            "heaptrace --depth deep ls",
+            "heaptrace --interval 0 ls",
+            "heaptrace --interval 10x ls",
+            "heaptrace --no-such ls",
+            "heaptrace -p 1 ls",
+            "heaptrace -p x",
+            "heaptrace --watch --interval 1s ls",
+        ] {
+            let sentence = sentence(line, &[]);
+            assert!(!sentence.is_empty() && !sentence.contains('\n'), "{line}: {sentence}");
+        }
+        assert!(sentence("heaptrace ls", &[("HEAPTRACE_SORT_KEYS", "age")]).contains("HEAPTRACE_SORT_KEYS"));
+        assert!(sentence("heaptrace ls", &[("HEAPTRACE_FLAME_GRAPH", "yes")]).contains("0 or 1"));
+    }
+
+    #[test]
+    fn help_is_an_answer() {
+        for line in ["heaptrace --help", "heaptrace -?", "heaptrace --usage", "heaptrace -V"] {
+            assert!(matches!(parsed(line, &[]), Err(Stop::Answer(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("-1s").is_err() && duration("s").is_err() && duration("1d").is_err());
+    }
+}

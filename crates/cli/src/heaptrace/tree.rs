@@ -1,0 +1,261 @@
+//! All processes of the tree: who comes, who goes, who is asked when.
+//!
+//! Given: the first process. Gives back: how it ended, when everything is told. What must hold: this loop never waits for a
+//! disk, a terminal, a debug file or the end of a session (others do that, on threads of their own), so that there is an
+//! offer for every new process at once.
+use super::options::{Key, Options};
+use super::process::{Id, Process};
+use super::signals::{Signals, Told};
+use super::teller::{Job, Letterbox, Teller};
+use crate::record::{wait_for, why_not};
+use crate::say;
+use collector::{Ask, End, Hub, Joined, Reason, Recording, Snapshot};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a process can be gone, or a snapshot wait, before it is noticed.
+const TICK: Duration = Duration::from_millis(10);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Reports that wait for a slow terminal; then no more are asked for.
+const MOST_WAITING: usize = 32;
+
+/// Numbers under which snapshots are asked for.
+const BY_SIZE: u32 = 1;
+const BY_COUNT: u32 = 2;
+const BY_INTERVAL: u32 = 3;
+const TO_WATCH: u32 = 4;
+
+pub struct Tree {
+    hub: Hub,
+    signals: Signals,
+    teller: Teller,
+    sort: Vec<Key>,
+    pause: Option<(Duration, u32)>,
+    processes: Vec<Process>,
+    next_id: Id,
+    is_stopped: bool,
+    /// Sessions that are being ended.
+    ending: Vec<JoinHandle<()>>,
+}
+
+impl Tree {
+    pub fn new(options: Options, hub: Hub, signals: Signals) -> Self {
+        let pause =
+            if options.watch { Some((WATCH_EVERY, TO_WATCH)) } else { options.interval.map(|t| (t, BY_INTERVAL)) };
+        signals.wake(hub.bell());
+        let sort = options.sort.clone();
+        let teller = Teller::start(options);
+        Tree {
+            hub,
+            signals,
+            teller,
+            sort,
+            pause,
+            processes: Vec::new(),
+            next_id: 0,
+            is_stopped: false,
+            ending: Vec::new(),
+        }
+    }
+
+    /// Until the first process is gone, and all others that joined.
+    pub fn watch(mut self, root: u32, recording: Recording) -> End {
+        let _stands = self.hub.stand();
+        self.add(root, recording);
+        let (sender, ended) = mpsc::channel();
+        let bell = self.hub.bell();
+        let wait = move || {
+            let _ = sender.send(wait_for(root));
+            bell.ring();
+        };
+        // Without a second thread we look for its end ourselves.
+        let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
+        let mut end = waiter.is_err().then(|| wait_for(root));
+        let mut is_said = false;
+        let mut next = self.pause.map(|(pause, _)| Instant::now() + pause);
+        loop {
+            self.hub.wait(TICK);
+            if end.is_none() {
+                end = ended.try_recv().ok();
+                if end.is_some() {
+                    self.signals.keep();
+                }
+            }
+            self.welcome();
+            self.serve_told();
+            if let (Some((pause, number)), Some(due)) = (self.pause, next)
+                && Instant::now() >= due
+            {
+                next = Some(due.max(Instant::now() - pause) + pause);
+                self.ask_all(Ask::Snapshot(number));
+            }
+            self.tell_snapshots();
+            self.bury(root, end);
+            if end.is_some() && !is_said && !self.processes.is_empty() {
+                is_said = true;
+                self.say_who_is_left();
+            }
+            if let Some(end) = end.filter(|_| self.processes.is_empty() || self.is_stopped) {
+                self.leave();
+                return end;
+            }
+        }
+    }
+
+    fn add(&mut self, pid: u32, recording: Recording) {
+        self.next_id += 1;
+        self.processes.push(Process::new(self.next_id, pid, recording));
+    }
+
+    /// Those that took an offer. One that we know already has executed another program.
+    fn welcome(&mut self) {
+        for Joined { pid, recording } in self.hub.joined() {
+            while let Some(at) = self.processes.iter().position(|process| process.pid == pid) {
+                let old = self.processes.swap_remove(at);
+                self.letterbox().tell(Job::Forget { id: old.id });
+                self.aside(move |_| drop(old.finish(End::default())));
+            }
+            self.add(pid, recording);
+        }
+        self.hub.offer(self.processes.len());
+        for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
+            if let Some(name) = process.name() {
+                process.is_announced = true;
+                self.teller.letterbox.tell(Job::Begin { id: process.id, pid: process.pid, name });
+            }
+        }
+    }
+
+    fn serve_told(&mut self) {
+        for told in self.signals.told().collect::<Vec<_>>() {
+            match told {
+                Told::BySize => self.ask_all(Ask::Snapshot(BY_SIZE)),
+                Told::ByCount => self.ask_all(Ask::Snapshot(BY_COUNT)),
+                Told::Window => self.ask_all(Ask::Window),
+                Told::Stop => self.is_stopped = true,
+            }
+        }
+    }
+
+    fn ask_all(&self, what: Ask) {
+        if self.letterbox().waiting() < MOST_WAITING {
+            self.processes.iter().filter(|process| process.is_announced).for_each(|process| process.ask(what));
+        }
+    }
+
+    fn tell_snapshots(&mut self) {
+        for process in self.processes.iter().filter(|process| process.is_announced) {
+            if self.letterbox().waiting() >= MOST_WAITING {
+                return;
+            }
+            while let Some(snapshot) = process.snapshot() {
+                let keys = match snapshot.reason {
+                    Reason::BySize | Reason::Asked(BY_SIZE) => vec![Key::Size],
+                    Reason::ByCount | Reason::Asked(BY_COUNT) => vec![Key::Count],
+                    Reason::Asked(TO_WATCH) => {
+                        self.letterbox().tell(Job::Watch { id: process.id, snapshot: Box::new(snapshot) });
+                        continue;
+                    }
+                    Reason::Window => continue,
+                    Reason::Asked(_) | Reason::End => self.sort.clone(),
+                };
+                self.letterbox().tell(Job::Dump { id: process.id, snapshot: Box::new(snapshot), keys });
+            }
+        }
+    }
+
+    /// Tells the ends of those that are gone.
+    fn bury(&mut self, root: u32, end: Option<End>) {
+        let mut at = 0;
+        while let Some(process) = self.processes.get(at) {
+            let is_gone = if process.pid == root { end.is_some() } else { process.is_gone() };
+            if !is_gone {
+                at += 1;
+                continue;
+            }
+            let process = self.processes.swap_remove(at);
+            let end = end.filter(|_| process.pid == root).unwrap_or_default();
+            self.aside(move |letters| tell_end(letters, process, end));
+        }
+    }
+
+    fn letterbox(&self) -> &Letterbox {
+        &self.teller.letterbox
+    }
+
+    /// On a thread of its own, if there can be one.
+    fn aside(&mut self, work: impl FnOnce(&Letterbox) + Send + 'static) {
+        self.ending.retain(|thread| !thread.is_finished());
+        let letters = self.letterbox().clone();
+        let (sender, receiver) = mpsc::channel::<Work>();
+        let run = move || {
+            if let Ok(work) = receiver.recv() {
+                work(&letters);
+            }
+        };
+        match std::thread::Builder::new().name("heaptrace-end".into()).spawn(run) {
+            Ok(thread) => {
+                let _ = sender.send(Box::new(work));
+                self.ending.push(thread);
+            }
+            Err(_) => work(self.letterbox()),
+        }
+    }
+
+    fn say_who_is_left(&self) {
+        let left: Vec<String> = self.processes.iter().map(|process| process.pid.to_string()).collect();
+        let list = left.join(", ");
+        say(format_args!("heaptrace: the program has ended, what it started runs on ({list}); Ctrl-C ends watching"));
+    }
+
+    /// What still runs is told as it is now.
+    fn leave(mut self) {
+        for process in std::mem::take(&mut self.processes) {
+            self.aside(move |letters| tell_end(letters, process, End::default()));
+        }
+        for thread in self.ending {
+            let _ = thread.join();
+        }
+        self.teller.finish();
+        match self.hub.missed() {
+            0 => (),
+            missed => say(format_args!("heaptrace: {missed} more processes ran unwatched: they could not join")),
+        }
+    }
+}
+
+type Work = Box<dyn FnOnce(&Letterbox) + Send>;
+
+/// Ends a session and tells its last report.
+fn tell_end(letters: &Letterbox, process: Process, end: End) {
+    let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
+    let Some(outcome) = process.finish(end) else {
+        say(format_args!("heaptrace: watching {pid} failed, there is no report"));
+        return;
+    };
+    let Some(last) = outcome.last.filter(|_| outcome.started) else {
+        say(format_args!("heaptrace: {pid} was not watched, {}", why_not(outcome.refusal)));
+        return;
+    };
+    if !is_announced {
+        letters.tell(Job::Begin { id, pid, name: name_of(&last) });
+    }
+    for snapshot in outcome.unread {
+        let keys = match snapshot.reason {
+            Reason::BySize | Reason::Asked(BY_SIZE) => vec![Key::Size],
+            Reason::ByCount | Reason::Asked(BY_COUNT) => vec![Key::Count],
+            _ => continue,
+        };
+        letters.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
+    }
+    letters.tell(Job::End { id, snapshot: Box::new(last) });
+}
+
+/// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.
+fn name_of(snapshot: &Snapshot) -> String {
+    const LONGEST: usize = 15;
+    let file = snapshot.modules.first().and_then(|module| module.path.rsplit('/').next()).unwrap_or("?");
+    let file: String = file.chars().take(LONGEST).collect();
+    snapshot.name.split_whitespace().next().map_or(file, str::to_owned)
+}

@@ -1,0 +1,165 @@
+//! Opening a trace: the one way for everything that reads one.
+//!
+//! Given: a path. Gives back: its blocks, whatever sort of file it is. A raw file of KDE's has no names and no build-ids: both are looked
+//! for here, in the files that its modules name. What must hold: a file that was changed after the trace was written is
+//! not taken for the one that ran.
+use anyhow::Context;
+use format::{Block, FileWriter, Module, RawBlock, Source};
+use object::Object;
+use object::read::ReadCache;
+use object::read::elf::ElfFile64;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use symbols::{Budget, SKIPPED, Search, Wanted};
+
+const THREADS: usize = 2;
+
+/// A trace that is read several times; its names are looked for once.
+pub struct Trace {
+    path: PathBuf,
+    names: Vec<RawBlock>,
+}
+
+impl Trace {
+    pub fn new(path: &Path) -> Result<Self, format::Error> {
+        let source = Source::open(path)?;
+        let names = if source.is_raw() { names(path, source)? } else { Vec::new() };
+        Ok(Trace { path: path.to_owned(), names })
+    }
+
+    pub fn open(&self) -> Result<Source, format::Error> {
+        let mut source = Source::open(&self.path)?;
+        source.append(self.names.iter().cloned());
+        Ok(source)
+    }
+}
+
+/// For those who read it once.
+pub fn open(path: &Path) -> Result<Source, format::Error> {
+    let source = Source::open(path)?;
+    if !source.is_raw() {
+        return Ok(source);
+    }
+    let names = names(path, source)?;
+    let mut source = Source::open(path)?;
+    source.append(names);
+    Ok(source)
+}
+
+/// Symbols for the frames of a raw file.
+fn names(path: &Path, mut source: Source) -> Result<Vec<RawBlock>, format::Error> {
+    let mut wanted = Wanted::new();
+    source.skip(SKIPPED);
+    while let Some(block) = source.next_block()? {
+        wanted.add(block);
+    }
+    let mut works = wanted.take();
+    let mut files = Files::new(path, Search::default());
+    for module in works.iter_mut().filter_map(|work| work.module.as_mut()) {
+        files.identify(module);
+    }
+    let mut blocks = Vec::new();
+    let budget = Budget { threads: THREADS, time: None, memory: None };
+    symbols::resolve_all(works, files.search, None, None, budget, |piece, _| {
+        blocks.extend(piece.map(|piece| piece.to_block()))
+    });
+    Ok(blocks)
+}
+
+/// What is in the place of the files that ran.
+struct Files {
+    search: Search,
+    build_ids: HashMap<PathBuf, Vec<u8>>,
+}
+
+impl Files {
+    /// `trace`: files that changed after it was written are others.
+    fn new(trace: &Path, search: Search) -> Self {
+        let written =
+            std::fs::metadata(trace).map_or(0, |data| data.mtime() as u64 * 1_000_000_000 + data.mtime_nsec() as u64);
+        Files { search: Search { started_unix_ns: written, ..search }, build_ids: HashMap::new() }
+    }
+
+    /// Gives the module the build-id of its file.
+    fn identify(&mut self, module: &mut Module) {
+        let path = Path::new(&module.path);
+        if !module.build_id.is_empty() || !path.is_absolute() {
+            return;
+        }
+        let at = match &self.search.sysroot {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        };
+        let written = self.search.started_unix_ns;
+        module.build_id =
+            self.build_ids.entry(at).or_insert_with_key(|at| build_id(at, written).unwrap_or_default()).clone();
+    }
+}
+
+fn build_id(path: &Path, written_unix_ns: u64) -> Option<Vec<u8>> {
+    // A trace may name anything: only a regular file is opened, nothing else may be waited for.
+    let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    if data.mtime() as u64 * 1_000_000_000 + data.mtime_nsec() as u64 > written_unix_ns {
+        return None;
+    }
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let elf: ElfFile64<'_, object::Endianness, _> = ElfFile64::parse(&cache).ok()?;
+    elf.build_id().ok().flatten().map(<[u8]>::to_vec)
+}
+
+/// A raw file of KDE's as a trace of ours, beside it, with the build-ids of its modules: names can be added to that. `None`: it is no
+/// file of KDE's.
+pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
+    let mut source = Source::open(path)?;
+    if !source.is_kde() {
+        return Ok(None);
+    }
+    if !source.is_raw() {
+        anyhow::bail!("KDE's interpreter has named it already, and left out what would be needed to do it again");
+    }
+    let target = own_name(path);
+    if target.exists() {
+        anyhow::bail!("{} is there already", target.display());
+    }
+    let mut files = Files::new(path, search.clone());
+    crate::export::to_file(&target, |out| {
+        let mut writer = FileWriter::new(out, crate::trim::LEVEL)?;
+        while let Some(block) = source.next_block()? {
+            match block.decode() {
+                Ok(Block::Modules(mut modules)) => {
+                    modules.iter_mut().for_each(|module| files.identify(module));
+                    writer.write(&Module::to_block(&modules))?
+                }
+                _ => writer.write(block)?,
+            };
+        }
+        writer.finish().context("writing failed")?;
+        Ok(())
+    })?;
+    Ok(Some(target))
+}
+
+/// `x.htz` for `x.raw.zst`.
+fn own_name(path: &Path) -> PathBuf {
+    let mut name = path.to_owned();
+    for extension in ["zst", "gz", "raw"] {
+        if name.extension().is_some_and(|found| found == extension) {
+            name.set_extension("");
+        }
+    }
+    crate::trim::with_extension(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_new_name_has_no_trace_of_the_old_packing() {
+        for (old, new) in [("a.raw.zst", "a.htz"), ("b/c.raw.gz", "b/c.htz"), ("d", "d.htz"), ("e.1.raw", "e.1.htz")] {
+            assert_eq!(own_name(Path::new(old)), Path::new(new));
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! What lives now, by site: the numbers of the live front end.
+//!
+//! Given: allocations and frees, paired. Gives back: at any time, every site's live blocks and bytes, and the most that it
+//! ever had. What must hold: memory is bounded by live blocks and `MOST_SITES`, however many stacks the target has and
+//! however long it runs; every allocation is in exactly one site.
+//!
+//! A site is what the first `depth` frames of a stack have in common, leaf first. One that has nothing alive keeps its peaks
+//! until there are too many sites; then all but the largest go. If even that makes no room, new stacks are
+//! counted as [`OTHER`].
+use crate::blocks::{Block, Blocks};
+use crate::infos::Infos;
+use crate::stacks::{self, Stacks};
+use channel::Stamp;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+const MOST_SITES: usize = 1 << 17;
+const MOST_FRAMES: usize = 2 << 20;
+/// Sites without a live block that keep their peaks when others must go.
+const KEPT_PEAKS: usize = 1024;
+/// Infos without a live block that are not worth looking for.
+const FEW_INFOS: usize = 1 << 16;
+/// The site of all stacks that found no place.
+const OTHER: u32 = 0;
+/// A block's birth is kept in units of 2^8 ns, of which 48 bits count two years.
+const BIRTH_SHIFT: u32 = 8;
+/// No honest clock ticks slower than its marks are apart.
+const LONGEST_STEP: u64 = 1 << 31;
+
+/// Frames are far apart already: a multiplication a word will do. A target that makes them collide slows itself down.
+#[derive(Debug, Default)]
+struct FrameHasher(u64);
+
+impl Hasher for FrameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64(*byte as u64));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.write_u64(length as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Site {
+    frames: Arc<[u64]>,
+    count: u64,
+    bytes: u64,
+    peak_count: u64,
+    peak_bytes: u64,
+}
+
+/// A site that has live blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSite {
+    /// `channel::FrameKey`s, leaf first.
+    pub frames: Arc<[u64]>,
+    pub count: u64,
+    pub bytes: u64,
+    pub peak_count: u64,
+    pub peak_bytes: u64,
+    /// When its oldest live block was allocated, since the session's start.
+    pub oldest_ns: u64,
+    /// All stacks that found no place.
+    pub is_other: bool,
+}
+
+/// Nanoseconds between two time marks: `ns + (stamp - since) * scale / 2^32`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    since: Stamp,
+    ns: u64,
+    scale: u64,
+}
+
+#[derive(Debug)]
+pub struct Aggregate {
+    depth: usize,
+    most_sites: usize,
+    sites: Vec<Site>,
+    by_frames: HashMap<Arc<[u64]>, u32, BuildHasherDefault<FrameHasher>>,
+    /// Places in `sites` that are free again.
+    unused: Vec<u32>,
+    frames_kept: usize,
+    /// Site + 1 by stack, 0: not asked for yet.
+    by_stack: Vec<u32>,
+    by_info: Vec<u32>,
+    /// New stacks that get no place before it is looked for again.
+    refusals: usize,
+    next_sweep: usize,
+    clock: Clock,
+    allocations: u64,
+    events: u64,
+}
+
+impl Aggregate {
+    /// `depth`: frames by which stacks are told apart.
+    pub fn new(depth: usize) -> Self {
+        Self::bounded(depth, MOST_SITES)
+    }
+
+    fn bounded(depth: usize, most_sites: usize) -> Self {
+        Aggregate {
+            depth,
+            most_sites,
+            sites: vec![Site::default()],
+            by_frames: HashMap::default(),
+            unused: Vec::new(),
+            frames_kept: 0,
+            by_stack: Vec::new(),
+            by_info: Vec::new(),
+            refusals: 0,
+            next_sweep: FEW_INFOS,
+            clock: Clock::default(),
+            allocations: 0,
+            events: 0,
+        }
+    }
+
+    /// Forgets everything but the time. The recorder forgets its blocks and infos.
+    pub fn clear(&mut self) {
+        let clock = self.clock;
+        *self = Aggregate { clock, ..Self::bounded(self.depth, self.most_sites) };
+    }
+
+    pub const fn allocations(&self) -> u64 {
+        self.allocations
+    }
+
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub fn time(&mut self, stamp: Stamp, ns: u64, stamps_in_ms: u64) {
+        let scale = (1_000_000u64 << 32).checked_div(stamps_in_ms).unwrap_or(0);
+        self.clock = Clock { since: stamp, ns, scale: scale.min(1 << 32) };
+    }
+
+    #[inline(always)]
+    pub fn birth(&self, stamp: Stamp) -> u64 {
+        let Clock { since, ns, scale } = self.clock;
+        let step = stamp.saturating_sub(since).min(LONGEST_STEP);
+        (ns + ((step * scale) >> 32)) >> BIRTH_SHIFT
+    }
+
+    #[inline(always)]
+    pub fn site_of(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+        match self.by_stack.get(stack as usize) {
+            Some(&site) if site != 0 => site - 1,
+            _ => self.find_site(stack, stacks, infos),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_site(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+        if stack == stacks::OTHER {
+            return OTHER;
+        }
+        let frames: Arc<[u64]> = stacks.frames(stack).take(self.depth).collect();
+        let site = match self.by_frames.get(&frames) {
+            Some(site) => *site,
+            None => self.new_site(frames, infos),
+        };
+        let at = stack as usize;
+        if self.by_stack.len() <= at {
+            self.by_stack.resize(at + 1, 0);
+        }
+        if let Some(place) = self.by_stack.get_mut(at) {
+            *place = site + 1;
+        }
+        site
+    }
+
+    fn is_full(&self) -> bool {
+        self.by_frames.len() >= self.most_sites || self.frames_kept >= MOST_FRAMES
+    }
+
+    fn new_site(&mut self, frames: Arc<[u64]>, infos: &mut Infos) -> u32 {
+        if self.is_full() {
+            if self.refusals > 0 {
+                self.refusals -= 1;
+                return OTHER;
+            }
+            self.fold(infos);
+            if self.is_full() {
+                return OTHER;
+            }
+        }
+        self.frames_kept += frames.len();
+        let site = Site { frames: Arc::clone(&frames), ..Site::default() };
+        let index = match self.unused.pop() {
+            Some(index) => index,
+            None => {
+                self.sites.push(Site::default());
+                self.sites.len() as u32 - 1
+            }
+        };
+        if let Some(place) = self.sites.get_mut(index as usize) {
+            *place = site;
+        }
+        self.by_frames.insert(frames, index);
+        index
+    }
+
+    /// Makes room: sites without a live block go, those with the highest peaks last.
+    fn fold(&mut self, infos: &mut Infos) {
+        infos.forget_dead();
+        let mut idle: Vec<u32> = self.by_frames.values().copied().filter(|site| self.is_idle(*site)).collect();
+        idle.sort_unstable_by_key(|site| Reverse(self.sites.get(*site as usize).map_or(0, |site| site.peak_bytes)));
+        for index in idle.into_iter().skip(KEPT_PEAKS.min(self.most_sites / 16)) {
+            let Some(site) = self.sites.get_mut(index as usize) else { continue };
+            let gone = std::mem::take(site);
+            self.frames_kept -= gone.frames.len();
+            self.by_frames.remove(&gone.frames);
+            self.unused.push(index);
+        }
+        // Some of them led to sites that are gone. The others are found again by their frames.
+        self.by_stack.clear();
+        // A look at everything for one place each time would make every new stack cost as much as all of them.
+        self.refusals = self.most_sites / 8;
+    }
+
+    fn is_idle(&self, site: u32) -> bool {
+        self.sites.get(site as usize).is_some_and(|site| site.count == 0)
+    }
+
+    /// The stacks have other ids now.
+    pub fn stacks_moved(&mut self) {
+        self.by_stack.clear();
+    }
+
+    pub fn new_info(&mut self, infos: &mut Infos, size: u64, site: u32) -> u32 {
+        if infos.known() >= self.next_sweep {
+            infos.forget_dead();
+            self.next_sweep = (infos.known() * 2).max(FEW_INFOS);
+        }
+        let index = infos.next_index();
+        infos.add(size, site, index);
+        if self.by_info.len() <= index as usize {
+            self.by_info.resize(index as usize + 1, OTHER);
+        }
+        if let Some(place) = self.by_info.get_mut(index as usize) {
+            *place = site;
+        }
+        index
+    }
+
+    #[inline(always)]
+    fn site_mut(&mut self, info: u32) -> Option<&mut Site> {
+        let site = *self.by_info.get(info as usize)?;
+        self.sites.get_mut(site as usize)
+    }
+
+    #[inline(always)]
+    pub fn alloc(&mut self, info: u32, size: u64) {
+        self.allocations += 1;
+        self.events += 1;
+        let Some(site) = self.site_mut(info) else { return };
+        site.count += 1;
+        site.bytes += size;
+        site.peak_count = site.peak_count.max(site.count);
+        site.peak_bytes = site.peak_bytes.max(site.bytes);
+    }
+
+    #[inline(always)]
+    pub fn free(&mut self, info: u32, size: u64) {
+        self.events += 1;
+        let Some(site) = self.site_mut(info) else { return };
+        site.count -= 1;
+        site.bytes -= size;
+    }
+
+    /// Every site that has live blocks, in no order.
+    pub fn live(&self, blocks: &Blocks) -> Vec<LiveSite> {
+        let mut oldest = vec![u64::MAX; self.sites.len()];
+        blocks.for_each(|Block { sequence: birth, info }| {
+            let site = self.by_info.get(info as usize).copied().unwrap_or(OTHER);
+            if let Some(place) = oldest.get_mut(site as usize) {
+                *place = birth.min(*place);
+            }
+        });
+        let found = self.sites.iter().zip(oldest).enumerate().filter(|(_, (site, _))| site.count > 0);
+        found
+            .map(|(index, (site, birth))| LiveSite {
+                frames: Arc::clone(&site.frames),
+                count: site.count,
+                bytes: site.bytes,
+                peak_count: site.peak_count,
+                peak_bytes: site.peak_bytes,
+                oldest_ns: birth << BIRTH_SHIFT,
+                is_other: index == OTHER as usize,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::Path;
+
+    /// Does what the recorder does, for one ring.
+    struct Bench {
+        aggregate: Aggregate,
+        stacks: Stacks,
+        infos: Infos,
+        blocks: Blocks,
+    }
+
+    impl Bench {
+        fn new(depth: usize, most_sites: usize) -> Self {
+            Bench {
+                aggregate: Aggregate::bounded(depth, most_sites),
+                stacks: Stacks::unwritten(),
+                infos: Infos::default(),
+                blocks: Blocks::new(),
+            }
+        }
+        fn alloc(&mut self, stamp: u64, address: u64, size: u64, frames: &[u64]) {
+            self.stacks.define(0, &Path { first: 1, tail: 0, frames });
+            let stack = self.stacks.id(0, 1);
+            let site = self.aggregate.site_of(stack, &self.stacks, &mut self.infos);
+            let known = self.infos.find(size, site);
+            let info = known.unwrap_or_else(|| self.aggregate.new_info(&mut self.infos, size, site));
+            let sequence = self.aggregate.birth(stamp);
+            self.blocks.insert(address, Block { sequence, info }).unwrap();
+            self.infos.usage_mut(info).unwrap().live += 1;
+            self.aggregate.alloc(info, size);
+        }
+        fn free(&mut self, address: u64) {
+            let block = self.blocks.remove(address).unwrap();
+            let usage = self.infos.usage_mut(block.info).unwrap();
+            usage.live -= 1;
+            self.aggregate.free(block.info, usage.size);
+        }
+        fn live(&self) -> Vec<LiveSite> {
+            let mut live = self.aggregate.live(&self.blocks);
+            live.sort_by_key(|site| Reverse(site.bytes));
+            live
+        }
+    }
+
+    #[test]
+    fn peaks_survive_and_age_is_that_of_the_oldest_block() {
+        let mut bench = Bench::new(8, 100);
+        bench.aggregate.time(1000, 1 << 20, 1_000_000);
+        bench.alloc(1000, 16, 100, &[3, 2, 1]);
+        bench.alloc(1000 + (1 << 12), 32, 50, &[3, 2, 1]);
+        bench.free(16);
+        let [site] = &bench.live()[..] else { panic!("one site") };
+        assert_eq!((site.count, site.bytes, site.peak_count, site.peak_bytes), (1, 50, 2, 150));
+        assert_eq!(site.oldest_ns, (1 << 20) + (1 << 12));
+        assert_eq!(site.frames[..], [3, 2, 1]);
+        bench.free(32);
+        assert_eq!(bench.live(), []);
+        bench.alloc(9000, 48, 7, &[3, 2, 1]);
+        assert_eq!((bench.live()[0].count, bench.live()[0].peak_bytes), (1, 150), "kept while nothing lived");
+    }
+
+    #[test]
+    fn stacks_are_told_apart_by_their_first_frames() {
+        let mut bench = Bench::new(2, 100);
+        for n in 0..10 {
+            bench.alloc(0, 16 * (n + 1), 8, &[7, 6, 100 + n]);
+        }
+        bench.alloc(0, 1600, 1, &[7]);
+        let live = bench.live();
+        assert_eq!((live.len(), live[0].count, &live[0].frames[..]), (2, 10, &[7, 6][..]));
+    }
+
+    #[test]
+    fn too_many_live_stacks_are_counted_as_other() {
+        let mut bench = Bench::new(8, 64);
+        for n in 0..1000 {
+            bench.alloc(0, 16 * (n + 1), n, &[1000 + n, 1]);
+        }
+        let live = bench.live();
+        assert_eq!(live.len(), 65);
+        let other: Vec<_> = live.iter().filter(|site| site.is_other).collect();
+        assert_eq!((other.len(), other[0].count), (1, 1000 - 64));
+        assert_eq!(live.iter().map(|site| site.bytes).sum::<u64>(), (0..1000).sum());
+        for n in 0..1000 {
+            bench.free(16 * (n + 1));
+        }
+        assert_eq!(bench.live(), []);
+    }
+
+    #[test]
+    fn stacks_that_come_and_go_leave_nothing_behind_but_the_highest_peaks() {
+        let mut bench = Bench::new(8, 64);
+        bench.alloc(0, 8, 1_000_000, &[5]);
+        bench.free(8);
+        for n in 0..200_000u64 {
+            bench.alloc(0, 16, n % 1000, &[1000 + n, 1]);
+            bench.free(16);
+        }
+        assert!(bench.aggregate.sites.len() <= 65 && bench.infos.known() <= FEW_INFOS);
+        bench.alloc(0, 8, 1, &[5]);
+        assert_eq!(bench.live()[0].peak_bytes, 1_000_000);
+        assert_eq!((bench.aggregate.allocations(), bench.aggregate.events()), (200_002, 400_003));
+    }
+}

@@ -1,0 +1,126 @@
+//! Sessions for processes that nobody launched: they take an offer when they need one.
+//!
+//! Given: how to watch a process. Gives back: a session for every process that joined. What must hold: there is always an
+//! offer, up to `MOST_SESSIONS`; each has its collecting thread already, so a process that takes one never waits for us;
+//! targets can spoil the page, and then get nothing, but they can break nothing here.
+use crate::error::SetupError;
+use crate::mapping::{HubPage, thread_exists};
+use crate::session::{LivePlan, Recording};
+use channel::OfferState;
+use rustix::thread::futex;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Offers that stand while nobody takes one, and while many do.
+const FEW: usize = 4;
+const MANY: usize = channel::OFFERS;
+/// Processes that are watched at the same time; each costs a thread and a few megabytes.
+const MOST_SESSIONS: usize = 512;
+
+pub struct Hub {
+    page: HubPage,
+    plan: LivePlan,
+    /// By place of its offer.
+    spares: Vec<Option<Recording>>,
+    /// Offers that are to stand: more after every one that was taken, and fewer with time.
+    wanted: usize,
+}
+
+/// Ends the waiting of a hub.
+#[derive(Clone, Copy)]
+pub struct Bell(&'static channel::Hub);
+
+impl Bell {
+    pub fn ring(&self) {
+        self.0.doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&self.0.doorbell, futex::Flags::empty(), 1);
+    }
+}
+
+/// A process and its session.
+pub struct Joined {
+    pub pid: u32,
+    pub recording: Recording,
+}
+
+impl Hub {
+    pub fn create(plan: LivePlan) -> Result<Self, SetupError> {
+        let page = HubPage::create()?;
+        let spares = page.hub().offers.iter().map(|_| None).collect();
+        Ok(Hub { page, plan, spares, wanted: FEW })
+    }
+
+    /// The value of `HEAPTRACK_FOLLOW`.
+    pub fn variable(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.page.fd().as_raw_fd())
+    }
+
+    /// Processes that got no session and run unwatched.
+    pub fn missed(&self) -> u32 {
+        self.page.hub().missed.load(Ordering::Relaxed)
+    }
+
+    /// Puts new offers up for those that were taken, as long as there are not too many sessions.
+    pub fn offer(&mut self, sessions: usize) {
+        let hub = self.page.hub();
+        let standing = self.spares.iter().flatten().count();
+        let missing = self.wanted.min(MOST_SESSIONS.saturating_sub(sessions)).saturating_sub(standing);
+        if missing == 0 {
+            return;
+        }
+        // Where there is no memory for all of them now, there may be later.
+        let mut new = Recording::live_ones(&self.plan, missing).into_iter();
+        for (spare, offer) in self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none()) {
+            let Some(recording) = new.next() else { break };
+            offer.put(recording.mapping().fd().as_raw_fd() as u32);
+            *spare = Some(recording);
+        }
+        hub.served.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// Who came since the last call.
+    pub fn joined(&mut self) -> Vec<Joined> {
+        let mut joined = Vec::new();
+        for (spare, offer) in self.spares.iter_mut().zip(&self.page.hub().offers) {
+            let Some(pid) = spare.as_ref().and_then(Recording::target_pid) else {
+                // Taken by somebody who died before it could say so: as good as new.
+                if let (OfferState::Taken { pid, .. }, Some(recording)) = (offer.state(), spare.as_ref())
+                    && !thread_exists(pid, pid)
+                {
+                    offer.put(recording.mapping().fd().as_raw_fd() as u32);
+                }
+                continue;
+            };
+            offer.clear();
+            joined.extend(spare.take().map(|recording| Joined { pid, recording }));
+        }
+        self.wanted = (self.wanted + 2 * joined.len()).clamp(FEW, MANY);
+        if joined.is_empty() && self.wanted > FEW {
+            self.wanted -= 1;
+        }
+        joined
+    }
+
+    /// Returns when somebody took an offer, or after `time`.
+    pub fn wait(&self, time: Duration) {
+        let hub = self.page.hub();
+        let rung = hub.doorbell.load(Ordering::Acquire);
+        let waits = self.spares.iter().flatten().all(|spare| spare.target_pid().is_none());
+        if waits {
+            let timeout = rustix::time::Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
+            let _ = futex::wait(&hub.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        }
+    }
+
+    /// Ends a `wait`, from another thread.
+    pub fn bell(&self) -> Bell {
+        Bell(self.page.hub())
+    }
+
+    /// The thread that calls this stands for us: when it ends, nobody waits for an offer any more.
+    pub fn stand(&self) -> std::io::Result<impl Sized + use<>> {
+        crate::mapping::hold_until_death(&self.page.hub().collector_alive)
+    }
+}

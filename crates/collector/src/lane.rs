@@ -1,0 +1,265 @@
+//! The events of one domain on their way into a trace or into live numbers: infos, sequence numbers, totals, all its own.
+//!
+//! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain, or
+//! what lives by site (`sink.rs`). What must hold: what one domain does changes nothing that the other counts.
+use crate::aggregate::LiveSite;
+use crate::blocks::{Block, Blocks};
+use crate::clock::Timeline;
+use crate::infos::Infos;
+use crate::sink::{Freed, Sink};
+use crate::stacks::Stacks;
+use channel::Stamp;
+use format::{Checkpoint, Domain, RawBlock, Totals};
+
+/// A time mark stands at most this often.
+const MARK_NS: u64 = 100_000;
+/// Where stamps count events, not time.
+const MARK_TICKS: u64 = 256;
+/// Checkpoints are at least this many events apart, and so far that writing them costs little beside the events.
+const CHECKPOINT_EVENTS: u64 = 4 << 20;
+const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
+/// Raw bytes of events in a block: small at first, so that something is in the file even of a small disk.
+const FIRST_BLOCK_BYTES: usize = 64 << 10;
+const BLOCK_BYTES: usize = 512 << 10;
+const NO_SOURCE: u32 = u32::MAX;
+const NO_SEQUENCE: u64 = u64::MAX;
+
+pub struct Lane {
+    domain: Domain,
+    sink: Sink,
+    infos: Infos,
+    /// The sequence number of the last allocation, by slot.
+    last_alloc: Vec<u64>,
+    /// Whose events are being written.
+    source: u32,
+    slot: usize,
+    next_mark: Stamp,
+    now_ns: u64,
+    image: u32,
+    totals: Totals,
+    /// Events in blocks that were taken.
+    taken: u64,
+    next_checkpoint: u64,
+    block_bytes: usize,
+}
+
+impl Lane {
+    pub fn new(domain: Domain, sink: Sink) -> Self {
+        Lane {
+            domain,
+            sink,
+            infos: Infos::default(),
+            last_alloc: vec![NO_SEQUENCE],
+            source: NO_SOURCE,
+            slot: 0,
+            next_mark: 0,
+            now_ns: 0,
+            image: 0,
+            totals: Totals::default(),
+            taken: 0,
+            next_checkpoint: CHECKPOINT_EVENTS,
+            block_bytes: FIRST_BLOCK_BYTES,
+        }
+    }
+
+    /// Totals up to the last event; `leaked_*` is what lives.
+    pub fn totals(&self) -> Totals {
+        Totals { allocations: self.sink.allocations(), ..self.totals }
+    }
+
+    pub const fn is_live(&self) -> bool {
+        self.sink.is_live()
+    }
+
+    /// Events of all sorts so far.
+    pub const fn event_count(&self) -> u64 {
+        self.taken + self.sink.events()
+    }
+
+    pub fn has_pending(&self) -> bool {
+        matches!(&self.sink, Sink::Trace(trace) if !trace.events.is_empty())
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        matches!(&self.sink, Sink::Trace(trace) if trace.events.len() >= self.block_bytes)
+    }
+
+    /// Takes all that is pending, in the order in which it must stand in the file; the stacks stand before.
+    pub fn take_blocks(&mut self, put: &mut impl FnMut(RawBlock)) {
+        let is_full = self.is_full();
+        let Sink::Trace(trace) = &mut self.sink else { return };
+        if !trace.infos.is_empty() {
+            put(trace.infos.take().of(self.domain));
+        }
+        if !trace.events.is_empty() {
+            self.block_bytes = if is_full { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
+            self.taken += trace.events.events();
+            put(trace.events.take().of(self.domain));
+        }
+        if self.taken >= self.next_checkpoint {
+            put(self.checkpoint().of(self.domain));
+        }
+    }
+
+    fn checkpoint(&mut self) -> RawBlock {
+        let distance = CHECKPOINT_EVENTS.max(self.infos.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
+        self.next_checkpoint = self.taken + distance;
+        let checkpoint = Checkpoint {
+            events: self.taken,
+            next_sequence: self.sink.allocations(),
+            time_ns: self.now_ns,
+            image: self.image,
+            totals: self.totals(),
+            live: self.infos.live(),
+            blocks: None,
+        };
+        checkpoint.to_block()
+    }
+
+    /// True: the events come from another ring than the last one; `switch` must be told whose it is.
+    #[inline(always)]
+    pub fn differs(&self, source: u32) -> bool {
+        source != self.source
+    }
+
+    pub fn switch(&mut self, source: u32, thread: u32) {
+        self.source = source;
+        self.slot = source as usize / 2;
+        if self.last_alloc.len() <= self.slot {
+            self.last_alloc.resize(self.slot + 1, NO_SEQUENCE);
+        }
+        self.sink.thread(thread);
+    }
+
+    /// Another thread has the slot.
+    pub fn start_thread(&mut self, slot: u32) {
+        if let Some(last) = self.last_alloc.get_mut(slot as usize) {
+            *last = NO_SEQUENCE;
+        }
+        self.source = NO_SOURCE;
+    }
+
+    #[inline(always)]
+    pub fn set_time(&mut self, stamp: Stamp, timeline: &mut Timeline) {
+        if stamp >= self.next_mark {
+            self.mark(stamp, timeline);
+        }
+    }
+
+    #[cold]
+    pub fn mark(&mut self, stamp: Stamp, timeline: &mut Timeline) {
+        let ns = timeline.advance(stamp);
+        self.sink.time(stamp, ns, timeline.stamps_in(1_000_000));
+        // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
+        self.now_ns = ns - ns % MARK_NS;
+        let step = timeline.stamps_in(MARK_NS);
+        self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
+    }
+
+    /// The block that an allocation would be.
+    #[inline(always)]
+    pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
+        let key = self.sink.key(stack, stacks, &mut self.infos);
+        let info = match self.infos.find(size, key) {
+            Some(info) => info,
+            None => self.new_info(size, key),
+        };
+        Block { sequence: self.sink.number(stamp), info }
+    }
+
+    #[cold]
+    fn new_info(&mut self, size: u64, key: u32) -> u32 {
+        self.sink.new_info(&mut self.infos, size, key)
+    }
+
+    #[inline(always)]
+    pub fn alloc(&mut self, block: Block, size: u64) {
+        self.sink.alloc(block.info, size);
+        if let Some(usage) = self.infos.usage_mut(block.info) {
+            usage.live += 1;
+        }
+        if let Some(last) = self.last_alloc.get_mut(self.slot) {
+            *last = block.sequence;
+        }
+        let totals = &mut self.totals;
+        totals.allocated_bytes = totals.allocated_bytes.wrapping_add(size);
+        totals.leaked_allocations += 1;
+        totals.leaked_bytes = totals.leaked_bytes.wrapping_add(size);
+        if totals.leaked_bytes > totals.peak_bytes {
+            totals.peak_bytes = totals.leaked_bytes;
+            totals.peak_allocations = totals.leaked_allocations;
+            totals.peak_time_ns = self.now_ns;
+        }
+    }
+
+    #[inline(always)]
+    pub fn free(&mut self, block: Block, by_realloc: bool) {
+        if !by_realloc {
+            self.totals.temporary += (self.last_alloc.get(self.slot) == Some(&block.sequence)) as u64;
+        }
+        self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
+    }
+
+    /// Takes a block out of all counts.
+    #[inline(always)]
+    fn forget(&mut self, block: Block, how: Freed) {
+        if let Some(usage) = self.infos.usage_mut(block.info) {
+            usage.live = usage.live.wrapping_sub(1);
+            self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_sub(usage.size);
+            self.sink.free(block, usage.size, how);
+        }
+        self.totals.leaked_allocations -= 1;
+        self.totals.deallocations += 1;
+    }
+
+    /// A free that nobody saw: the address came again.
+    pub fn free_implied(&mut self, block: Block) {
+        self.totals.implied_frees += 1;
+        self.forget(block, Freed::Implied);
+    }
+
+    pub fn unknown_free(&mut self) {
+        self.sink.unknown_free();
+        self.totals.unknown_frees += 1;
+    }
+
+    /// `exec` took all blocks with it.
+    pub fn new_image(&mut self, image: u32) {
+        self.image = image;
+        self.sink.image(image);
+        self.forget_all();
+    }
+
+    /// No block lives, as far as we know.
+    fn forget_all(&mut self) {
+        if self.sink.is_live() {
+            self.infos = Infos::default();
+        }
+        self.infos.clear_live();
+        self.totals.leaked_bytes = 0;
+        self.totals.leaked_allocations = 0;
+        self.last_alloc.fill(NO_SEQUENCE);
+    }
+
+    /// The live front end: everything is as if the target had started now.
+    pub fn new_window(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            live.clear();
+            self.forget_all();
+            self.totals = Totals::default();
+        }
+    }
+
+    /// The live front end: the stacks have new numbers.
+    pub fn stacks_moved(&mut self) {
+        if let Sink::Live(live) = &mut self.sink {
+            live.stacks_moved();
+        }
+    }
+
+    /// The live front end: all sites with live blocks.
+    pub fn live_sites(&self, blocks: &Blocks) -> Vec<LiveSite> {
+        self.sink.live().map(|live| live.live(blocks)).unwrap_or_default()
+    }
+}

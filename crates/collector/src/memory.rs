@@ -1,0 +1,148 @@
+//! The target's memory as the kernel sees it: the allocator's part, and the whole.
+//!
+//! Given: a pid. Gives back: bytes. What must hold: a look at a target that is gone changes nothing; looks that nobody asked
+//! for take at most a hundredth of the time, for the target's page faults may wait for one.
+use std::fs;
+use std::time::{Duration, Instant};
+
+const EVERY: Duration = Duration::from_secs(1);
+const FIRST: Duration = Duration::from_millis(1);
+const COST: u32 = 100;
+/// glibc's arenas begin at multiples of this (HEAP_MAX_SIZE).
+const ARENA: u64 = 64 << 20;
+
+/// Bytes, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The mappings that malloc takes small blocks from: `[heap]` and the arenas of threads.
+    pub allocator_virtual: u64,
+    pub allocator_resident: u64,
+    pub virtual_size: u64,
+    pub resident: u64,
+    pub shared: u64,
+    /// When that was, since the session's start; 0: never.
+    pub time_ns: u64,
+    /// The target let itself be looked at when it ended.
+    pub is_last: bool,
+}
+
+/// Looks now and then, so that something is known of a target that ends without a word.
+#[derive(Debug)]
+pub struct Looks {
+    pub last: Memory,
+    pub name: String,
+    next: Instant,
+    pause: Duration,
+}
+
+impl Looks {
+    pub fn new() -> Self {
+        Looks { last: Memory::default(), name: String::new(), next: Instant::now(), pause: FIRST }
+    }
+
+    /// When it is time again.
+    pub fn now_and_then(&mut self, pid: u32, time_ns: u64) {
+        if Instant::now() >= self.next {
+            self.look(pid, time_ns);
+        }
+    }
+
+    pub fn look(&mut self, pid: u32, time_ns: u64) {
+        let began = Instant::now();
+        if let Some(memory) = read(pid, time_ns) {
+            self.last = memory;
+        }
+        if let Ok(name) = fs::read_to_string(format!("/proc/{pid}/comm")) {
+            self.name = name.trim_end().to_owned();
+        }
+        self.pause = (self.pause * 10).min(EVERY);
+        self.next = Instant::now() + self.pause.max(began.elapsed() * COST);
+    }
+}
+
+fn read(pid: u32, time_ns: u64) -> Option<Memory> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let page = rustix::param::page_size() as u64;
+    let mut pages = statm.split(' ').map(|word| word.parse::<u64>().unwrap_or(0) * page);
+    let mut next = || pages.next().unwrap_or(0);
+    let (virtual_size, resident, shared) = (next(), next(), next());
+    // What is ending has nothing left.
+    if virtual_size == 0 {
+        return None;
+    }
+    // Refused where the target is not ours to look at (it changed its user).
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let (allocator_virtual, allocator_resident) = allocator(&smaps);
+    Some(Memory { allocator_virtual, allocator_resident, virtual_size, resident, shared, time_ns, is_last: false })
+}
+
+/// Size and resident size of `[heap]` and the arenas.
+fn allocator(smaps: &str) -> (u64, u64) {
+    let (mut size, mut resident) = (0, 0);
+    let mut is_ours = false;
+    for line in smaps.lines() {
+        let kilobytes = |text: &str| text.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10;
+        if let Some(rest) = line.strip_prefix("Size:") {
+            size += if is_ours { kilobytes(rest) } else { 0 };
+        } else if let Some(rest) = line.strip_prefix("Rss:") {
+            resident += if is_ours { kilobytes(rest) } else { 0 };
+        } else if line.as_bytes().first().is_some_and(u8::is_ascii_hexdigit) && line.contains('-') {
+            // Names of fields begin with letters beyond f, or capitals.
+            is_ours = is_allocator(line);
+        }
+    }
+    (size, resident)
+}
+
+/// `START-END rw-p OFFSET DEVICE INODE NAME`
+fn is_allocator(line: &str) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    let start = words.next().and_then(|range| u64::from_str_radix(range.split('-').next()?, 16).ok());
+    let is_private = words.next() == Some("rw-p");
+    match words.nth(3) {
+        None => is_private && start.is_some_and(|start| start % ARENA == 0),
+        Some("[heap]") => true,
+        Some("[anon:") => line.contains("glibc: malloc"),
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_and_arenas_are_found() {
+        let smaps = "\
+5581c0000000-5581c0021000 rw-p 00000000 00:00 0                          [heap]
+Size:                132 kB
+Rss:                  12 kB
+7f0a14000000-7f0a14021000 rw-p 00000000 00:00 0
+Size:                 16 kB
+Rss:                   8 kB
+7f0a14021000-7f0a18000000 ---p 00000000 00:00 0
+Size:              65404 kB
+Rss:                   0 kB
+7f0a1c001000-7f0a1c021000 rw-p 00000000 00:00 0
+Size:                  7 kB
+Rss:                   7 kB
+7f0a20000000-7f0a20021000 r-xp 00000000 00:00 0                          /lib/x
+Size:                  7 kB
+Rss:                   7 kB
+Shared_Clean:          7 kB
+ProtectionKey:         0
+";
+        assert_eq!(allocator(smaps), (148 << 10, 20 << 10));
+    }
+
+    #[test]
+    fn we_have_memory_ourselves() {
+        let mut looks = Looks::new();
+        looks.look(std::process::id(), 5);
+        let memory = looks.last;
+        assert!(memory.allocator_virtual > 0 && memory.allocator_virtual < memory.virtual_size);
+        assert!(memory.resident > 0 && memory.time_ns == 5 && !looks.name.is_empty());
+        looks.look(u32::MAX >> 2, 6);
+        assert_eq!(looks.last, memory);
+    }
+}

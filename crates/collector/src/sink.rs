@@ -1,0 +1,139 @@
+//! Where ordered and paired events go: into a trace, or into numbers.
+//!
+//! Given: what the recorder found (an allocation of an info, the block that a free ends). Gives back: encoded events, or
+//! an aggregate that can be asked at any time. What must hold: order and pairing are the recorder's business alone; a
+//! sink only keeps.
+use crate::aggregate::Aggregate;
+use crate::blocks::Block;
+use crate::infos::Infos;
+use crate::stacks::Stacks;
+use channel::Stamp;
+use format::{EventEncoder, InfoEncoder};
+
+/// How a block ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    Called,
+    ByRealloc,
+    /// Its address was given out again, so it must have been freed.
+    Implied,
+}
+
+#[derive(Debug)]
+pub enum Sink {
+    Trace(Box<Encoders>),
+    Live(Box<Aggregate>),
+}
+
+/// What a trace is made of.
+#[derive(Debug)]
+pub struct Encoders {
+    pub events: EventEncoder,
+    pub infos: InfoEncoder,
+}
+
+impl Sink {
+    pub fn trace() -> Self {
+        Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), infos: InfoEncoder::new() }))
+    }
+
+    /// What infos are told apart by: the stack, or the site that it belongs to.
+    #[inline(always)]
+    pub fn key(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+        match self {
+            Sink::Trace(_) => stack,
+            Sink::Live(live) => live.site_of(stack, stacks, infos),
+        }
+    }
+
+    pub fn new_info(&mut self, infos: &mut Infos, size: u64, key: u32) -> u32 {
+        match self {
+            Sink::Trace(trace) => {
+                let index = trace.infos.push(size, key);
+                infos.add(size, key, index);
+                index
+            }
+            Sink::Live(live) => live.new_info(infos, size, key),
+        }
+    }
+
+    /// What a block is remembered by until it is freed; below 2^48.
+    #[inline(always)]
+    pub fn number(&self, stamp: Stamp) -> u64 {
+        match self {
+            Sink::Trace(trace) => trace.events.next_sequence(),
+            Sink::Live(live) => live.birth(stamp),
+        }
+    }
+
+    #[inline(always)]
+    pub fn alloc(&mut self, info: u32, size: u64) {
+        match self {
+            Sink::Trace(trace) => drop(trace.events.alloc(info)),
+            Sink::Live(live) => live.alloc(info, size),
+        }
+    }
+
+    #[inline(always)]
+    pub fn free(&mut self, block: Block, size: u64, how: Freed) {
+        match (self, how) {
+            (Sink::Trace(trace), Freed::Called) => trace.events.free(block.sequence),
+            (Sink::Trace(trace), Freed::ByRealloc) => trace.events.free_by_realloc(block.sequence),
+            (Sink::Trace(trace), Freed::Implied) => trace.events.free_implied(block.sequence),
+            (Sink::Live(live), _) => live.free(block.info, size),
+        }
+    }
+
+    pub fn unknown_free(&mut self) {
+        if let Sink::Trace(trace) = self {
+            trace.events.unknown_free();
+        }
+    }
+
+    pub fn thread(&mut self, thread: u32) {
+        if let Sink::Trace(trace) = self {
+            trace.events.thread(thread);
+        }
+    }
+
+    /// The time at `stamp`, and how many stamps a millisecond has (0: they do not count time).
+    pub fn time(&mut self, stamp: Stamp, ns: u64, stamps_in_ms: u64) {
+        match self {
+            Sink::Trace(trace) => trace.events.time(ns),
+            Sink::Live(live) => live.time(stamp, ns, stamps_in_ms),
+        }
+    }
+
+    pub fn image(&mut self, image: u32) {
+        match self {
+            Sink::Trace(trace) => trace.events.image(image),
+            Sink::Live(live) => live.clear(),
+        }
+    }
+
+    pub fn allocations(&self) -> u64 {
+        match self {
+            Sink::Trace(trace) => trace.events.next_sequence(),
+            Sink::Live(live) => live.allocations(),
+        }
+    }
+
+    /// Events since the last block was taken.
+    pub const fn events(&self) -> u64 {
+        match self {
+            Sink::Trace(trace) => trace.events.events(),
+            Sink::Live(live) => live.events(),
+        }
+    }
+
+    pub const fn live(&self) -> Option<&Aggregate> {
+        match self {
+            Sink::Trace(_) => None,
+            Sink::Live(live) => Some(live),
+        }
+    }
+
+    pub const fn is_live(&self) -> bool {
+        matches!(self, Sink::Live(_))
+    }
+}

@@ -1,0 +1,80 @@
+//! Whose blocks: malloc's, or those that the program reported itself.
+//!
+//! Each domain has infos, events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
+//! whoever knows only malloc's kinds sees malloc's trace, and a reader set to the custom domain sees a trace of the same
+//! shape, in which the custom blocks are the only ones.
+use crate::{BlockKind, RawBlock};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Domain {
+    #[default]
+    Malloc,
+    /// Blocks of allocators of the program's own, as told by `heaptrack_api.h`.
+    Custom,
+}
+
+impl BlockKind {
+    /// The kind that holds the same for the custom domain; kinds that both share stay as they are.
+    pub const fn custom(self) -> BlockKind {
+        match self {
+            BlockKind::Infos => BlockKind::CustomInfos,
+            BlockKind::Events => BlockKind::CustomEvents,
+            BlockKind::Checkpoint => BlockKind::CustomCheckpoint,
+            BlockKind::Summary => BlockKind::CustomSummary,
+            shared => shared,
+        }
+    }
+
+    /// What a block of this kind is to somebody who looks at one domain; `None`: nothing, it is the other's.
+    pub const fn in_domain(self, domain: Domain) -> Option<BlockKind> {
+        let plain = match self {
+            BlockKind::CustomInfos => BlockKind::Infos,
+            BlockKind::CustomEvents => BlockKind::Events,
+            BlockKind::CustomCheckpoint => BlockKind::Checkpoint,
+            BlockKind::CustomSummary => BlockKind::Summary,
+            plain => {
+                let is_shared = plain.custom() as u8 == plain as u8;
+                return if is_shared || matches!(domain, Domain::Malloc) { Some(plain) } else { None };
+            }
+        };
+        match domain {
+            Domain::Malloc => None,
+            Domain::Custom => Some(plain),
+        }
+    }
+
+    /// One of the custom domain's own.
+    pub const fn is_custom(self) -> bool {
+        self.in_domain(Domain::Malloc).is_none()
+    }
+}
+
+impl RawBlock {
+    /// The same content, said of `domain`.
+    pub fn of(self, domain: Domain) -> RawBlock {
+        match domain {
+            Domain::Malloc => self,
+            Domain::Custom => RawBlock { kind: self.kind.custom(), ..self },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_shared_or_belongs_to_one_domain() {
+        for kind in BlockKind::ALL {
+            match (kind.in_domain(Domain::Malloc), kind.in_domain(Domain::Custom)) {
+                (Some(malloc), Some(custom)) => assert!(malloc == kind && custom == kind && kind.custom() == kind),
+                (Some(malloc), None) => {
+                    assert!(malloc == kind && kind.custom().in_domain(Domain::Custom) == Some(kind))
+                }
+                (None, Some(plain)) => assert!(plain.custom() == kind && kind.is_custom()),
+                (None, None) => panic!("{kind:?} is nobody's"),
+            }
+        }
+        assert_eq!(BlockKind::ALL.into_iter().filter(|kind| kind.is_custom()).count(), 4);
+    }
+}

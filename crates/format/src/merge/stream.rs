@@ -1,0 +1,379 @@
+//! One of the traces that are merged: where it is, and its numbers in the new trace.
+use super::{MergeError, Merger};
+use crate::Walked;
+use crate::{
+    Block, Event, Frame, Freed, IntMap, Losses, Module, RawBlock, Session, Source, Summary, Symbols, Thread, Visitor,
+};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+
+/// Events of a block that are unpacked at once: blocks of recordings have fewer.
+const AT_ONCE: usize = 1 << 20;
+/// Lost definitions that are kept a place for.
+const HOLES: usize = 1 << 22;
+const LOST: u32 = u32::MAX;
+
+pub(crate) struct Stream<R: Read> {
+    pub(super) number: usize,
+    source: Source<R>,
+    pub(super) session: Session,
+    pub(super) summary: Option<Summary>,
+    pub(super) losses: Option<Losses>,
+    pub(super) is_over: bool,
+    /// Between the start of the merged trace and ours.
+    offset_ns: u64,
+    /// In the merged trace's time.
+    pub(super) now_ns: u64,
+    pub(super) end_ns: u64,
+    block: RawBlock,
+    /// Events of `block` that were unpacked, and whether those are all.
+    unpacked: u64,
+    is_unpacked: bool,
+    events: std::vec::IntoIter<Event>,
+    thread: u32,
+    image: Option<u32>,
+    /// Our numbers -> the merged trace's.
+    instances: HashMap<u16, u16>,
+    stacks: Vec<u32>,
+    infos: Vec<(u32, u64)>,
+    threads: IntMap<u32, u32>,
+    /// Sequence number -> the new one, and the size.
+    live: IntMap<u64, (u64, u64)>,
+}
+
+impl<R: Read> Stream<R> {
+    pub(super) fn new(number: usize, mut source: Source<R>) -> Result<Self, MergeError> {
+        let first = source.next_block().map_err(|error| MergeError::Source(number, error))?;
+        let Some(Ok(Block::Session(session))) = first.map(RawBlock::decode) else {
+            return Err(MergeError::NoSession(number));
+        };
+        if session.kde().is_some() {
+            return Err(MergeError::Kde(number));
+        }
+        Ok(Stream {
+            number,
+            source,
+            session,
+            summary: None,
+            losses: None,
+            is_over: false,
+            offset_ns: 0,
+            now_ns: 0,
+            end_ns: 0,
+            block: RawBlock { kind: crate::BlockKind::Session, payload: Vec::new() },
+            unpacked: 0,
+            is_unpacked: true,
+            events: Vec::new().into_iter(),
+            thread: 0,
+            image: None,
+            instances: HashMap::new(),
+            stacks: Vec::new(),
+            infos: Vec::new(),
+            threads: IntMap::default(),
+            live: IntMap::default(),
+        })
+    }
+
+    pub(super) fn begin(&mut self, started_unix_ns: u64) {
+        self.offset_ns = self.session.started_unix_ns.saturating_sub(started_unix_ns);
+        (self.now_ns, self.end_ns) = (self.offset_ns, self.offset_ns);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.summary.is_some_and(|summary| summary.complete)
+            && self.source.finished()
+            && self.source.damage_count() == 0
+    }
+
+    /// Events up to the next mark of time; or one block, if there are no events.
+    pub(super) fn advance<W: Write>(&mut self, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        loop {
+            match self.events.next() {
+                Some(Event::Time(ns)) => {
+                    self.set_time(ns);
+                    return Ok(());
+                }
+                Some(event) => {
+                    self.event(event, merger);
+                    merger.flush(false)?;
+                }
+                None if self.unpack() => (),
+                None => return self.next_block(merger),
+            }
+        }
+    }
+
+    fn set_time(&mut self, ns: u64) {
+        self.now_ns = self.now_ns.max(self.offset_ns.saturating_add(ns));
+        self.end_ns = self.end_ns.max(self.now_ns);
+    }
+
+    fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) {
+        match event {
+            Event::Alloc { sequence, info } => {
+                let known = self.infos.get(info as usize).copied().filter(|known| known.0 != LOST);
+                let Some((info, size)) = known else { return };
+                let thread = self.thread(merger);
+                let new = merger.alloc(thread, info, size, self.now_ns);
+                self.live.insert(sequence, (new, size));
+            }
+            Event::Free { sequence, how } => {
+                // Of a block in a lost part of the file.
+                let Some((new, size)) = self.live.remove(&sequence) else { return };
+                let thread = self.thread(merger);
+                merger.free(thread, new, size, how, self.now_ns);
+            }
+            Event::UnknownFree => {
+                let thread = self.thread(merger);
+                merger.unknown_free(thread, self.now_ns);
+            }
+            Event::Thread(thread) => self.thread = thread,
+            Event::Image(image) => self.set_image(image, merger),
+            Event::Time(ns) => self.set_time(ns),
+        }
+    }
+
+    fn thread<W: Write>(&mut self, merger: &mut Merger<W>) -> u32 {
+        *self.threads.entry(self.thread).or_insert_with(|| merger.thread())
+    }
+
+    /// `exec` took the blocks of this process, and of no other.
+    fn set_image<W: Write>(&mut self, image: u32, merger: &mut Merger<W>) {
+        let before = self.image.replace(image);
+        if before.is_none_or(|before| before == image) {
+            return;
+        }
+        let mut gone: Vec<(u64, u64)> = self.live.drain().map(|(_, block)| block).collect();
+        gone.sort_unstable();
+        merger.ended_by_exec += gone.len() as u64;
+        let thread = self.thread(merger);
+        for (sequence, size) in gone {
+            merger.free(thread, sequence, size, Freed::Implied, self.now_ns);
+        }
+    }
+
+    /// More events of the block, if it has more.
+    fn unpack(&mut self) -> bool {
+        if self.is_unpacked {
+            return false;
+        }
+        let mut list = List::default();
+        let limit = self.unpacked + AT_ONCE as u64;
+        let walked = self.block.events().and_then(|mut events| {
+            events.walk(&mut Nobody, self.unpacked)?;
+            let walked = events.walk(&mut list, limit);
+            self.unpacked = events.done();
+            walked
+        });
+        // The rest of a malformed block is lost, as for every other reader.
+        self.is_unpacked = walked != Ok(Walked::Limit);
+        self.events = list.0.into_iter();
+        true
+    }
+
+    fn next_block<W: Write>(&mut self, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let number = self.number;
+        let failed = |error| MergeError::Source(number, error);
+        let Some(block) = self.source.next_block().map_err(failed)? else {
+            self.is_over = true;
+            return Ok(());
+        };
+        // A malformed block is as good as a lost one.
+        let Ok(decoded) = block.decode() else { return Ok(()) };
+        if let Block::Events(events) = decoded {
+            let (time, thread, image) = (events.time_ns(), events.thread(), events.image());
+            self.block = block.clone();
+            (self.unpacked, self.is_unpacked) = (0, false);
+            self.set_time(time);
+            self.thread = thread;
+            self.set_image(image, merger);
+            return Ok(());
+        }
+        // Owned from here on.
+        let decoded = owned(decoded);
+        match decoded {
+            Some(Owned::Modules(modules)) => self.modules(modules, merger),
+            Some(Owned::Threads(threads)) => self.name_threads(threads, merger),
+            Some(Owned::Stacks(stacks)) => self.add_stacks(&stacks, merger),
+            Some(Owned::Infos(infos)) => self.add_infos(&infos, merger),
+            Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
+            Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
+            Some(Owned::Samples(samples)) => {
+                for sample in samples {
+                    let at = self.offset_ns.saturating_add(sample.time_ns);
+                    self.end_ns = self.end_ns.max(at);
+                    merger.samples.push((at, number, sample.rss_bytes, sample.overhead_bytes));
+                }
+                Ok(())
+            }
+            Some(Owned::Losses(losses)) => {
+                self.losses = Some(losses);
+                Ok(())
+            }
+            Some(Owned::Summary(summary)) => {
+                self.summary = Some(summary);
+                self.end_ns = self.end_ns.max(self.offset_ns.saturating_add(summary.totals.runtime_ns));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn modules<W: Write>(&mut self, modules: Vec<Module>, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut new = Vec::with_capacity(modules.len());
+        for module in modules {
+            let instance = match self.instances.get(&module.instance) {
+                Some(known) => *known,
+                None => {
+                    let next = merger.instance()?;
+                    self.instances.insert(module.instance, next);
+                    next
+                }
+            };
+            let shift = |ns: u64| ns.saturating_add(self.offset_ns);
+            new.push(Module {
+                instance,
+                loaded_ns: shift(module.loaded_ns),
+                unloaded_ns: module.unloaded_ns.map(shift),
+                ..module
+            });
+        }
+        merger.add_modules(&new)
+    }
+
+    /// Code of no module is at the same addresses in other processes, and is other code there: so each process but the
+    /// first has a module for it.
+    fn instance<W: Write>(&mut self, instance: u16, merger: &mut Merger<W>) -> Result<u16, MergeError> {
+        if let Some(known) = self.instances.get(&instance) {
+            return Ok(*known);
+        }
+        if instance == 0 && self.number == 0 {
+            return Ok(0);
+        }
+        let next = merger.instance()?;
+        self.instances.insert(instance, next);
+        let path = if instance == 0 { format!("[code of process {}]", self.session.pid) } else { String::new() };
+        merger.add_modules(&[Module { instance: next, path, end: 1 << 47, ..Module::default() }])?;
+        Ok(next)
+    }
+
+    fn name_threads<W: Write>(&mut self, threads: Vec<Thread>, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut new = Vec::with_capacity(threads.len());
+        for thread in threads {
+            let index = *self.threads.entry(thread.index).or_insert_with(|| merger.thread());
+            new.push(Thread { index, ..thread });
+        }
+        merger.add_threads(&new)
+    }
+
+    fn add_stacks<W: Write>(&mut self, stacks: &crate::Stacks, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let first = (stacks.first as usize).saturating_sub(1);
+        if first < self.stacks.len() || first - self.stacks.len() > HOLES {
+            return Ok(());
+        }
+        while self.stacks.len() < first {
+            self.stacks.push(merger.stacks.push(0, Frame::LOST));
+        }
+        for node in &stacks.nodes {
+            let parent = self.stack(node.parent);
+            let frame = match node.frame {
+                marker if marker.is_marker() => marker,
+                frame => {
+                    let instance = self.instance(frame.instance(), merger)?;
+                    Frame::new(instance, frame.offset(), frame.is_exact())
+                }
+            };
+            self.stacks.push(merger.stacks.push(parent, frame));
+        }
+        let block = merger.stacks.take();
+        merger.write(&block)
+    }
+
+    fn stack(&self, stack: u32) -> u32 {
+        (stack as usize).checked_sub(1).and_then(|place| self.stacks.get(place)).copied().unwrap_or(0)
+    }
+
+    fn add_infos<W: Write>(&mut self, infos: &crate::Infos, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let first = infos.first as usize;
+        if first < self.infos.len() || first - self.infos.len() > HOLES {
+            return Ok(());
+        }
+        self.infos.resize(first, (LOST, 0));
+        for info in &infos.infos {
+            let stack = self.stack(info.stack);
+            self.infos.push((merger.infos.push(info.size, stack), info.size));
+        }
+        let block = merger.infos.take();
+        merger.write(&block)
+    }
+
+    fn symbols<W: Write>(&mut self, mut symbols: Symbols, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        for module in &mut symbols.modules {
+            module.instance = self.instance(module.instance, merger)?;
+        }
+        merger.write(&symbols.to_block())
+    }
+}
+
+/// A decoded block that borrows nothing.
+enum Owned {
+    Modules(Vec<Module>),
+    Threads(Vec<Thread>),
+    Stacks(crate::Stacks),
+    Infos(crate::Infos),
+    Symbols(Symbols),
+    Suppressions(String),
+    Samples(Vec<crate::RssSample>),
+    Losses(Losses),
+    Summary(Summary),
+}
+
+fn owned(block: Block) -> Option<Owned> {
+    Some(match block {
+        Block::Modules(modules) => Owned::Modules(modules),
+        Block::Threads(threads) => Owned::Threads(threads),
+        Block::Stacks(stacks) => Owned::Stacks(stacks),
+        Block::Infos(infos) => Owned::Infos(infos),
+        Block::Symbols(symbols) => Owned::Symbols(symbols),
+        Block::Suppressions(text) => Owned::Suppressions(text.0),
+        Block::Samples(samples) => Owned::Samples(samples),
+        Block::Losses(losses) => Owned::Losses(losses),
+        Block::Summary(summary) => Owned::Summary(summary),
+        Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
+            return None;
+        }
+    })
+}
+
+/// Skips.
+struct Nobody;
+
+impl Visitor for Nobody {
+    fn alloc(&mut self, _: u64, _: u32) {}
+    fn free(&mut self, _: u64, _: Freed) {}
+}
+
+#[derive(Default)]
+struct List(Vec<Event>);
+
+impl Visitor for List {
+    fn alloc(&mut self, sequence: u64, info: u32) {
+        self.0.push(Event::Alloc { sequence, info });
+    }
+    fn free(&mut self, sequence: u64, how: Freed) {
+        self.0.push(Event::Free { sequence, how });
+    }
+    fn unknown_free(&mut self) {
+        self.0.push(Event::UnknownFree);
+    }
+    fn thread(&mut self, index: u32) {
+        self.0.push(Event::Thread(index));
+    }
+    fn time(&mut self, ns: u64) -> bool {
+        self.0.push(Event::Time(ns));
+        true
+    }
+    fn image(&mut self, image: u32) {
+        self.0.push(Event::Image(image));
+    }
+}

@@ -1,0 +1,48 @@
+//! Totals of a trace that is made out of others, counted while its events are written.
+use crate::{Counting, Freed, IntMap, Totals};
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) counting: Counting,
+    /// `leaked_*` is what is live.
+    pub(crate) totals: Totals,
+    /// Thread -> its latest allocation.
+    latest: IntMap<u32, u64>,
+}
+
+impl Tally {
+    pub(crate) fn alloc(&mut self, thread: u32, sequence: u64, size: u64, now_ns: u64) {
+        self.latest.insert(thread, sequence);
+        let totals = &mut self.totals;
+        totals.allocations += 1;
+        totals.leaked_allocations += 1;
+        totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
+        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
+        if totals.leaked_bytes > totals.peak_bytes {
+            totals.peak_bytes = totals.leaked_bytes;
+            totals.peak_allocations = totals.leaked_allocations;
+            totals.peak_time_ns = now_ns;
+        }
+    }
+
+    /// `is_first_info`: for the mistake in KDE's rule.
+    pub(crate) fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, is_first_info: bool) {
+        let latest = match self.counting {
+            Counting::Thread => self.latest.get(&thread).copied(),
+            Counting::Block | Counting::Info => self.latest.remove(&thread),
+        };
+        let is_mistaken = self.counting == Counting::Info && latest.is_none() && is_first_info;
+        let totals = &mut self.totals;
+        totals.temporary += (how == Freed::Call && (latest == Some(sequence) || is_mistaken)) as u64;
+        totals.implied_frees += (how == Freed::Implied) as u64;
+        totals.deallocations += 1;
+        totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
+        totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
+    }
+
+    /// `exec` took all blocks with it.
+    pub(crate) fn end_image(&mut self) {
+        (self.totals.leaked_bytes, self.totals.leaked_allocations) = (0, 0);
+        self.latest.clear();
+    }
+}

@@ -1,0 +1,281 @@
+//! A shorter trace out of a long one.
+//!
+//! Given: a trace and two points in time, A and B. Gives back: a trace with all events after A, up to and with B, and with one allocation
+//! for every block that was live at A: its own, with its thread, its stack and its time. Nothing else of the time before A is in
+//! it. So what is asked of A..B has the same answer in both traces, to the last number; and the whole of the new one is what the
+//! heap was at A and what happened then.
+//!
+//! ```text
+//! old    +a +b -a +c    A    +d -b +e -d    B    -e ...
+//! new       +b    +c    A    +d -b +e -d    B
+//! ```
+//! What must hold: times, threads, stacks and infos keep their numbers, sequence numbers are counted anew. Memory is bounded by
+//! live blocks.
+use crate::tally::Tally;
+use crate::{
+    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Freed, IntMap, RawBlock, RssSample, Source,
+    Summary,
+};
+use std::io::{Read, Write};
+
+/// Raw bytes of events that make a block.
+const FULL: usize = 512 << 10;
+const LOST: u64 = u64::MAX;
+
+/// Where an event stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Before,
+    Within,
+    After,
+}
+
+/// An allocation before A whose block lives.
+#[derive(Clone, Copy)]
+struct Born {
+    info: u32,
+    thread: u32,
+    time_ns: u64,
+}
+
+struct Trimmer<'w, W: Write> {
+    /// `None`: from the first event on.
+    from_ns: Option<u64>,
+    to_ns: u64,
+    phase: Phase,
+    out: &'w mut FileWriter<W>,
+    encoder: EventEncoder,
+    tally: Tally,
+    /// Sizes of infos.
+    sizes: Vec<u64>,
+    /// Sequence number -> block, before A.
+    born: IntMap<u64, Born>,
+    /// Old -> new sequence number, and info.
+    live: IntMap<u64, (u64, u32)>,
+    /// Thread -> its latest allocation before A.
+    latest: IntMap<u32, u64>,
+    /// Thread -> the block that is its latest in the new trace but was not in the old one.
+    not_latest: IntMap<u32, u64>,
+    thread: u32,
+    image: u32,
+    now_ns: u64,
+    summary: Option<Summary>,
+}
+
+/// Writes the trace of `from..to`, in nanoseconds since the session's start. `from` = `None`: from the first event on. `out` is to be
+/// finished by the caller.
+pub fn trim<R: Read, W: Write>(
+    source: &mut Source<R>,
+    from: Option<u64>,
+    to: u64,
+    out: &mut FileWriter<W>,
+) -> Result<Summary, Error> {
+    let mut trimmer = Trimmer {
+        from_ns: from,
+        to_ns: to,
+        phase: if from.is_some() { Phase::Before } else { Phase::Within },
+        out,
+        encoder: EventEncoder::new(),
+        tally: Tally::default(),
+        sizes: Vec::new(),
+        born: IntMap::default(),
+        live: IntMap::default(),
+        latest: IntMap::default(),
+        not_latest: IntMap::default(),
+        thread: 0,
+        image: 0,
+        now_ns: 0,
+        summary: None,
+    };
+    while let Some(block) = source.next_block()? {
+        trimmer.block(block)?;
+    }
+    trimmer.end(source.damage_count() == 0)
+}
+
+impl<W: Write> Trimmer<'_, W> {
+    fn block(&mut self, block: &RawBlock) -> Result<(), Error> {
+        // A malformed block is as good as a lost one.
+        let Ok(decoded) = block.decode() else { return Ok(()) };
+        match decoded {
+            Block::Events(mut events) => return self.events(&mut events),
+            Block::Samples(samples) => return self.samples(&samples),
+            Block::Summary(summary) => self.summary = Some(summary),
+            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
+            Block::Infos(_) | Block::Stacks(_) if self.phase == Phase::After => (),
+            decoded => {
+                match decoded {
+                    Block::Session(session) => self.tally.counting = session.counting(),
+                    Block::Infos(infos) => {
+                        self.sizes.resize(infos.first as usize, LOST);
+                        self.sizes.extend(infos.infos.iter().map(|info| info.size));
+                    }
+                    _ => (),
+                }
+                self.out.write(block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn samples(&mut self, samples: &[RssSample]) -> Result<(), Error> {
+        let from = self.from_ns.unwrap_or(0);
+        let within: Vec<RssSample> =
+            samples.iter().filter(|sample| (from..=self.to_ns).contains(&sample.time_ns)).copied().collect();
+        let totals = &mut self.tally.totals;
+        for sample in &within {
+            totals.peak_rss_bytes = totals.peak_rss_bytes.max(sample.rss_bytes);
+            totals.overhead_bytes = totals.overhead_bytes.max(sample.overhead_bytes);
+        }
+        if !within.is_empty() {
+            self.out.write(&RssSample::to_block(&within))?;
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, events: &mut Events) -> Result<(), Error> {
+        self.time(events.time_ns());
+        if self.phase == Phase::After {
+            return Ok(());
+        }
+        self.thread = events.thread();
+        self.set_image(events.image());
+        while self.phase != Phase::After {
+            match events.read() {
+                Ok(Some(event)) => self.event(event),
+                // The rest of a malformed block is lost, as for every other reader.
+                Ok(None) | Err(_) => break,
+            }
+            if self.encoder.len() >= FULL {
+                self.out.write(&self.encoder.take())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) {
+        match (event, self.phase) {
+            (Event::Time(ns), _) => self.time(ns),
+            (Event::Thread(thread), _) => self.thread = thread,
+            (Event::Image(image), _) => self.set_image(image),
+            (Event::Alloc { sequence, info }, Phase::Before) => {
+                self.latest.insert(self.thread, sequence);
+                let born = Born { info, thread: self.thread, time_ns: self.now_ns };
+                if self.size(info).is_some() {
+                    self.born.insert(sequence, born);
+                }
+            }
+            (Event::Free { sequence, .. }, Phase::Before) => {
+                self.born.remove(&sequence);
+                if self.tally.counting != Counting::Thread {
+                    self.latest.clear();
+                }
+            }
+            (Event::Alloc { sequence, info }, _) => {
+                self.not_latest.remove(&self.thread);
+                self.alloc(sequence, Born { info, thread: self.thread, time_ns: self.now_ns });
+            }
+            (Event::Free { sequence, how }, _) => self.free(sequence, how),
+            (Event::UnknownFree, Phase::Before) => (),
+            (Event::UnknownFree, _) => {
+                self.at();
+                self.encoder.unknown_free();
+                self.tally.totals.unknown_frees += 1;
+            }
+        }
+    }
+
+    fn size(&self, info: u32) -> Option<u64> {
+        self.sizes.get(info as usize).copied().filter(|size| *size != LOST)
+    }
+
+    fn alloc(&mut self, sequence: u64, born: Born) {
+        let Some(size) = self.size(born.info) else { return };
+        self.encoder.thread(born.thread);
+        self.encoder.time(born.time_ns);
+        let new = self.encoder.alloc(born.info);
+        self.live.insert(sequence, (new, born.info));
+        self.tally.alloc(born.thread, new, size, born.time_ns);
+    }
+
+    fn free(&mut self, sequence: u64, how: Freed) {
+        // Of a block in a lost part of the file.
+        let Some((new, info)) = self.live.remove(&sequence) else { return };
+        self.at();
+        // A later block of that thread was allocated and freed before A, so this one is not temporary.
+        let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
+        let how = if is_not_latest && how == Freed::Call { Freed::Realloc } else { how };
+        match how {
+            Freed::Call => self.encoder.free(new),
+            Freed::Realloc => self.encoder.free_by_realloc(new),
+            Freed::Implied => self.encoder.free_implied(new),
+        }
+        let size = self.size(info).unwrap_or(0);
+        self.tally.free(self.thread, new, size, how, info == 0);
+    }
+
+    /// Who does what follows, and when.
+    fn at(&mut self) {
+        self.encoder.thread(self.thread);
+        self.encoder.time(self.now_ns);
+    }
+
+    fn time(&mut self, ns: u64) {
+        let ns = ns.max(self.now_ns);
+        if self.phase == Phase::Before && self.from_ns.is_some_and(|from| ns > from) {
+            self.begin();
+        }
+        if ns > self.to_ns {
+            self.phase = Phase::After;
+        } else {
+            self.now_ns = ns;
+        }
+    }
+
+    /// A: what lives is allocated again, in the old order.
+    fn begin(&mut self) {
+        self.phase = Phase::Within;
+        let mut born: Vec<(u64, Born)> = self.born.drain().collect();
+        born.sort_unstable_by_key(|(sequence, _)| *sequence);
+        for (sequence, born) in born {
+            self.alloc(sequence, born);
+            self.not_latest.insert(born.thread, sequence);
+        }
+        self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
+    }
+
+    /// `exec`: all blocks are gone.
+    fn set_image(&mut self, image: u32) {
+        if image == self.image {
+            return;
+        }
+        self.image = image;
+        self.encoder.image(image);
+        self.born.clear();
+        self.live.clear();
+        self.latest.clear();
+        self.not_latest.clear();
+        self.tally.end_image();
+    }
+
+    fn end(mut self, is_sound: bool) -> Result<Summary, Error> {
+        if self.phase == Phase::Before {
+            self.begin();
+        }
+        if !self.encoder.is_empty() {
+            self.out.write(&self.encoder.take())?;
+        }
+        let old = self.summary.unwrap_or_default();
+        let mut totals = self.tally.totals;
+        totals.runtime_ns = old.totals.runtime_ns.max(self.now_ns).min(self.to_ns);
+        totals.lost_events = old.totals.lost_events;
+        if self.from_ns.is_none() && self.phase == Phase::Within {
+            // All of it: the highest that the system itself has counted may lie between two samples.
+            totals.peak_rss_bytes = totals.peak_rss_bytes.max(old.totals.peak_rss_bytes);
+            totals.overhead_bytes = totals.overhead_bytes.max(old.totals.overhead_bytes);
+        }
+        let summary = Summary { complete: old.complete && is_sound, exit: old.exit, totals };
+        self.out.write(&summary.to_block())?;
+        Ok(summary)
+    }
+}

@@ -1,0 +1,88 @@
+//! The table that heaptrack fills, and the note by which it is found.
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+type Alloc = extern "C" fn(*const u8, usize);
+type Free = extern "C" fn(*const u8);
+type Realloc = extern "C" fn(*const u8, usize, *const u8);
+type Plain = extern "C" fn();
+
+/// As in `heaptrack_api.h`.
+///
+/// ```text
+/// | alloc | free | realloc | moving | pause | resume | stop |      8 bytes each, 0 = nobody listens
+/// ```
+#[repr(C)]
+pub struct Table {
+    entries: [AtomicUsize; 7],
+}
+
+macro_rules! entry {
+    ($name:ident, $place:literal, $function:ty) => {
+        #[inline(always)]
+        pub fn $name(&self) -> Option<$function> {
+            // SAFETY: zero is `None`; all else was put there by heaptrack, as the table's order says.
+            unsafe { core::mem::transmute::<usize, Option<$function>>(self.entries[$place].load(Ordering::Acquire)) }
+        }
+    };
+}
+
+impl Table {
+    entry!(alloc, 0, Alloc);
+    entry!(free, 1, Free);
+    entry!(realloc, 2, Realloc);
+    entry!(moving, 3, Free);
+    entry!(pause, 4, Plain);
+    entry!(resume, 5, Plain);
+    entry!(stop, 6, Plain);
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+mod placed {
+    use super::Table;
+
+    // The name is weak, as in the header: several definitions in one program or library become one.
+    core::arch::global_asm!(
+        ".pushsection .bss.heaptrack_api_table,\"aw\",@nobits",
+        ".weak heaptrack_api_table",
+        ".hidden heaptrack_api_table",
+        ".type heaptrack_api_table,@object",
+        ".size heaptrack_api_table,56",
+        ".balign 16",
+        "heaptrack_api_table:",
+        ".zero 56",
+        ".popsection",
+        ".pushsection .note.heaptrack,\"a\",@note",
+        ".balign 4",
+        ".long 10, 8, 1",
+        ".asciz \"heaptrack\"",
+        ".balign 4",
+        ".long 7",
+        ".long heaptrack_api_table - .",
+        ".popsection",
+    );
+
+    unsafe extern "C" {
+        #[link_name = "heaptrack_api_table"]
+        safe static TABLE: Table;
+    }
+
+    #[inline(always)]
+    pub fn entries() -> &'static Table {
+        &TABLE
+    }
+}
+
+/// Where heaptrack cannot record, nobody ever listens.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+mod placed {
+    use super::{AtomicUsize, Table};
+
+    static TABLE: Table = Table { entries: [const { AtomicUsize::new(0) }; 7] };
+
+    #[inline(always)]
+    pub fn entries() -> &'static Table {
+        &TABLE
+    }
+}
+
+pub use placed::entries;

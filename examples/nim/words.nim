@@ -1,0 +1,39 @@
+## Counts words, keeps some of them, and says what Nim's own allocator counted (-d:nimTypeNames).
+##
+##   nim c -d:release --debugger:native words.nim                     Nim's allocator, unreported
+##   nim c -d:release --debugger:native -d:useMalloc words.nim        malloc: heaptrack sees everything
+##   nim c -d:release --debugger:native -d:heaptracker words.nim      Nim's allocator, reported (config.nims)
+import std/[strutils, tables]
+
+type Word = ref object
+  text: string
+  seen: int
+
+var kept: seq[Word]
+
+proc keep(text: string) =
+  kept.add Word(text: text, seen: 1)
+
+proc count(text: string): CountTable[string] =
+  for word in text.splitWhitespace:
+    result.inc word
+
+proc run() =
+  var text = ""
+  for n in 0 ..< 2000:
+    text.add "word" & $(n mod 97) & " "
+  for word, seen in count(text):
+    if seen > 20:
+      keep(word)
+
+proc printf(format: cstring) {.importc, header: "<stdio.h>", varargs.}
+
+run()
+# By C's printf, which takes nothing from Nim's allocator: the numbers stay true to the end.
+printf("kept %ld\n", kept.len)
+when defined(nimTypeNames) and not defined(useMalloc):
+  let (allocations, deallocations) = getMemCounters()
+  printf("allocations=%ld deallocations=%ld\n", allocations, deallocations)
+when defined(nimAllocStats):
+  printf("%s\n", cstring($getAllocStats()))
+quit 0

@@ -1,0 +1,36 @@
+#!/bin/sh
+# A CPython that knows `-X perf` (3.12 and later), which Debian 12 does not have: Debian 13's, with the libc it needs, unpacked
+# into a folder of its own. Nothing of it is installed. Idempotent; the network is that of the machine's own apt.
+#
+#   tests/newer-python.sh FOLDER     then: chroot FOLDER /usr/bin/python3.13
+set -eu
+
+root=$1
+[ ! -x "$root/usr/bin/python3.13" ] || exit 0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/sources" "$work/lists/partial" "$work/cache/archives/partial" "$work/packages" "$work/root"
+archive=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }')
+[ -n "$archive" ] || { echo "tests/newer-python.sh: apt knows no archive of Debian 12" >&2; exit 1; }
+cat >"$work/sources/newer.sources" <<END
+Types: deb
+URIs: $archive
+Suites: trixie
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+END
+apt="apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$work/sources -o Dir::State::Lists=$work/lists
+    -o Dir::Cache=$work/cache -o Dir::State::status=/dev/null -o APT::Sandbox::User=$(id -un)"
+$apt update
+(cd "$work/packages" && $apt download python3.13-minimal libpython3.13-minimal libc6 libexpat1 zlib1g)
+for package in "$work"/packages/*.deb; do
+    dpkg -x "$package" "$work/root"
+done
+# What base-files would bring.
+ln -sfn usr/lib "$work/root/lib"
+ln -sfn usr/lib64 "$work/root/lib64"
+mkdir -p "$work/root/tmp" "$work/root/proc" "$work/root/dev"
+chroot "$work/root" /usr/bin/python3.13 -X perf -c pass
+mkdir -p "$(dirname "$root")"
+rm -rf "$root"
+cp -a "$work/root" "$root"

@@ -1,0 +1,276 @@
+//! As the first process of a container, and in one that holds next to nothing. No engine runs here: namespaces and a chroot are what
+//! it would use.
+use heaptrack_tests::process::{self, children, state, wait_for};
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::{target, workspace};
+use heaptrack_tests::{Folder, Program, Report, scale};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A service under heaptrack, which is pid 1 of a new namespace.
+struct Container {
+    unshare: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    /// heaptrack, seen from outside.
+    first: u32,
+    /// It has a user namespace of its own.
+    rootless: bool,
+}
+
+/// A test that fails leaves no container behind.
+impl Drop for Container {
+    fn drop(&mut self) {
+        process::signal("KILL", &[self.first]);
+        let _ = self.unshare.wait();
+    }
+}
+
+impl Container {
+    fn start(namespaces: &[&str], command: &[&std::ffi::OsStr], folder: &Path) -> Self {
+        let mut unshare = Command::new("env");
+        unshare.arg("--default-signal").arg("unshare").args(namespaces).args(["--fork", "--mount-proc"]);
+        unshare.args(command).current_dir(folder);
+        let mut unshare = unshare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("unshare");
+        let lines = BufReader::new(unshare.stdout.take().unwrap()).lines();
+        // `unshare` forks once: its only child is pid 1.
+        let first = wait_for("pid 1", || children(unshare.id()).first().copied());
+        Container { unshare, lines, first, rootless: namespaces.contains(&"--user") }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("a line").expect("readable")
+    }
+
+    /// A shell command in the container.
+    fn inside(&self, script: &str) {
+        let mut nsenter = Command::new("nsenter");
+        nsenter.args(["-t", &self.first.to_string(), "-p", "-m"]);
+        if self.rootless {
+            nsenter.args(["-U", "--preserve-credentials"]);
+        }
+        let status = nsenter.args(["sh", "-c", script]).status();
+        assert!(status.expect("nsenter").success(), "{script}");
+    }
+
+    fn end(mut self) -> (i32, String) {
+        let mut said = String::new();
+        self.unshare.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (process::code(self.unshare.wait().unwrap()), said)
+    }
+}
+
+fn check_pid_1(namespaces: &[&str]) {
+    let folder = Folder::new();
+    let (ht, service) = (heaptrack().canonicalize().unwrap(), target("service"));
+    let command = [ht.as_os_str(), "-o".as_ref(), "t.htz".as_ref(), service.as_os_str()];
+    let mut container = Container::start(namespaces, &command, folder.path());
+    let ready = container.line();
+    let daemon = ready.strip_prefix("ready ").unwrap().to_owned();
+    // Signals of every sort that people send reach the program, one at a time.
+    for (name, number) in
+        [("HUP", 1), ("INT", 2), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("CONT", 18), ("WINCH", 28)]
+    {
+        container.inside(&format!("kill -{name} 1"));
+        assert_eq!(container.line(), format!("got {number}"), "SIG{name}");
+    }
+    // The daemon is a child of pid 1 by now; when it ends somebody has to bury it.
+    let orphans: Vec<u32> = children(container.first).into_iter().filter(|pid| children(*pid).is_empty()).collect();
+    assert_eq!(orphans.len(), 2, "the service and its daemon");
+    container.inside(&format!("kill -KILL {daemon}"));
+    let left = wait_for("the daemon to be reaped", || {
+        let left = children(container.first);
+        (left.len() == 1).then_some(left)
+    });
+    assert!(state(left[0]).is_some_and(|state| state != 'Z'));
+    container.inside("kill -TERM 1");
+    assert_eq!(container.line(), "got 15");
+    let (code, said) = container.end();
+    assert_eq!(code, 42, "{said}");
+    let report = Report::of(&folder.join("t.htz"));
+    assert!(report.complete(), "{said}");
+    assert_eq!(report.total("lost_events"), 0);
+    let site = report.of_size(500);
+    assert_eq!((site.allocations, site.leaked_allocations), (100, 10));
+    let json = report.json();
+    assert!(json["pid"].as_u64().unwrap() < 10, "the pid in the container");
+    assert!(json["leaked"][0]["frames"].to_string().contains("main"), "named");
+}
+
+#[test]
+fn pid_1_of_a_container() {
+    check_pid_1(&["--pid", "--mount"]);
+}
+
+#[test]
+fn pid_1_of_a_rootless_container() {
+    check_pid_1(&["--user", "--map-root-user", "--pid", "--mount"]);
+}
+
+#[test]
+fn the_trace_is_in_the_working_folder() {
+    let folder = Folder::new();
+    let ht = heaptrack().canonicalize().unwrap();
+    let hello = target("hello");
+    let container =
+        Container::start(&["--pid", "--mount"], &[ht.as_os_str(), hello.as_os_str(), "x".as_ref()], folder.path());
+    let (code, said) = container.end();
+    assert_eq!(code, 11, "{said}");
+    let names = folder.names();
+    let [name] = &names[..] else { panic!("{names:?}") };
+    let pid = name.strip_prefix("heaptrack.hello.").and_then(|rest| rest.strip_suffix(".htz")).unwrap();
+    assert!(pid.parse::<u32>().unwrap() < 10, "the pid in the container: {name}");
+    assert_eq!(Report::of(&folder.join(name)).of_size(10).allocations, 1);
+}
+
+#[test]
+fn a_copy_can_be_taken_at_any_moment() {
+    let program = Program::target("endless");
+    let running = program.start();
+    let mut last = [0u64; 4];
+    for _ in 0..scale::count(400) {
+        // The pace of somebody who copies; nothing depends on it.
+        std::thread::sleep(Duration::from_millis(50));
+        let copy = running.folder().join("copy.htz");
+        if std::fs::copy(&running.trace, &copy).is_err() {
+            continue;
+        }
+        let Ok(report) = Report::try_of(&copy) else {
+            assert_eq!(last, [0; 4], "a file that had something has nothing");
+            continue;
+        };
+        let now = ["allocations", "deallocations", "allocated_bytes", "peak_bytes"].map(|name| report.total(name));
+        assert!(now.iter().zip(last).all(|(now, last)| *now >= last), "{now:?} after {last:?}");
+        assert!(!report.complete() && report.json()["damage"].as_array().unwrap().is_empty());
+        last = now;
+    }
+    assert!(last[0] > 0, "no copy had anything");
+    process::signal("TERM", &[running.pid()]);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, 7, "{}", outcome.stderr);
+    let report = outcome.whole_report();
+    assert!(report.total("allocations") >= last[0]);
+    let kept = format!("kept {}\n", report.left_by_main());
+    assert_eq!(outcome.stdout, kept);
+}
+
+/// What a dynamic program needs, from `ldd`.
+fn libraries(program: &Path) -> BTreeSet<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().expect("ldd");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+}
+
+/// Nothing but busybox, the program with its libraries, and our binary.
+fn root(folder: &Folder, program: &str) {
+    let put = |from: &Path, to: &str| {
+        let to = folder.join(to.trim_start_matches('/'));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(from, to).unwrap();
+    };
+    put(Path::new("/bin/busybox"), "bin/busybox");
+    put(&heaptrack(), "usr/bin/heaptrack");
+    let program = target(program);
+    put(&program, &format!("app/{}", program.file_name().unwrap().to_string_lossy()));
+    for library in libraries(&program) {
+        put(&library, &library.to_string_lossy());
+    }
+    for applet in ["sh", "kill", "cat"] {
+        std::os::unix::fs::symlink("busybox", folder.join("bin").join(applet)).unwrap();
+    }
+}
+
+fn in_root(folder: &Folder, with_proc: bool, command: &str) -> Output {
+    let proc = if with_proc { "mkdir -p proc && mount -t proc none proc && " } else { "" };
+    let script = format!("{proc}exec chroot . /bin/sh -c '{command}'");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--mount", "--fork", "--propagation", "private", "sh", "-ec", &script]);
+    unshare
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+        .output()
+        .expect("unshare")
+}
+
+fn check_bare_root(with_proc: bool) {
+    let folder = Folder::new();
+    root(&folder, "grow");
+    let output = in_root(
+        &folder,
+        with_proc,
+        "cd /app && heaptrack -o t.htz ./grow && heaptrack print --json t.htz > t.json && heaptrack print t.htz",
+    );
+    let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(process::code(output.status), 0, "{said}");
+    assert!(stdout.starts_with("grow done\nrecorded ./grow"), "{stdout}");
+    let inside: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("app/t.json")).unwrap()).unwrap();
+    let alone = Program::target("grow").recorded().whole_report();
+    for name in ["allocations", "deallocations", "allocated_bytes", "leaked_bytes", "peak_bytes", "temporary"] {
+        assert_eq!(inside["totals"][name], alone.total(name), "{name}");
+    }
+    assert_eq!(inside["complete"], true);
+    // The file can be read out here, too, and has its names.
+    let report = Report::of(&folder.join("app/t.htz"));
+    assert!(report.json()["allocations"].to_string().contains("\"main\""));
+}
+
+#[test]
+fn a_root_that_holds_next_to_nothing() {
+    check_bare_root(true);
+}
+
+#[test]
+fn a_root_without_proc() {
+    check_bare_root(false);
+}
+
+/// The instruction's words: a JSON list.
+fn words(dockerfile: &str, instruction: &str) -> Vec<String> {
+    let line = dockerfile
+        .lines()
+        .find_map(|line| line.strip_prefix(instruction))
+        .unwrap_or_else(|| panic!("no {instruction}"));
+    serde_json::from_str(line.trim()).unwrap_or_else(|_| vec![line.trim().to_owned()])
+}
+
+/// `docs/docker.md`'s Dockerfile without an engine: its one COPY, its folder, its entry point and command.
+#[test]
+fn the_dockerfile_of_the_page() {
+    let page = std::fs::read_to_string(workspace().join("docs/docker.md")).unwrap();
+    let dockerfile = page.split("```dockerfile\n").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(dockerfile.matches("COPY heaptrack").count(), 1, "one file");
+    let copied = words(dockerfile, "COPY heaptrack ").remove(0);
+    assert_eq!(copied, "/usr/bin/heaptrack");
+    let folder = Folder::new();
+    root(&folder, "service");
+    let work = words(dockerfile, "WORKDIR").remove(0);
+    std::fs::create_dir_all(folder.join(work.trim_start_matches('/'))).unwrap();
+    let command = [words(dockerfile, "ENTRYPOINT"), words(dockerfile, "CMD")].concat().join(" ");
+    assert_eq!(command, "heaptrack /app/service");
+    let script =
+        format!("mkdir -p proc && mount -t proc none proc && exec chroot . /bin/sh -c 'cd {work} && exec {command}'");
+    let shell: [&std::ffi::OsStr; 3] = ["sh".as_ref(), "-ec".as_ref(), script.as_ref()];
+    let mut container = Container::start(&["--pid", "--mount"], &shell, folder.path());
+    assert!(container.line().starts_with("ready "));
+    // `docker cp`: the file is there before the end, in the folder, and opens.
+    let place = folder.join(work.trim_start_matches('/'));
+    let trace = wait_for("a trace in the working folder", || {
+        let names = std::fs::read_dir(&place).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        names.into_iter().find(|path| path.extension().is_some_and(|end| end == "htz"))
+    });
+    let copy = folder.join("copy.htz");
+    wait_for("something in it", || {
+        std::fs::copy(&trace, &copy).ok()?;
+        Report::try_of(&copy).ok().filter(|report| report.of_size(500).allocations == 100)
+    });
+    // `docker stop`.
+    container.inside("kill -TERM 1");
+    let (code, said) = container.end();
+    assert_eq!(code, 42, "{said}");
+    let name = trace.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(name.starts_with("heaptrack.service."), "{name}");
+    assert!(Report::of(&trace).complete());
+}

@@ -1,0 +1,86 @@
+//! Code that a program makes while it runs: its frames are stepped over, and have the names that its maker tells.
+use heaptrack_tests::report::Site;
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::symbols::{Symbols, line_of};
+use heaptrack_tests::{Folder, Program, Report, targets};
+use serde_json::Value;
+use std::process::Command;
+
+#[test]
+fn trampolines_without_a_frame_pointer() {
+    let outcome = Program::target("trampoline").same_output();
+    let report = outcome.whole_report();
+    let symbols = Symbols::of(targets::target("trampoline"));
+    // 890 and 891 differ in nothing but how far it is to the caller's frame.
+    for (calls, bytes) in [(20, 8900 + 8910), (10, 8920), (10, 8930)] {
+        let is_it = |site: &Site| (site.allocations, site.allocated_bytes) == (calls, bytes);
+        let sites: Vec<_> = report.sites().into_iter().filter(is_it).collect();
+        let [site] = &sites[..] else { panic!("{bytes}: {sites:?}") };
+        assert_eq!(site.leaked_allocations, calls);
+        assert_eq!(site.frames[1].module, None, "the code itself is in no file");
+        assert_eq!(symbols.names(site)[..3], ["inside", "before", "main"], "{bytes}: {:?}", site.frames);
+    }
+}
+
+const SCRIPT: &str = "
+def inner(n):
+    return bytearray(n)
+
+def outer():
+    return [inner(7777) for _ in range(50)]
+
+kept = outer()
+";
+
+/// Debian 13's Python, with its own libc in a root of its own: the whole stack is there, and says both languages.
+#[test]
+fn python_functions_stand_between_native_frames() {
+    let root = targets::workspace().join("target/newer-python");
+    assert!(root.join("usr/bin/python3.13").exists(), "tests/setup.sh makes it");
+    let folder = Folder::new();
+    std::fs::copy(heaptrack(), folder.join("heaptrack")).unwrap();
+    std::fs::write(folder.join("script.py"), SCRIPT).unwrap();
+    let line = "mount --bind \"$1\" \"$2/tmp\" && mount --bind /proc \"$2/proc\" && \
+                exec chroot \"$2\" /tmp/heaptrack -o /tmp/trace.htz /usr/bin/python3.13 -I -S -X perf /tmp/script.py";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", line, "sh"]).arg(folder.path()).arg(&root);
+    let output = command.env("PYTHONMALLOC", "malloc").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = Report::of(&folder.join("trace.htz"));
+    assert_eq!(report.total("lost_events"), 0);
+    // A terminating zero is added.
+    let is_it = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 7778);
+    let sites: Vec<_> = report.json()["allocations"].as_array().unwrap().iter().filter(is_it).collect();
+    let [site] = &sites[..] else { panic!("{} sites", sites.len()) };
+    assert_eq!(site["allocations"], 50);
+    let frames = site["frames"].as_array().unwrap();
+    let scripted: Vec<_> = frames.iter().filter(|frame| frame["file"] == "/tmp/script.py").collect();
+    let names: Vec<_> = scripted.iter().map(|frame| frame["function"].as_str().unwrap()).collect();
+    assert_eq!(names, ["inner", "outer", "<module>"]);
+    assert!(scripted.iter().all(|frame| frame["module"].is_null() && frame["class"] == "program"));
+    let last = frames.last().unwrap();
+    assert_eq!(last["module"], "/usr/bin/python3.13", "the stack goes to the program's entry");
+}
+
+/// jitdump, the other way in which V8 tells of its functions.
+#[test]
+fn node_tells_its_functions_by_jitdump() {
+    let (addon, source) = (targets::target("addon.node"), targets::sources().join("addon.js"));
+    // It leaves the dump and a log in its folder.
+    let folder = Folder::new();
+    let node = Program::new("node").arg("--perf-prof").arg(&source).arg(&addon).current_dir(folder.path());
+    let report = node.recorded().whole_report();
+    let list = report.json()["allocations"].as_array().unwrap();
+    let own = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 12345);
+    let mut compiled = 0;
+    for site in list.iter().filter(own) {
+        let frames = site["frames"].as_array().unwrap();
+        if let Some(script) = frames.iter().find(|frame| frame["function"] == "takeSome") {
+            assert_eq!(script["line"], line_of(&source, "takeSome"));
+            assert_eq!(script["file"], *source.to_string_lossy());
+            assert_eq!((&script["module"], &script["class"]), (&Value::Null, &Value::from("program")));
+            compiled += site["allocations"].as_u64().unwrap();
+        }
+    }
+    assert!(compiled > 1000, "only {compiled} calls have their JavaScript function");
+}
