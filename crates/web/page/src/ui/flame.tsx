@@ -21,10 +21,16 @@ export const FlameView = (): JSX.Element => {
   const cost = costs.includes(wanted) ? wanted : (costs[0] ?? "peak_bytes");
   const answer = useAsk("flame", { ask, look, direction: state.up ? "bottom-up" : "top-down", cost, threshold: state.threshold / 100 });
   const [typed, setTyped] = useState(state.search);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => {
-    const timer = setTimeout(() => change({ search: typed }, "replace"), 150);
-    return () => clearTimeout(timer);
-  }, [typed]);
+    clearTimeout(timer.current);
+    setTyped(state.search);
+  }, [state.search]);
+  const search = (words: string): void => {
+    setTyped(words);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => change({ search: words }, "replace"), 150);
+  };
   return (
     <section class="view" aria-label="Flame graph">
       <div class="tools">
@@ -47,7 +53,7 @@ export const FlameView = (): JSX.Element => {
         </label>
         <LookTools />
         <span class="filter" role="search">
-          <input type="search" placeholder="search…" aria-label="Search in the flame graph" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} data-key="/" />
+          <input type="search" placeholder="search…" aria-label="Search in the flame graph" value={typed} onInput={(event) => search(event.currentTarget.value)} data-key="/" />
         </span>
       </div>
       {answer.error && <Problem text={answer.error} />}

@@ -1,7 +1,7 @@
 // How stacks are looked at: whose levels, what is merged, which names; and the filter that is typed.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { change } from "../store";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { change, current } from "../store";
 import { usePage } from "./context";
 import { Choices, Pick, Switch } from "./parts";
 
@@ -50,21 +50,26 @@ export const QuickFilter = (): JSX.Element => {
   const kindOf = (/^(function|file|module):/.exec(first)?.[1] ?? "any") as Kind;
   const [kind, setKind] = useState<Kind>(kindOf);
   const [text, setText] = useState(first.replace(/^(function|file|module):/, ""));
+  // Only what is typed changes the state, after a moment; a state that comes from elsewhere (Back, a chip) ends that.
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => {
+    clearTimeout(timer.current);
     setText(first.replace(/^(function|file|module):/, ""));
     if (first) setKind(kindOf);
   }, [first]);
   const apply = (words: string, of: Kind): void => {
     const wanted = words === "" ? "" : of === "any" ? words : `${of}:${words}`;
-    change({ include: [...(wanted ? [wanted] : []), ...state.include.slice(1)] }, "replace");
+    change({ include: [...(wanted ? [wanted] : []), ...current().include.slice(1)] }, "replace");
   };
-  useEffect(() => {
-    const timer = setTimeout(() => apply(text, kind), 180);
-    return () => clearTimeout(timer);
-  }, [text, kind]);
+  const soon = (words: string, of: Kind): void => {
+    setText(words);
+    setKind(of);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => apply(words, of), 180);
+  };
   return (
     <span class="filter" role="search">
-      <select aria-label="What the filter looks at" value={kind} onChange={(event) => setKind(event.currentTarget.value as Kind)}>
+      <select aria-label="What the filter looks at" value={kind} onChange={(event) => soon(text, event.currentTarget.value as Kind)}>
         <option value="any">any</option>
         <option value="function">function</option>
         <option value="file">file</option>
@@ -75,7 +80,7 @@ export const QuickFilter = (): JSX.Element => {
         placeholder="filter… or /regex/"
         aria-label="Filter stacks"
         value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
+        onInput={(event) => soon(event.currentTarget.value, kind)}
         data-key="/"
       />
     </span>
