@@ -190,6 +190,9 @@ pub struct Export {
     /// Massif: every which snapshot has a tree; 0 = only the highest.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub massif_detailed_freq: usize,
+    /// The blocks of custom allocators instead of malloc's.
+    #[arg(long)]
+    pub custom: bool,
     /// The trace.
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
