@@ -11,6 +11,7 @@ pub mod dhat;
 pub mod folder;
 pub mod gdb;
 pub mod heaptrace;
+pub mod kde;
 pub mod process;
 pub mod report;
 pub mod run;

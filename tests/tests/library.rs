@@ -53,6 +53,7 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "aligned_alloc",
         "calloc",
         "cfree",
+        "dlclose",
         "execl",
         "execle",
         "execlp",

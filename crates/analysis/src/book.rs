@@ -176,7 +176,8 @@ impl Book {
         self.all_levels(stack).skip_while(Level::is_allocator)
     }
 
-    pub(crate) fn levels_of(&self, frame: Frame) -> impl Iterator<Item = Level<'_>> {
+    /// The levels of one frame, innermost first; at least one.
+    pub fn levels_of(&self, frame: Frame) -> impl Iterator<Item = Level<'_>> {
         let module = self.module(frame).map(|module| module.path.as_str());
         self.names.levels(frame, module)
     }

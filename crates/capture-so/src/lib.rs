@@ -5,6 +5,7 @@
 #![no_std]
 
 mod api;
+mod closing;
 mod exec;
 mod memory;
 mod sandbox;

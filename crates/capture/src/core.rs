@@ -12,11 +12,12 @@ use crate::environment::{self, Carried, Environment};
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
-use crate::modules::{Found, Modules};
+use crate::modules::{self, Found, Modules};
 use crate::real;
 use crate::rule::Rules;
 use crate::signals;
 use crate::sys;
+use crate::unwatched;
 use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -228,7 +229,49 @@ impl Core {
 
     #[inline(always)]
     pub fn find_module(&self, address: u64) -> Option<Found> {
-        self.modules().find(self.region(), address)
+        let found = self.modules().find(self.region(), address);
+        if !unwatched::is_on() || found.is_some_and(|found| !unwatched::may_go(found.instance)) {
+            return found;
+        }
+        self.ask_for_module(found, address)
+    }
+
+    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
+        let parts = self.parts();
+        // SAFETY: the object has code on the stack of this thread, so it stays.
+        let map = unsafe { unwatched::find(address)?.as_ref()? };
+        if !self.may_call() {
+            return known;
+        }
+        // SAFETY: as above.
+        if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
+            return known;
+        }
+        let stamp = rdtsc_or_zero(parts.ticks);
+        unwatched::alone(|| {
+            // SAFETY: as above; `alone` makes us the only writer.
+            unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
+            self.rules().clear();
+        })?;
+        self.modules().find(&parts.region, address)
+    }
+
+    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    pub fn modules_may_go(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.modules().doubt();
+            self.rules().clear();
+        }
+    }
+
+    /// A symbol behind us in the loader's list, looked up outside of the start.
+    pub fn find_later(&self, name: &[u8]) -> Option<u64> {
+        let parts = self.parts_if_any()?;
+        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
     }
 
     pub fn note_guess(&self) {
@@ -319,6 +362,7 @@ impl Core {
         unsafe {
             crate::sandbox::resolve(maps, Core::start as *const () as u64);
             crate::exec::resolve(maps, Core::start as *const () as u64);
+            unwatched::resolve(maps, Core::start as *const () as u64);
         }
         // SAFETY: as above.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
@@ -488,7 +532,10 @@ impl Core {
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
         unsafe { self.refresh_modules() };
-        loader::watch(debug);
+        if !loader::watch(debug) {
+            // SAFETY: as above.
+            unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+        }
         if header.watched == 0 {
             self.copy_suppressions();
         } else {

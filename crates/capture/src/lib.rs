@@ -34,4 +34,5 @@ mod rule;
 pub mod sandbox;
 mod signals;
 pub mod sys;
+pub mod unwatched;
 mod walk;

@@ -126,6 +126,27 @@ impl Modules {
         change
     }
 
+    /// Takes one map in that nobody told us of. Whatever was known at its place is gone.
+    ///
+    /// # Safety
+    /// The caller is the only writer; the map is of an object that stays meanwhile.
+    pub unsafe fn add(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) {
+        let Some((start, end)) = headers_of(map, program).and_then(|headers| headers.bounds(map.bias)) else { return };
+        for known in self.known.iter_mut().take(self.known_count as usize) {
+            let overlaps = describe(region, known.instance).is_some_and(|old| old.start < end && start < old.end);
+            known.seen = !overlaps as u32;
+        }
+        self.drop_unseen(region, stamp);
+        // SAFETY: the caller's promise.
+        unsafe { self.meet(region, map, program, stamp) };
+        self.publish(region);
+    }
+
+    /// Everything that was learnt under this generation is to be learnt anew. Its index stays: the parity does.
+    pub fn doubt(&self) {
+        self.generation.fetch_add(2, Ordering::AcqRel);
+    }
+
     /// True when the map is one that we have; it is then marked as seen.
     fn is_known(&mut self, map: &LinkMap) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
@@ -234,15 +255,58 @@ fn describe(region: &Region, instance: u32) -> Option<Found> {
     })
 }
 
+fn has_name(map: &LinkMap) -> bool {
+    // SAFETY: the loader's string.
+    !map.name.is_null() && unsafe { *map.name } != 0
+}
+
+/// The program itself has no name in the list and, when not position independent, no header at its bias.
+fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
+    if has_name(map) { Headers::at(map.bias) } else { Some(program) }
+}
+
+/// True when a module of the table is the object of `map`: the same place, name and build.
+///
+/// # Safety
+/// The map is of an object that stays meanwhile.
+pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: Headers) -> bool {
+    let Some(module) = region.modules().get((instance as usize).wrapping_sub(1)) else { return false };
+    let Some(headers) = headers_of(map, program) else { return false };
+    let mut build_id = [0; channel::BUILD_ID_MAX / 8];
+    let len = headers.build_id(map.bias, &mut build_id);
+    let same_build = module.build_id_len.load(Ordering::Relaxed) as usize == len
+        && module.build_id.iter().zip(build_id).all(|(known, word)| known.load(Ordering::Relaxed) == word);
+    let (at, len) = (module.name_at.load(Ordering::Relaxed), module.name_len.load(Ordering::Relaxed));
+    module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, at, len, map.name)
+}
+
+/// True when the stored name is the NUL-terminated `text`.
+fn is_name(region: &Region, at: u32, len: u32, text: *const u8) -> bool {
+    for i in 0..=len as usize {
+        // SAFETY: not past the NUL, for all bytes before were equal to a stored one, which is never 0.
+        let byte = unsafe { *text.add(i) };
+        let stored = if i == len as usize {
+            0
+        } else {
+            region.names().get(at as usize + i).map_or(0, |b| b.load(Ordering::Relaxed))
+        };
+        if byte != stored {
+            return false;
+        }
+        if byte == 0 {
+            return i == len as usize;
+        }
+    }
+    false
+}
+
 /// Writes a new module into the shared table. Its instance number, or `None` when it is no module of use.
 ///
 /// # Safety
 /// As `Modules::refresh`.
 unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> Option<u32> {
-    // SAFETY: the loader's string.
-    let has_name = !map.name.is_null() && unsafe { *map.name } != 0;
-    // The program itself has no name in the list and, when not position independent, no header at its bias.
-    let headers = if has_name { Headers::at(map.bias)? } else { program };
+    let has_name = has_name(map);
+    let headers = headers_of(map, program)?;
     let (start, end) = headers.bounds(map.bias)?;
     crate::api::fill(headers, map.bias);
     let header = region.header();

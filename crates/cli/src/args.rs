@@ -3,14 +3,17 @@
 //! Given: the words as the shell split them. Gives back: what to do. What must hold: the first word that is no option
 //! is the program and everything behind it is the program's, verbatim; names of subcommands count only as the first
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
+use crate::diff;
+use crate::print::Print;
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub enum Invocation {
     Record(Record),
-    Print(Print),
+    Print(Box<Print>),
     Symbolize(Symbolize),
     /// Its own words, the name first.
     Heaptrace(Vec<OsString>),
@@ -26,6 +29,7 @@ const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  diff [OPTIONS] BASE FILE   what changed between two traces
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
   lib --install FOLDER       the library and header that custom allocators build against
@@ -87,9 +91,29 @@ pub struct SearchOptions {
     /// A copy of the file system in which the program ran.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     sysroot: Option<PathBuf>,
+    /// Fetch debug files that are not here from the servers in DEBUGINFOD_URLS, after the program's end.
+    #[arg(long)]
+    debuginfod: bool,
 }
 
 impl SearchOptions {
+    /// What is wrong with them.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+        (self.debuginfod && !has_servers)
+            .then_some("--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS")
+    }
+
+    /// As `search`, and with servers. Not while a program runs: a network may take its time.
+    pub fn search_everywhere(&self) -> symbols::Search {
+        let servers = self.debuginfod.then(symbols::Debuginfod::from_environment).flatten();
+        symbols::Search { debuginfod: servers.map(Arc::new), ..self.search() }
+    }
+
+    pub const fn asks_servers(&self) -> bool {
+        self.debuginfod
+    }
+
     pub fn search(&self) -> symbols::Search {
         let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         symbols::Search {
@@ -111,23 +135,6 @@ fn seconds(text: &str) -> Result<u32, String> {
     let number: f64 =
         text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
-}
-
-#[derive(Debug, Parser)]
-#[command(name = "heaptrack print", bin_name = "heaptrack print", about = "Text report of a trace", version)]
-pub struct Print {
-    /// The report for machines, on stdout.
-    #[arg(long)]
-    pub json: bool,
-    /// Only the n-th allocation, from 1.
-    #[arg(long, value_name = "N")]
-    pub event: Option<u64>,
-    /// Rules that tell whose code is whose: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
-    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
-    /// The trace; it may still be growing.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
 }
 
 /// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
@@ -279,13 +286,14 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Print::parse_from(words));
+        return Invocation::Print(Box::new(Print::from_words(words)));
     }
     if name.as_deref() == Some(OsStr::new("heaptrace")) {
         return Invocation::Heaptrace(words);
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
+        Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
@@ -352,6 +360,7 @@ mod tests {
     fn the_command_is_consistent() {
         command().debug_assert();
         Print::command().debug_assert();
+        diff::Diff::command().debug_assert();
         Symbolize::command().debug_assert();
         Export::command().debug_assert();
         Trim::command().debug_assert();

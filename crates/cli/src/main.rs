@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod diff;
 mod export;
 mod heaptrace;
 mod launch;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
-        Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Symbolize(options) => answer(symbolize::run(&options)),
         Invocation::Lib(options) => answer(lib_install::run(&options)),
         Invocation::Export(options) => answer(export::run(&options)),
         Invocation::Trim(options) => answer(trim::run(&options)),

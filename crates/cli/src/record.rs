@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// How long the program's end may be followed by work of ours.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
+/// The same for a user who asked for files from servers.
+const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
@@ -41,6 +43,9 @@ pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
+    if let Some(trouble) = options.search.trouble() {
+        return Err(Refusal { code: crate::USAGE, sentence: trouble.into() });
+    }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
@@ -228,10 +233,10 @@ fn has_memory() -> bool {
 fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
-        search: options.search.search(),
+        search: options.search.search_everywhere(),
         target: known.target,
         jit: known.jit,
-        time: Some(NAMES_AT_THE_END),
+        time: Some(if options.search.asks_servers() { SERVERS_AT_THE_END } else { NAMES_AT_THE_END }),
         memory: Some(MEMORY_FOR_NAMES),
         quiet: options.quiet,
     };

@@ -1,5 +1,6 @@
-//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE]`.
-//! LIVE = 0: the same four calls again and again.
+//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE] [SINK]`.
+//! LIVE = 0: the same four calls again and again. SINK = 0: a trace; 1: live numbers; 2: live numbers, and every
+//! allocation has a stack of 8 frames that was never seen before.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -47,12 +48,36 @@ fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
     }
 }
 
+/// Only the root is ever the same.
+fn new_stacks(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
+    const DEPTH: usize = 8;
+    let (mut state, mut first) = (base | 1, 1u32);
+    for n in 0..events / 2 {
+        let address = base + n % live * 64;
+        if n >= live {
+            thread.free(address);
+        }
+        let mut frames = [0u64; DEPTH];
+        for frame in &mut frames {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *frame = state >> 40;
+        }
+        frames[DEPTH - 1] = 1;
+        thread.alloc_new(address, 48, first, 0, &frames);
+        first = if first > 1 << 31 { 1 } else { first + DEPTH as u32 };
+    }
+}
+
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>().unwrap());
     let (events, threads, live) =
         (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
+    let sink = numbers.next().unwrap_or(0);
     let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
-    let recording = collector::Recording::start(target::plan(&path, channel::Clock::Tsc)).unwrap();
+    let plan = target::plan(&path, channel::Clock::Tsc);
+    let watched = collector::LivePlan { setup: plan.setup, folder: plan.folder.clone(), exe: String::new(), depth: 8 };
+    let recording =
+        if sink == 0 { collector::Recording::start(plan) } else { collector::Recording::live(watched) }.unwrap();
     target::start(recording.mapping());
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -61,7 +86,8 @@ fn main() {
             scope.spawn(move || {
                 let mut thread = target::Thread::new(mapping, index as u32);
                 thread.alloc_new(8, 8, 1, 0, &(0..16).collect::<Vec<u64>>());
-                churn(&mut thread, 0x5000_0000_0000 + (index << 36), events / threads, live);
+                let work = if sink == 2 { new_stacks } else { churn };
+                work(&mut thread, 0x5000_0000_0000 + (index << 36), events / threads, live);
             });
         }
     });

@@ -13,6 +13,7 @@ use crate::stacks::{self, Stacks};
 use channel::Stamp;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 const MOST_SITES: usize = 1 << 17;
@@ -27,6 +28,32 @@ const OTHER: u32 = 0;
 const BIRTH_SHIFT: u32 = 8;
 /// No honest clock ticks slower than its marks are apart.
 const LONGEST_STEP: u64 = 1 << 31;
+
+/// Frames are far apart already: a multiplication a word will do. A target that makes them collide slows itself down.
+#[derive(Debug, Default)]
+struct FrameHasher(u64);
+
+impl Hasher for FrameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64(*byte as u64));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.write_u64(length as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 struct Site {
@@ -65,7 +92,7 @@ pub struct Aggregate {
     depth: usize,
     most_sites: usize,
     sites: Vec<Site>,
-    by_frames: HashMap<Arc<[u64]>, u32>,
+    by_frames: HashMap<Arc<[u64]>, u32, BuildHasherDefault<FrameHasher>>,
     /// Places in `sites` that are free again.
     unused: Vec<u32>,
     frames_kept: usize,
@@ -91,7 +118,7 @@ impl Aggregate {
             depth,
             most_sites,
             sites: vec![Site::default()],
-            by_frames: HashMap::new(),
+            by_frames: HashMap::default(),
             unused: Vec::new(),
             frames_kept: 0,
             by_stack: Vec::new(),

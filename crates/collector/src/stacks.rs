@@ -8,13 +8,16 @@
 //!
 //! Where no trace is written, ids are only needed as long as a ring can name them. So there is a bound, at which `compact`
 //! keeps what rings can still name and gives it new ids.
+use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
 use format::{Frame, RawBlock, StackEncoder};
 
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
-/// Nodes that are kept where no trace is written, and how many ask for a `compact`.
+/// Nodes that are kept where no trace is written. `compact` is asked for when there are many: few enough to stay in the
+/// processor's cache, or four times as many as rings could name the last time.
 const MOST_NODES: usize = 1 << 20;
+const FEW_NODES: usize = 1 << 18;
 const MANY_NODES: usize = MOST_NODES / 4 * 3;
 /// A stack of which nothing is known but that it found no place.
 pub const OTHER: u32 = u32::MAX;
@@ -31,6 +34,15 @@ struct Tree {
 impl Tree {
     fn new() -> Self {
         Tree { table: vec![0; SMALLEST], parents: Vec::new(), frames: Vec::new() }
+    }
+
+    /// Empty, with room for as much as another.
+    fn as_large_as(other: &Tree) -> Self {
+        Tree {
+            table: vec![0; other.table.len()],
+            parents: Vec::with_capacity(other.len()),
+            frames: Vec::with_capacity(other.len()),
+        }
     }
 
     #[inline]
@@ -53,6 +65,13 @@ impl Tree {
                 return at;
             }
             at = (at + 1) & (self.table.len() - 1);
+        }
+    }
+
+    /// The callees of `parent`, outermost last, are going to be added.
+    fn expect(&self, parent: u32, frames: &[u64]) {
+        for (i, frame) in frames.iter().rev().enumerate() {
+            prefetch(&self.table[self.home(parent.wrapping_add(i as u32), *frame)]);
         }
     }
 
@@ -117,6 +136,8 @@ pub struct Stacks {
     numbers: Vec<Numbers>,
     /// The number behind the last one told, by source. Numbers go round, too.
     newest: Vec<u32>,
+    /// So many nodes ask for a `compact`.
+    many: usize,
     corrupt: u64,
 }
 
@@ -129,7 +150,14 @@ impl Default for Stacks {
 impl Stacks {
     /// For a session without a trace.
     pub fn unwritten() -> Self {
-        Stacks { encoder: None, tree: Tree::new(), numbers: Vec::new(), newest: Vec::new(), corrupt: 0 }
+        Stacks {
+            encoder: None,
+            tree: Tree::new(),
+            numbers: Vec::new(),
+            newest: Vec::new(),
+            many: FEW_NODES,
+            corrupt: 0,
+        }
     }
 
     /// Takes the stacks that a path tells. Telling the same twice changes nothing.
@@ -148,8 +176,14 @@ impl Stacks {
         if self.numbers[index].is_empty() {
             self.numbers[index] = vec![[0; 2]; NUMBERS];
         }
+        let mut known = self.tree.len();
         for (i, frame) in path.frames.iter().enumerate().rev() {
             parent = self.intern(parent, *frame);
+            if known != usize::MAX && self.tree.len() != known {
+                // Whatever stands on a new frame is new, too, and the next ids are known: all places can be fetched at once.
+                known = usize::MAX;
+                self.tree.expect(parent, path.frames.get(..i).unwrap_or_default());
+            }
             let number = path.first.wrapping_add(i as u32);
             self.numbers[index][number as usize % NUMBERS] = [number, parent];
         }
@@ -184,7 +218,7 @@ impl Stacks {
 
     /// True: `compact` before more is told.
     pub const fn wants_compact(&self) -> bool {
-        self.encoder.is_none() && self.tree.len() >= MANY_NODES
+        self.encoder.is_none() && self.tree.len() >= self.many
     }
 
     /// Keeps only what rings can still name, under new ids; nobody may hold an old one. If that is too much, the older half
@@ -192,7 +226,8 @@ impl Stacks {
     pub fn compact(&mut self) {
         let mut kept = NUMBERS;
         loop {
-            let old = std::mem::replace(&mut self.tree, Tree::new());
+            let empty = Tree::as_large_as(&self.tree);
+            let old = std::mem::replace(&mut self.tree, empty);
             let mut moved = vec![0; old.len() + 1];
             for (numbers, newest) in self.numbers.iter_mut().zip(&self.newest) {
                 for [number, id] in numbers {
@@ -202,9 +237,10 @@ impl Stacks {
             }
             kept /= 2;
             if self.tree.len() < MANY_NODES / 2 || kept == 0 {
-                return;
+                break;
             }
         }
+        self.many = (self.tree.len() * 4).clamp(FEW_NODES, MANY_NODES);
     }
 
     /// The trace's id of a ring's stack.
