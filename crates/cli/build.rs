@@ -82,8 +82,10 @@ fn link(archive: &Path, library: &Path, out: &Path) {
 fn export_map() -> String {
     const EXEC: &[&str] = &["execve", "execv", "execvp", "execvpe", "fexecve", "execl", "execlp", "execle"];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
+    // For the profiler that lays the library out in a process that runs already.
+    const TABLE: &[&str] = &["heaptrack_core_table"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-    let names: Vec<String> = hooks.chain(EXEC.iter().chain(SANDBOX).map(|s| s.to_string())).collect();
+    let names: Vec<String> = hooks.chain(EXEC.iter().chain(SANDBOX).chain(TABLE).map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }
 

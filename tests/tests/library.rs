@@ -64,6 +64,7 @@ fn it_needs_nothing_and_exports_only_hooks() {
         "free",
         "free_aligned_sized",
         "free_sized",
+        "heaptrack_core_table",
         "malloc",
         "memalign",
         "posix_memalign",

@@ -4,7 +4,9 @@ use crate::live::Live;
 use crate::map::IntMap;
 use crate::names::Names;
 use crate::report::{Faults, Report};
-use format::{Block, Event, Events, Freed, Losses, Malformed, Module, RawBlock, Session, Summary, Thread, Totals};
+use format::{
+    Block, Event, Events, Freed, HeapAtAttach, Losses, Malformed, Module, RawBlock, Session, Summary, Thread, Totals,
+};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -13,6 +15,7 @@ pub struct Replay {
     summary: Option<Summary>,
     losses: Option<Losses>,
     suppressions: String,
+    heap_at_attach: Option<HeapAtAttach>,
     modules: BTreeMap<u16, Module>,
     threads: BTreeMap<u32, Thread>,
     names: Names,
@@ -58,6 +61,7 @@ impl Replay {
             summary: self.summary,
             losses: self.losses.unwrap_or_default(),
             suppressions: self.suppressions,
+            heap_at_attach: self.heap_at_attach,
             threads: self.threads.into_values().collect(),
             modules: self.modules,
             names: self.names,
@@ -74,6 +78,7 @@ impl Replay {
         match block {
             Block::Session(session) => self.session = Some(session),
             Block::Suppressions(text) => self.suppressions = text.0,
+            Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return fits(self.definitions.add_stacks(&stacks)),

@@ -2,7 +2,7 @@
 use crate::definitions::Definitions;
 use crate::names::{Level, Names};
 use crate::site::Costs;
-use format::{BlockKind, Frame, Losses, Malformed, Module, Session, StackNode, Summary, Thread, Totals};
+use format::{BlockKind, Frame, HeapAtAttach, Losses, Malformed, Module, Session, StackNode, Summary, Thread, Totals};
 use std::collections::{BTreeMap, HashMap};
 
 /// Kinds of malformed blocks kept one by one.
@@ -48,6 +48,8 @@ pub struct Report {
     pub summary: Option<Summary>,
     pub losses: Losses,
     pub suppressions: String,
+    /// How large the heap was already, of a program that ran when we came.
+    pub heap_at_attach: Option<HeapAtAttach>,
     pub threads: Vec<Thread>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,

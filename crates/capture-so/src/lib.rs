@@ -4,6 +4,7 @@
 //! vector register, no symbol exported but the hooks, no reachable panic; `crates/cli/build.rs` and the tests check it.
 #![no_std]
 
+mod entries;
 mod exec;
 mod memory;
 mod sandbox;

@@ -6,6 +6,10 @@
 //!                                          +--no channel, not the target, refused--> Passive
 //! ```
 //! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs.
+mod attached;
+
+pub use attached::{Attached, adopt};
+
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::environment::{self, Carried, Environment};
 use crate::loader;
@@ -16,6 +20,7 @@ use crate::rule::Rules;
 use crate::sys;
 use channel::{Clock, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The gate's bits. Its page reads as zero in a forked child.
@@ -56,6 +61,7 @@ const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
 const _: () = assert!(Geometry::roomy().slots as usize <= SLOTS);
 
 /// Everything that is set once, before the gate opens.
+#[repr(C)]
 struct Parts {
     region: Region,
     private: *mut Private,
@@ -68,10 +74,12 @@ struct Parts {
     carried: Carried,
 }
 
+/// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+#[repr(C)]
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
-    parts: UnsafeCell<Option<Parts>>,
+    parts: UnsafeCell<MaybeUninit<Parts>>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
     /// A frame was guessed: loading a module may prove it wrong.
@@ -95,7 +103,7 @@ static SHUT: AtomicU32 = AtomicU32::new(0);
 pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
-    parts: UnsafeCell::new(None),
+    parts: UnsafeCell::new(MaybeUninit::uninit()),
     tid_offset: AtomicU32::new(0),
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
@@ -121,7 +129,7 @@ impl Core {
     #[inline(always)]
     fn parts(&self) -> &Parts {
         // SAFETY: set before the gate opened; only called behind it.
-        unsafe { (*self.parts.get()).as_ref().unwrap_unchecked() }
+        unsafe { (*self.parts.get()).assume_init_ref() }
     }
 
     /// The parts, for code that may run with the gate shut.
@@ -304,7 +312,7 @@ impl Core {
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
         // SAFETY: `Starting`: no one else reads it yet.
-        unsafe { *self.parts.get() = Some(parts) };
+        unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
         unsafe { self.refresh_modules() };
@@ -369,7 +377,7 @@ impl Core {
             if text.is_null() {
                 return;
             }
-            let (at, len) = crate::modules::store_name(&parts.region, text);
+            let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
             self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
     }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
+pub const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
 
 /// The library on disk or in memory; it must be kept until the program has started, and longer if that may `exec`.
 #[derive(Debug)]

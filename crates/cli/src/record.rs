@@ -91,7 +91,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
     tell(options, outcome, path.as_deref());
     if let Some(path) = path.filter(|_| is_there && with_names) {
-        name_the_rest(options, names, &path);
+        name_the_rest(options.search.search(), options.quiet, names, &path);
     }
     Ok(code(end.exit))
 }
@@ -199,28 +199,28 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>) {
     }
     status::report_losses(&outcome, path);
     if !options.quiet {
-        status::report(&outcome, path);
+        status::report(&outcome, path, "not freed at the end");
     }
 }
 
 /// Reading debug information takes memory, and where that is short (`ulimit -v`) recording comes first.
-fn has_memory() -> bool {
+pub fn has_memory() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
 }
 
 /// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
-fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
+pub fn name_the_rest(search: symbols::Search, quiet: bool, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
-        search: options.search.search(),
+        search,
         target: known.target,
         jit: known.jit,
         time: Some(NAMES_AT_THE_END),
         memory: Some(MEMORY_FOR_NAMES),
-        quiet: options.quiet,
+        quiet,
     };
     match symbolize::add_names(path, help) {
-        Ok(named) if options.quiet => drop(named),
+        Ok(named) if quiet => drop(named),
         Ok(named) => {
             named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
             if !named.all {

@@ -35,6 +35,6 @@ mod writer;
 pub use clock::kernel_clock;
 pub use error::SetupError;
 pub use mapping::{Mapping, Setup, SlotArea};
-pub use session::{End, Outcome, Plan, Recording};
+pub use session::{Attachment, End, Outcome, Plan, Recording};
 pub use spawn::{Inherited, children_peak_rss, spawn};
 pub use stats::Stats;

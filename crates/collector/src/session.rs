@@ -6,7 +6,7 @@
 use crate::clock::Timeline;
 use crate::drain::Drain;
 use crate::error::SetupError;
-use crate::mapping::{Mapping, Setup, hold_until_death};
+use crate::mapping::{Mapping, Setup, hold_until_death, tsc};
 use crate::merge::{Merge, Patience, Stopped};
 use crate::modules::text;
 use crate::process::Process;
@@ -16,12 +16,12 @@ use crate::sampler::Sampler;
 use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Header, Loss, Phase, Stamp};
-use format::{Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
+use channel::{Clock, Header, Loss, Phase, Stamp};
+use format::{Exit, HeapAtAttach, Losses, RawBlock, Session, Summary, Suppressions, Totals};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -58,6 +58,15 @@ pub struct Plan {
     pub tool: String,
 }
 
+/// A process that runs already.
+#[derive(Debug)]
+pub struct Attachment {
+    pub pid: u32,
+    /// Its shared memory: empty.
+    pub channel: OwnedFd,
+    pub heap: HeapAtAttach,
+}
+
 /// What became of a session.
 #[derive(Debug)]
 pub struct Outcome {
@@ -91,6 +100,7 @@ impl From<Exit> for End {
 /// A session that runs.
 pub struct Recording {
     mapping: Arc<Mapping>,
+    clock: Clock,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
     end: mpsc::Sender<End>,
@@ -101,7 +111,20 @@ pub struct Recording {
 impl Recording {
     /// Everything is ready for the target when this returns.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
-        let mapping = Arc::new(Mapping::create(&plan.setup)?);
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::start_with(plan, mapping, None)
+    }
+
+    /// The same for a process that runs already and has made the shared memory itself.
+    pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::start_with(plan, mapping, Some(attachment.heap))
+    }
+
+    fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
+        let mapping = Arc::new(mapping);
+        let clock = plan.setup.clock;
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (end, end_inbox) = mpsc::channel();
@@ -114,6 +137,7 @@ impl Recording {
             let failed = held.is_err();
             let _ = ready.send(held);
             let mut collector = Collector::new(shared, plan, writer, numbers, stopping, further);
+            collector.attached = attached;
             if !failed {
                 collector.run();
             }
@@ -122,7 +146,7 @@ impl Recording {
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
         match is_ready.recv() {
-            Ok(Ok(())) => Ok(Recording { mapping, stats, stop, end, blocks, thread }),
+            Ok(Ok(())) => Ok(Recording { mapping, clock, stats, stop, end, blocks, thread }),
             Ok(Err(error)) => Err(SetupError::Thread(error)),
             Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
         }
@@ -154,6 +178,14 @@ impl Recording {
         (pid != 0).then_some(pid)
     }
 
+    /// The stamp that an event written now would get.
+    pub fn now(&self) -> Stamp {
+        match self.clock {
+            Clock::Tsc => tsc(),
+            Clock::Ticks => self.mapping.region().header().ticks.load(Ordering::Acquire),
+        }
+    }
+
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.stats)
     }
@@ -182,6 +214,8 @@ struct Collector {
     sampler: Sampler,
     plan: Plan,
     started_unix_ns: u64,
+    /// How large the heap was, of a process that ran already.
+    attached: Option<HeapAtAttach>,
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
@@ -219,6 +253,7 @@ impl Collector {
             sampler: Sampler::default(),
             plan,
             started_unix_ns: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_nanos() as u64),
+            attached: None,
             session_written: false,
             suppressions_written: false,
             losses: Losses::default(),
@@ -308,7 +343,7 @@ impl Collector {
             return;
         }
         self.next_check = now + CHECK_EVERY;
-        self.drain.reap(pid, &self.merge);
+        self.drain.reap(&self.recorder.process, &self.merge);
         self.watch_sandbox();
         let events = self.recorder.event_count();
         if let Some(block) = self.sampler.take() {
@@ -339,7 +374,7 @@ impl Collector {
             command: self.plan.command.clone(),
             exe: self.plan.exe.clone(),
             pid,
-            attached: false,
+            attached: self.attached.is_some(),
             started_unix_ns: self.started_unix_ns,
             hostname: names.nodename().to_string_lossy().into_owned(),
             page_size: rustix::param::page_size() as u32,
@@ -347,6 +382,9 @@ impl Collector {
             tool: self.plan.tool.clone(),
         };
         self.writer.put(session.to_block(), 0);
+        if let Some(heap) = self.attached {
+            self.writer.put(heap.to_block(), 0);
+        }
     }
 
     fn write_suppressions(&mut self) {

@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    Checkpoint, Events, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary, Suppressions,
-    Symbols, Thread,
+    Checkpoint, Events, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary,
+    Suppressions, Symbols, Thread,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -25,10 +25,12 @@ pub enum BlockKind {
     Summary = 12,
     /// The footer: where the blocks are.
     Index = 13,
+    /// Of a program that ran already.
+    HeapAtAttach = 18,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 13] = [
+    pub const ALL: [BlockKind; 14] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -42,6 +44,7 @@ impl BlockKind {
         BlockKind::Symbols,
         BlockKind::Summary,
         BlockKind::Index,
+        BlockKind::HeapAtAttach,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -72,6 +75,7 @@ pub enum Block<'a> {
     Symbols(Symbols),
     Summary(Summary),
     Index(Index),
+    HeapAtAttach(HeapAtAttach),
 }
 
 impl RawBlock {
@@ -102,6 +106,7 @@ impl RawBlock {
             BlockKind::Symbols => Block::Symbols(Symbols::decode(bytes)?),
             BlockKind::Summary => Block::Summary(Summary::decode(bytes)?),
             BlockKind::Index => Block::Index(Index::decode(bytes)?),
+            BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
         })
     }
 }

@@ -50,6 +50,7 @@ impl Serialize for Document<'_> {
         map.serialize_entry("threads", &report.threads.len())?;
         map.serialize_entry("modules", &report.modules.len())?;
         map.serialize_entry("suppressions", &report.suppressions)?;
+        map.serialize_entry("heap_at_attach", &heap_at_attach(report))?;
         map.serialize_entry("symbols", &symbols(report))?;
         map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
         map.serialize_entry("leaked", &List::new(trace, |costs| (costs.leaked_bytes, costs.leaked_allocations)))?;
@@ -112,6 +113,16 @@ fn totals(totals: &Totals) -> impl Serialize {
         implied_frees,
         lost_events,
     }
+}
+
+/// How large the heap was already when we attached; what was in it then is not in the trace.
+fn heap_at_attach(report: &Report) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Heap {
+        size_bytes: u64,
+        rss_bytes: u64,
+    }
+    report.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
 }
 
 /// Events that were not recorded, by cause, and the writer's own sentence about them.

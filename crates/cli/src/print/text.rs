@@ -19,13 +19,18 @@ pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     losses(out, trace)?;
     names(out, report)?;
     list(out, trace, "peak", |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, trace, "leaked", |costs| (costs.leaked_bytes, costs.leaked_allocations))
+    list(out, trace, left(report), |costs| (costs.leaked_bytes, costs.leaked_allocations))
 }
 
 fn command(report: &Report) -> String {
     let session = &report.session;
     let how = if session.attached { "attached to" } else { "recorded" };
     format!("{how} {} (pid {})", session.command.join(" "), session.pid)
+}
+
+/// What is left of an attached program is not leaked: it was allocated since the attach and not freed by the end of it.
+fn left(report: &Report) -> &'static str {
+    if report.session.attached { "still live at detach" } else { "leaked" }
 }
 
 fn ending(trace: &Trace) -> String {
@@ -51,7 +56,11 @@ fn totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
     row(out, "temporary", totals.temporary, share(totals.temporary, totals.allocations))?;
     let when = format!("{}, at {:.3} s", blocks(totals.peak_allocations), totals.peak_time_ns as f64 / 1e9);
     row(out, "peak", size(totals.peak_bytes), when)?;
-    row(out, "leaked", size(totals.leaked_bytes), blocks(totals.leaked_allocations))?;
+    row(out, left(report), size(totals.leaked_bytes), blocks(totals.leaked_allocations))?;
+    if let Some(heap) = &report.heap_at_attach {
+        let what = format!("at attach, {} of it resident; what was in it is not counted", size(heap.rss_bytes));
+        row(out, "heap", size(heap.size_bytes), what)?;
+    }
     if totals.peak_rss_bytes > 0 {
         let ours = format!("of which {} are ours", size(totals.overhead_bytes));
         row(out, "peak RSS", size(totals.peak_rss_bytes), ours)?;
@@ -145,7 +154,8 @@ fn row(
     value: impl std::fmt::Display,
     detail: impl std::fmt::Display,
 ) -> io::Result<()> {
-    let line = format!("  {name:<14}{:>14}  {detail}", value.to_string());
+    let width = 28usize.saturating_sub(name.len());
+    let line = format!("  {name}{:>width$}  {detail}", value.to_string());
     writeln!(out, "{}", line.trim_end())
 }
 
