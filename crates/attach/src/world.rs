@@ -65,7 +65,7 @@ impl World {
     /// Only one.
     pub fn stop_one(process: &Process, tid: Tid) -> Result<World, Refusal> {
         let mut world = World { tids: Vec::new(), since: Instant::now() };
-        ptrace::seize(tid).map_err(|error| Refusal::seize(process, &error))?;
+        seize(process, tid).map_err(|error| Refusal::seize(process, &error))?;
         world.tids.push(tid);
         ptrace::interrupt(tid).map_err(|error| Refusal::seize(process, &error))?;
         if !wait_for(tid, Instant::now() + BUDGET) {
@@ -88,7 +88,7 @@ impl World {
             }
             let mut seized = Vec::new();
             for tid in new {
-                match ptrace::seize(tid) {
+                match seize(process, tid) {
                     Ok(()) => seized.push(tid),
                     // It ended meanwhile, or it is the first thread and has ended alone.
                     Err(error) if is_over(process, tid, &error) => (),
@@ -131,6 +131,15 @@ impl Drop for World {
             let _ = ptrace::detach(*tid);
         }
     }
+}
+
+/// A thread that could not be stopped in time before is ours still.
+fn seize(process: &Process, tid: Tid) -> io::Result<()> {
+    let ours = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    ptrace::seize(tid).or_else(|error| match process.thread_status(tid) {
+        Ok(status) if status.tracer == ours => Ok(()),
+        _ => Err(error),
+    })
 }
 
 fn is_over(process: &Process, tid: Tid, error: &io::Error) -> bool {
