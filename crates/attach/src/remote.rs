@@ -37,7 +37,7 @@ impl Gadgets {
         let (mut call, mut restorer) = (None, None);
         let is_libc = |name: &str| name.contains("/libc") || name.contains("/ld-musl");
         let mut code: Vec<_> =
-            maps.0.iter().filter(|mapping| mapping.execute && mapping.read && mapping.inode != 0).collect();
+            maps.0.iter().filter(|m| m.execute && m.read && (m.inode != 0 || m.name == "[vdso]")).collect();
         code.sort_by_key(|mapping| !is_libc(&mapping.name));
         for mapping in code {
             let mut bytes = vec![0; (mapping.len() as usize).min(SEARCHED)];

@@ -19,6 +19,7 @@ use crate::repair::{self, Restored};
 use crate::scan;
 use crate::world::World;
 use capture::core::{ACTIVE, Attached as Core};
+use capture::entry::Range;
 use channel::{Clock, Fence, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -152,6 +153,10 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
         region: prepared.region,
         geometry: *region.geometry(),
         gate: prepared.journal.gate,
+        image: Range {
+            start: prepared.journal.image,
+            end: prepared.journal.home + prepared.journal.home_length,
+        },
         debug,
         program_headers: loader.headers,
         program_header_count: loader.header_count,

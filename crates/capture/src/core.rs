@@ -11,6 +11,7 @@ mod attached;
 pub use attached::{Attached, adopt};
 
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
+use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::loader;
 use crate::local::{Local, Threads};
@@ -82,6 +83,8 @@ pub struct Core {
     parts: UnsafeCell<MaybeUninit<Parts>>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
+    /// Where we are ourselves, in a process that ran already.
+    own: Range,
     /// A frame was guessed: loading a module may prove it wrong.
     guessed: AtomicBool,
     /// The Image record has been written.
@@ -105,6 +108,7 @@ pub static CORE: Core = Core {
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
     parts: UnsafeCell::new(MaybeUninit::uninit()),
     tid_offset: AtomicU32::new(0),
+    own: Range::NONE,
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
     accompanied: AtomicBool::new(false),
@@ -172,6 +176,11 @@ impl Core {
     #[inline(always)]
     pub fn find_module(&self, address: u64) -> Option<Found> {
         self.modules().find(self.region(), address)
+    }
+
+    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    pub fn is_own(&self, address: u64) -> bool {
+        self.own.holds(address)
     }
 
     pub fn note_guess(&self) {

@@ -5,6 +5,7 @@
 //! followed; the profiler is built from the same source as the image, so both agree on the layout.
 use super::{Core, MaybeUninit, Parts, Private, State, UnsafeCell};
 use crate::elf::{Debug, Headers, ProgramHeader};
+use crate::entry::Range;
 use crate::environment::Carried;
 use crate::modules::Description;
 use channel::{Geometry, Region, Stamp};
@@ -18,6 +19,7 @@ pub struct Attached {
     pub geometry: Geometry,
     /// The page that reads as zero in a forked child.
     pub gate: u64,
+    pub image: Range,
     /// The loader's board, or one that the profiler made for a program without a loader.
     pub debug: u64,
     pub program_headers: u64,
@@ -52,6 +54,7 @@ impl Attached {
             gate: AtomicPtr::new(self.gate as *mut AtomicU32),
             parts: UnsafeCell::new(MaybeUninit::new(parts)),
             tid_offset: AtomicU32::new(0),
+            own: self.image,
             guessed: AtomicBool::new(false),
             announced: AtomicBool::new(false),
             accompanied: AtomicBool::new(false),

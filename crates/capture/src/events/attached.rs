@@ -27,7 +27,8 @@ unsafe fn return_address(cfa: u64) -> u64 {
 #[inline]
 pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     // SAFETY: the asking hook's own.
-    allocator != Range::NONE && allocator.holds(unsafe { return_address(cfa) })
+    let caller = unsafe { return_address(cfa) };
+    allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller))
 }
 
 /// Before an allocating function that may call others.
