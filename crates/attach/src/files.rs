@@ -6,10 +6,11 @@
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::process::Process;
+use crate::unwind::Table;
 use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
-use object::read::elf::{FileHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -91,6 +92,20 @@ impl Object {
     pub fn functions(&self, process: &Process, wanted: impl Fn(&[u8]) -> bool) -> Symbols {
         let Some(file) = self.open(process) else { return Symbols::default() };
         self.read(&ReadCache::new(file), wanted).unwrap_or_default()
+    }
+
+    /// The table of its unwind information, if it was linked without one.
+    pub fn unwind_table(&self, process: &Process) -> Option<Table> {
+        let data = ReadCache::new(self.open(process)?);
+        let header = FileHeader64::<Endianness>::parse(&data).ok()?;
+        let endian = header.endian().ok()?;
+        let has_table = |segment: &&elf::ProgramHeader64<Endianness>| segment.p_type(endian) == elf::PT_GNU_EH_FRAME;
+        if header.program_headers(endian, &data).ok()?.iter().any(|segment| has_table(&segment)) {
+            return None;
+        }
+        let sections = header.sections(endian, &data).ok()?;
+        let (_, section) = sections.section_by_name(endian, b".eh_frame")?;
+        Table::of(section.data(endian, &data).ok()?, self.bias.wrapping_add(section.sh_addr(endian)))
     }
 
     fn read(&self, data: &ReadCache<File>, wanted: impl Fn(&[u8]) -> bool) -> Option<Symbols> {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! word 0        1          2         3     4            5      6               7           8..15
-//! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start, channel, .. 0 |
+//! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start | unwind table | its length | 0 .. |
 //! 16: pads     16 x | at | length | used |
 //! 64: patches 256 x | at | slot | original bytes | our bytes |
 //! ```
@@ -66,6 +66,9 @@ pub struct Journal {
     /// Who records, as it sees itself; 0 = nobody.
     pub recorder: u32,
     pub recorder_started: u64,
+    /// The program's unwind table, if we made one.
+    pub table: u64,
+    pub table_length: u64,
     pub pads: Vec<Pad>,
     pub patches: Vec<Patch>,
 }
@@ -96,7 +99,9 @@ impl Journal {
         }
         let mut words = vec![0; WORDS];
         memory.read_words(at, &mut words).ok()?;
-        let &[_, _, image_id, home, home_length, gate, image, recorder, recorder_started, ..] = &words[..] else {
+        let &[_, _, image_id, home, home_length, gate, image, recorder, recorder_started, table, table_length, ..] =
+            &words[..]
+        else {
             return None;
         };
         let pads = words.get(PADS_AT..)?.chunks_exact(PAD_WORDS).take(PADS);
@@ -120,6 +125,8 @@ impl Journal {
             image,
             recorder: recorder as u32,
             recorder_started,
+            table,
+            table_length,
             pads: pads.collect(),
             patches: patches.collect(),
         })
@@ -138,6 +145,8 @@ impl Journal {
             self.image,
             u64::from(self.recorder),
             self.recorder_started,
+            self.table,
+            self.table_length,
         ];
         let pads = self.pads.iter().flat_map(|pad| [pad.at, pad.length, pad.used]);
         let patches = self.patches.iter().flat_map(|p| [p.at, p.slot, pack(p.original), pack(p.ours)]);

@@ -38,6 +38,7 @@ mod repair;
 mod scan;
 mod session;
 mod slots;
+mod unwind;
 mod world;
 
 pub use check::Checked;

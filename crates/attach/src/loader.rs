@@ -26,6 +26,8 @@ pub struct Loader {
     pub bias: u64,
     pub headers: u64,
     pub header_count: u64,
+    /// The program was linked to need no loader; it may have a list all the same.
+    pub is_static: bool,
 }
 
 /// An entry of the list.
@@ -64,7 +66,14 @@ impl Loader {
             dynamic.and_then(|header| dynamic_value(memory, bias.wrapping_add(header.vaddr), DT_DEBUG)).unwrap_or(0);
         let changed = if debug == 0 { 0 } else { memory.word(debug + 16).unwrap_or(0) };
         let is_there = changed != 0;
-        Some(Loader { debug: if is_there { debug } else { 0 }, changed, bias, headers: at, header_count: count })
+        Some(Loader {
+            debug: if is_there { debug } else { 0 },
+            changed,
+            bias,
+            headers: at,
+            header_count: count,
+            is_static: !list.iter().any(|header| header.kind == elf::PT_INTERP),
+        })
     }
 
     /// The list as it is now.
@@ -91,13 +100,14 @@ impl Loader {
     }
 
     /// What is on the list; a program without a loader is its only module. `fake`: where its entry will be made.
-    pub fn describe(&self, process: &Process, memory: &Memory, list: &[Listed], fake: u64) -> Vec<Module> {
+    /// `table`: the program's unwind table, if it has none of its own.
+    pub fn describe(&self, process: &Process, memory: &Memory, list: &[Listed], fake: u64, table: u64) -> Vec<Module> {
         let exe = process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).as_bytes().to_vec();
         let own = headers(memory, self.headers, self.header_count as u16);
         if self.debug == 0 {
             let listed = Listed { at: fake, bias: self.bias, name: 0, dynamic: 0 };
-            return describe(memory, listed, &own, exe).into_iter().collect();
+            return describe(memory, listed, &own, exe).map(|module| module.with_table(table)).into_iter().collect();
         }
         let mut modules = Vec::new();
         for listed in list {
@@ -107,13 +117,22 @@ impl Loader {
             } else {
                 headers_of_file(memory, listed.bias).and_then(|headers| describe(memory, *listed, &headers, name))
             };
-            modules.extend(module);
+            // Some loaders have a name for the program, too.
+            let is_program = |module: &Module| (module.start..module.end).contains(&self.headers);
+            modules.extend(module.map(|module| if is_program(&module) { module.with_table(table) } else { module }));
         }
         modules
     }
 }
 
 impl Module {
+    fn with_table(mut self, table: u64) -> Module {
+        if self.eh_frame_hdr == 0 {
+            self.eh_frame_hdr = table;
+        }
+        self
+    }
+
     pub fn description(&self) -> Description<'_> {
         let mut build_id = [0; BUILD_ID_MAX / 8];
         for (index, byte) in self.build_id.iter().take(BUILD_ID_MAX).enumerate() {

@@ -10,6 +10,7 @@ use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::names::{self, Wanted};
 use crate::process::Process;
+use crate::unwind::Table;
 use capture::entry::{INTERNAL, Range, Shim};
 use iced_x86::{Decoder, DecoderOptions};
 
@@ -34,6 +35,8 @@ pub struct Plan {
     pub entries: Vec<Planned>,
     /// What cannot be recorded, for people.
     pub notes: Vec<String>,
+    /// Of a program that has no table of its unwind information: the table, and where the program is.
+    pub table: Option<(Table, Range)>,
 }
 
 /// A function that is wanted, found in a module.
@@ -45,7 +48,8 @@ struct Candidate {
 }
 
 impl Plan {
-    pub fn make(process: &Process, maps: &Maps, memory: &Memory) -> Result<Plan, Refusal> {
+    /// `is_static`: the program has no loader.
+    pub fn make(process: &Process, maps: &Maps, memory: &Memory, is_static: bool) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         let mut is_go = false;
         let mut is_blind = false;
@@ -62,18 +66,20 @@ impl Plan {
             }
             is_go |= object.is_program && symbols.is_go;
             is_blind |= object.is_program && !symbols.has_table;
-            if let Err(refusal) = plan.add(object, &symbols, maps, memory) {
+            if let Err(refusal) = plan.add(object, &symbols, maps, memory, is_static) {
                 refused = Some(refusal);
             }
         }
         if !plan.entries.is_empty() {
+            let program = objects.iter().find(|object| object.is_program);
+            let range = |object: &Object| Range { start: object.start, end: object.end };
+            plan.table = program.and_then(|object| Some((object.unwind_table(process)?, range(object))));
             return Ok(plan);
         }
         if let Some(refusal) = refused {
             return Err(refusal);
         }
         let exe = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
-        let is_static = objects.len() <= 1;
         Err(match (is_go, is_static && is_blind) {
             (true, _) => Refusal::Go { exe },
             (_, true) => Refusal::Stripped { exe },
@@ -81,10 +87,19 @@ impl Plan {
         })
     }
 
-    fn add(&mut self, object: &Object, symbols: &Symbols, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
+    fn add(
+        &mut self,
+        object: &Object,
+        symbols: &Symbols,
+        maps: &Maps,
+        memory: &Memory,
+        is_static: bool,
+    ) -> Result<(), Refusal> {
         let is_allocator = |function: &Function| names::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
-        let usable =
-            |function: &&Function| !function.is_local || object.is_program && names::has_prefix(&function.name);
+        // In a static program nothing is exported, and what was hidden has become local.
+        let usable = |function: &&Function| {
+            !function.is_local || object.is_program && (is_static || names::has_prefix(&function.name))
+        };
         if !symbols.functions.iter().filter(usable).any(is_allocator) {
             return Ok(());
         }

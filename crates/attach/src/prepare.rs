@@ -92,9 +92,9 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     // What a recorder left that died: first everything is as it was.
     repair::restore(&checked, &found)?;
     checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
-    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory)?;
     let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
     let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, loader.is_static)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
     let mut mapped =
@@ -151,6 +151,7 @@ fn map(
     for module in modules {
         near(remote, checked, &mut journal, module)?;
     }
+    map_table(remote, checked, &mut journal, plan)?;
     journal.write(&checked.memory).map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
     close_forgotten(remote, checked);
     let (channel, region) = share(remote, checked, &journal, geometry)?;
@@ -160,20 +161,42 @@ fn map(
 
 /// A pad that reaches the module, had now if there is none.
 fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, module: Range) -> Result<(), Refusal> {
-    if journal.pads.iter().any(|pad| fits(pad, module)) {
+    if !journal.pads.iter().any(|pad| fits(pad, module)) {
+        let at = map_near(remote, checked, PAD, libc::PROT_READ | libc::PROT_EXEC, module)?;
+        journal.pads.push(Pad { at, length: PAD, used: 0 });
+    }
+    Ok(())
+}
+
+/// The unwind table of a program that has none.
+fn map_table(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, plan: &Plan) -> Result<(), Refusal> {
+    let Some((table, module)) = &plan.table else { return Ok(()) };
+    if journal.table != 0 && journal.table_length == table.length() {
         return Ok(());
     }
+    let at = map_near(remote, checked, table.length().next_multiple_of(4096), libc::PROT_READ, *module)?;
+    if let Some(bytes) = table.bytes(at) {
+        checked.memory.write(at, &bytes).map_err(Refusal::memory(checked.process.pid))?;
+        (journal.table, journal.table_length) = (at, table.length());
+    }
+    Ok(())
+}
+
+fn map_near(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    length: u64,
+    protection: i32,
+    module: Range,
+) -> Result<u64, Refusal> {
     let maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let mut last = None;
-    for at in slots::places(&maps, module.start, module.end).into_iter().take(16) {
-        match remote.map(at, PAD, libc::PROT_READ | libc::PROT_EXEC, flags, -1) {
-            Ok(got) if got == at => {
-                journal.pads.push(Pad { at, length: PAD, used: 0 });
-                return Ok(());
-            }
+    for at in slots::places(&maps, length, module.start, module.end).into_iter().take(16) {
+        match remote.map(at, length, protection, flags, -1) {
+            Ok(got) if got == at => return Ok(at),
             // A kernel that does not know the flag takes the address as a wish.
-            Ok(elsewhere) => drop(remote.unmap(elsewhere, PAD)),
+            Ok(elsewhere) => drop(remote.unmap(elsewhere, length)),
             Err(error) => last = Some(error),
         }
     }
@@ -182,7 +205,7 @@ fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, modul
 }
 
 fn fits(pad: &Pad, module: Range) -> bool {
-    slots::reaches(pad.at, module.start, module.end) && pad.used + SLOT * 64 <= pad.length
+    slots::reaches(pad.at, pad.length, module.start, module.end) && pad.used + SLOT * 64 <= pad.length
 }
 
 /// Descriptors that a recorder left which died in the middle of the next function.
@@ -321,8 +344,9 @@ enum NoSlot {
 /// A free slot that reaches an address.
 fn take_slot(journal: &mut Journal, module: Range) -> Result<u64, NoSlot> {
     let pads = journal.pads.iter_mut();
-    let pad =
-        pads.into_iter().find(|pad| slots::reaches(pad.at, module.start, module.end) && pad.used + SLOT <= pad.length);
+    let pad = pads
+        .into_iter()
+        .find(|pad| slots::reaches(pad.at, pad.length, module.start, module.end) && pad.used + SLOT <= pad.length);
     let pad = pad.ok_or(NoSlot::Why("there is no memory left near it"))?;
     let at = pad.at + pad.used;
     pad.used += SLOT;

@@ -15,6 +15,8 @@ use std::io;
 const CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
 /// `mov rax, 15; syscall`
 const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// `pop rax; ret`
+const POP: [u8; 2] = [0x58, 0xc3];
 /// Most of a module's code that is searched.
 const SEARCHED: usize = 16 << 20;
 /// All signals but those that a thread brings on itself.
@@ -29,12 +31,21 @@ const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gadgets {
     pub call: u64,
-    pub restorer: u64,
+    pub back: Back,
+}
+
+/// How a thread whose call has returned without us gets to `sigreturn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// The program has a function for it.
+    Restorer(u64),
+    /// It has none (it sets no signal handler): its number is popped, then a call is made.
+    Pop(u64),
 }
 
 impl Gadgets {
     pub fn find(maps: &Maps, memory: &Memory) -> Result<Gadgets, Refusal> {
-        let (mut call, mut restorer) = (None, None);
+        let (mut call, mut restorer, mut pop) = (None, None, None);
         let is_libc = |name: &str| name.contains("/libc") || name.contains("/ld-musl");
         let mut code: Vec<_> =
             maps.0.iter().filter(|m| m.execute && m.read && (m.inode != 0 || m.name == "[vdso]")).collect();
@@ -48,11 +59,37 @@ impl Gadgets {
             };
             call = call.or_else(|| find(&CALL));
             restorer = restorer.or_else(|| find(&RESTORER));
+            pop = pop.or_else(|| find(&POP));
             if let (Some(call), Some(restorer)) = (call, restorer) {
-                return Ok(Gadgets { call, restorer });
+                return Ok(Gadgets { call, back: Back::Restorer(restorer) });
             }
         }
-        Err(Refusal::NoGadgets)
+        match (call, pop) {
+            (Some(call), Some(pop)) => Ok(Gadgets { call, back: Back::Pop(pop) }),
+            _ => Err(Refusal::NoGadgets),
+        }
+    }
+}
+
+impl Gadgets {
+    /// What a thread stands on while it makes a call: the way back, then its frame. `at` is a multiple of 64.
+    fn frame(&self, at: u64, state: &State) -> Vec<u8> {
+        match self.back {
+            Back::Restorer(restorer) => state.frame(at, restorer),
+            Back::Pop(pop) => {
+                let mut bytes = [pop, libc::SYS_rt_sigreturn as u64].map(u64::to_le_bytes).concat();
+                bytes.extend(state.frame(at + bytes.len() as u64, self.call));
+                bytes
+            }
+        }
+    }
+
+    /// The word that a signal frame of the program begins with, if it can have any.
+    pub const fn restorer(&self) -> Option<u64> {
+        match self.back {
+            Back::Restorer(restorer) => Some(restorer),
+            Back::Pop(_) => None,
+        }
     }
 }
 
@@ -84,14 +121,14 @@ impl<'a> Remote<'a> {
             extended: ptrace::extended(tid),
         };
         let frame = room.next_multiple_of(64);
-        memory.write(frame, &before.frame(frame, gadgets.restorer))?;
+        memory.write(frame, &gadgets.frame(frame, &before))?;
         Ok(Remote { process, memory, gadgets, tid, before, frame, put_off: Vec::new() })
     }
 
     /// Moves the frame to a better place.
     pub fn move_to(&mut self, room: u64) -> io::Result<()> {
         let frame = room.next_multiple_of(64);
-        self.memory.write(frame, &self.before.frame(frame, self.gadgets.restorer))?;
+        self.memory.write(frame, &self.gadgets.frame(frame, &self.before))?;
         self.frame = frame;
         Ok(())
     }

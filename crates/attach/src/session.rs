@@ -66,7 +66,7 @@ fn begin(prepared: Prepared, region: &Region, stamp: Stamp) -> Result<Attached, 
     header.image.store(1, Ordering::Release);
     let list = prepared.loader.list(&prepared.checked.memory);
     let fake = home::fake_map(&prepared.journal);
-    let modules = prepared.loader.describe(&process, &prepared.checked.memory, &list, fake);
+    let modules = prepared.loader.describe(&process, &prepared.checked.memory, &list, fake, prepared.journal.table);
     let known = Known { list, modules };
     for attempt in 0..TRIES {
         if attempt > 0 {
@@ -106,7 +106,8 @@ fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Re
         }
     }
     let is_inside = |address: u64| prepared.ready.iter().any(|ready| inside(ready, address));
-    Ok(!threads.iter().any(|thread| thread.is_interrupted_in(prepared.gadgets.restorer, is_inside)))
+    let Some(restorer) = prepared.gadgets.restorer() else { return Ok(true) };
+    Ok(!threads.iter().any(|thread| thread.is_interrupted_in(restorer, is_inside)))
 }
 
 fn inside(ready: &Ready, address: u64) -> bool {
@@ -153,10 +154,7 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
         region: prepared.region,
         geometry: *region.geometry(),
         gate: prepared.journal.gate,
-        image: Range {
-            start: prepared.journal.image,
-            end: prepared.journal.home + prepared.journal.home_length,
-        },
+        image: Range { start: prepared.journal.image, end: prepared.journal.home + prepared.journal.home_length },
         debug,
         program_headers: loader.headers,
         program_header_count: loader.header_count,
@@ -170,8 +168,9 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
 fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) {
     let memory = &prepared.checked.memory;
     let list = prepared.loader.list(memory);
-    let fresh = (list != known.list)
-        .then(|| prepared.loader.describe(&prepared.checked.process, memory, &list, home::fake_map(&prepared.journal)));
+    let Prepared { checked, journal, loader, .. } = prepared;
+    let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
+    let fresh = (list != known.list).then(describe);
     let modules = fresh.as_ref().unwrap_or(&known.modules);
     // SAFETY: the channel of a session that begins now: the target has it mapped, but no hook is in force.
     unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };

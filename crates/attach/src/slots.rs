@@ -83,14 +83,14 @@ impl Slot {
 }
 
 /// True when code at `pad` and the module reach each other.
-pub const fn reaches(pad: u64, start: u64, end: u64) -> bool {
+pub const fn reaches(pad: u64, length: u64, start: u64, end: u64) -> bool {
     let low = if pad < start { pad } else { start };
-    let high = if pad + PAD > end { pad + PAD } else { end };
+    let high = if pad + length > end { pad + length } else { end };
     high - low < REACH + REACH / 2
 }
 
-/// Free places for a pad near a module, the best first.
-pub fn places(maps: &Maps, start: u64, end: u64) -> Vec<u64> {
+/// Free places for whole pages near a module, the best first.
+pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut below = LOWEST;
     let mut grows_up = false;
@@ -98,16 +98,16 @@ pub fn places(maps: &Maps, start: u64, end: u64) -> Vec<u64> {
         let grows_down = mapping.name.starts_with("[stack");
         let top = mapping.start & !0xfff;
         let free = top.saturating_sub(below);
-        let needed = PAD + 2 * 4096 + if grows_up || grows_down { GROWTH } else { 0 };
+        let needed = length + 2 * 4096 + if grows_up || grows_down { GROWTH } else { 0 };
         if free >= needed {
             // Just below the next mapping, with a page between, or, below a stack, just above the one before.
-            let at = if grows_down { below + 4096 } else { top - PAD - 4096 };
+            let at = if grows_down { below + 4096 } else { top - length - 4096 };
             found.push(at);
         }
         below = mapping.end;
         grows_up = mapping.name == "[heap]";
     }
-    found.retain(|at| reaches(*at, start, end));
+    found.retain(|at| reaches(*at, length, start, end));
     found.sort_by_key(|at| at.abs_diff(start));
     found
 }
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn pads_are_near_and_keep_off_what_grows() {
         let maps = Maps::of(std::path::Path::new("/proc/self")).unwrap();
-        let here = maps.at(places as fn(&Maps, u64, u64) -> Vec<u64> as usize as u64).unwrap();
-        for at in places(&maps, here.start, here.end) {
+        let here = maps.at(places as fn(&Maps, u64, u64, u64) -> Vec<u64> as usize as u64).unwrap();
+        for at in places(&maps, PAD, here.start, here.end) {
             assert_eq!(at % 4096, 0);
-            assert!(reaches(at, here.start, here.end));
+            assert!(reaches(at, PAD, here.start, here.end));
             assert!(maps.0.iter().all(|mapping| at >= mapping.end || at + PAD <= mapping.start));
         }
     }
