@@ -117,14 +117,22 @@ impl Object {
             let name = sections.section_name(endian, section).unwrap_or_default();
             found.is_go |= name == b".go.buildinfo" || name == b".gopclntab";
         }
-        for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            let Ok(symbols) = sections.symbols(endian, data, kind) else { continue };
+        for section in sections.iter() {
+            let kind = section.sh_type(endian);
+            if !matches!(kind, elf::SHT_DYNSYM | elf::SHT_SYMTAB) {
+                continue;
+            }
+            // Each table is read in one piece: name by name it would take a hundred thousand reads.
+            let strings = sections.section(object::SectionIndex(section.sh_link(endian) as usize)).ok();
+            let strings = strings.and_then(|strings| strings.data(endian, data).ok()).unwrap_or_default();
+            let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data).unwrap_or_default();
             found.has_table |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
-            for symbol in symbols.iter() {
+            for symbol in symbols {
                 if symbol.st_type() != elf::STT_FUNC || symbol.st_shndx(endian) == elf::SHN_UNDEF {
                     continue;
                 }
-                let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
+                let name = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+                let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 if !wanted(name) {
                     continue;
                 }

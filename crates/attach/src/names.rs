@@ -55,6 +55,9 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
 /// Where frees are that are not the program's.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
 
+/// The longest of all names.
+const LONGEST: usize = 40;
+
 fn without_prefix(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
@@ -104,6 +107,10 @@ pub fn nothrow_of(name: &str) -> Option<String> {
 
 /// Whether anybody asks for a symbol of that name.
 pub fn is_wanted(name: &[u8]) -> bool {
+    // Asked for every symbol of large programs: most are too long.
+    if name.len() > LONGEST {
+        return false;
+    }
     let Ok(name) = std::str::from_utf8(name) else { return false };
     find(name).is_some() || CACHES.contains(&name) || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
