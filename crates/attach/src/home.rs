@@ -37,6 +37,8 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
         image: home + IMAGE,
         recorder: 0,
         recorder_started: 0,
+        target: 0,
+        target_started: 0,
         table: 0,
         table_length: 0,
         pads: Vec::new(),

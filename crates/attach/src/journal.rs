@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! word 0        1          2         3     4            5      6               7           8..15
-//! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start | unwind table | its length | 0 .. |
+//! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start | unwind table | its length | target | its start | 0 .. |
 //! 16: pads     16 x | at | length | used |
 //! 64: patches 256 x | at | slot | original bytes | our bytes |
 //! ```
 use crate::code::JUMP;
 use crate::maps::Maps;
 use crate::memory::Memory;
+use crate::process::Process;
 use std::io;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTATTCH1");
@@ -66,6 +67,9 @@ pub struct Journal {
     /// Who records, as it sees itself; 0 = nobody.
     pub recorder: u32,
     pub recorder_started: u64,
+    /// Whom it records. A forked child has a copy of this, but is another one.
+    pub target: u32,
+    pub target_started: u64,
     /// The program's unwind table, if we made one.
     pub table: u64,
     pub table_length: u64,
@@ -99,8 +103,22 @@ impl Journal {
         }
         let mut words = vec![0; WORDS];
         memory.read_words(at, &mut words).ok()?;
-        let &[_, _, image_id, home, home_length, gate, image, recorder, recorder_started, table, table_length, ..] =
-            &words[..]
+        let &[
+            _,
+            _,
+            image_id,
+            home,
+            home_length,
+            gate,
+            image,
+            recorder,
+            recorder_started,
+            table,
+            table_length,
+            target,
+            target_started,
+            ..,
+        ] = &words[..]
         else {
             return None;
         };
@@ -125,6 +143,8 @@ impl Journal {
             image,
             recorder: recorder as u32,
             recorder_started,
+            target: target as u32,
+            target_started,
             table,
             table_length,
             pads: pads.collect(),
@@ -147,6 +167,8 @@ impl Journal {
             self.recorder_started,
             self.table,
             self.table_length,
+            u64::from(self.target),
+            self.target_started,
         ];
         let pads = self.pads.iter().flat_map(|pad| [pad.at, pad.length, pad.used]);
         let patches = self.patches.iter().flat_map(|p| [p.at, p.slot, pack(p.original), pack(p.ours)]);
@@ -164,9 +186,10 @@ impl Journal {
         self.patches.len() < PATCHES && self.pads.len() < PADS
     }
 
-    /// The recorder lives.
-    pub fn is_recorded(&self) -> bool {
-        self.recorder != 0 && crate::process::started(self.recorder) == Some(self.recorder_started)
+    /// The process is recorded now.
+    pub fn is_recorded(&self, process: &Process) -> bool {
+        let is_about_it = self.target == process.pid && self.target_started == process.started();
+        self.recorder != 0 && is_about_it && crate::process::started(self.recorder) == Some(self.recorder_started)
     }
 }
 

@@ -71,7 +71,7 @@ pub fn detach(pid: u32) -> Result<Detached, Refusal> {
     if journals.is_empty() {
         return Err(Refusal::NotAttached(pid));
     }
-    if let Some(journal) = journals.iter().find(|journal| journal.is_recorded()) {
+    if let Some(journal) = journals.iter().find(|journal| journal.is_recorded(&checked.process)) {
         return Ok(Detached::Recorder(journal.recorder));
     }
     on_own_thread(|| repair::restore(&checked, &journals)).map(Detached::Restored)

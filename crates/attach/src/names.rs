@@ -52,6 +52,9 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
     ("__lsan_init", "liblsan.so", "LeakSanitizer"),
 ];
 
+/// By which programs enter a sandbox. Only looked for beside a malloc: in libc.
+const SANDBOX: [&str; 2] = ["prctl", "syscall"];
+
 /// Where frees are that are not the program's.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
 
@@ -75,6 +78,9 @@ pub fn find(name: &str) -> Option<Wanted> {
     }
     if let Some(form) = behind(["_Zdl", "_Zda"]) {
         return DELETE.contains(&form).then_some(Wanted { shim: Shim::CarefulFree, is_free: true, ..whole });
+    }
+    if SANDBOX.contains(&name) {
+        return Some(Wanted { shim: Shim::Watch, ..whole });
     }
     let base = without_prefix(name);
     let hook = NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));

@@ -83,7 +83,7 @@ impl Prepared {
 fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     let pid = checked.process.pid;
     let found = Journal::find(&checked.maps, &checked.memory);
-    if let Some(journal) = found.iter().find(|journal| journal.is_recorded()) {
+    if let Some(journal) = found.iter().find(|journal| journal.is_recorded(&checked.process)) {
         return Err(Refusal::Recorded { pid, recorder: journal.recorder });
     }
     if checked.is_launched() {
@@ -420,4 +420,4 @@ fn loader_slot(checked: &Checked, journal: &mut Journal, places: &Places, loader
 }
 
 /// The shims' order is the image's.
-const _: () = assert!(Shim::COUNT == 11);
+const _: () = assert!(Shim::COUNT == 12);

@@ -141,6 +141,7 @@ fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Re
     let mut journal = journal.clone();
     journal.recorder = std::process::id();
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
+    (journal.target, journal.target_started) = (process.pid, process.started());
     journal.write(memory).map_err(failed)?;
     for ready in &prepared.ready {
         memory.write(ready.patch.at, &ready.patch.ours).map_err(failed)?;

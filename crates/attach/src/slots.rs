@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! allocation:  push [entry's address] ; jmp [shim] ; .. ; displaced instructions ; jmp back
-//! free:        push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
+//! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
 //! loader:      jmp [shim]
 //!              128: entry's address | shim's address | 144: Entry (64 bytes)
 //! ```
@@ -51,7 +51,7 @@ impl Slot {
     pub fn new(at: u64, site: &Site, shim: Shim, shim_at: u64, mut entry: Entry) -> Result<Slot, &'static str> {
         let mut code = Vec::new();
         with_operand(&mut code, PUSH, DATA);
-        if matches!(shim, Shim::Free | Shim::CarefulFree) {
+        if shim.is_before() {
             with_operand(&mut code, CALL, DATA + 8);
             code.extend(DROP);
         } else {

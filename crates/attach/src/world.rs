@@ -22,7 +22,7 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// How often we try; a thread may be in a call that cannot be interrupted (a vfork whose child is not yet through).
 const TRIES: u32 = 40;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
-const SPINS: u32 = 200;
+const SPINS: u32 = 20;
 
 /// Stopped threads.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use capture::core::CORE;
 use capture::entry::{Entry, Table};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
+use capture::sandbox::{PR_SET_SECCOMP, SYS_SECCOMP, notice};
 use core::arch::naked_asm;
 
 #[unsafe(no_mangle)]
@@ -29,6 +30,7 @@ static heaptrack_core_table: Table = Table {
         careful_free_entry,
         new_entry,
         new_aligned_entry,
+        watch_entry,
     ],
 };
 
@@ -259,6 +261,43 @@ unsafe extern "C" fn free_entry() {
         "pop rdi",
         "ret",
         before = sym before_free,
+    )
+}
+
+/// libc's `prctl` and `syscall`: a look at the first argument.
+#[unsafe(naked)]
+unsafe extern "C" fn watch_entry() {
+    naked_asm!(
+        "endbr64",
+        "cmp edi, {prctl}",
+        "je 2f",
+        "cmp edi, {syscall}",
+        "je 2f",
+        "ret",
+        "2:",
+        "push rax",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "call {notice}",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop rax",
+        "ret",
+        prctl = const PR_SET_SECCOMP,
+        syscall = const SYS_SECCOMP,
+        notice = sym notice,
     )
 }
 

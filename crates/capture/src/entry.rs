@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! malloc: jmp slot                 slot: push entry; jmp shim            allocations: the shim calls entry.real
-//!         (rest of malloc) <---+         push entry; call shim; ...      frees: the shim returns, the slot goes on
+//!         (rest of malloc) <---+         push entry; call shim; ...      others: the shim returns, the slot goes on
 //!                              +-------- displaced instructions; jmp
 //! ```
 //!
@@ -53,6 +53,11 @@ macro_rules! shims {
 
         impl Shim {
             pub const COUNT: usize = [$(Shim::$name),*].len();
+
+            /// The slot calls the shim, then goes on with the function. Else it jumps, and the shim calls the function.
+            pub const fn is_before(self) -> bool {
+                matches!(self, Shim::Free | Shim::CarefulFree | Shim::Watch)
+            }
         }
     };
 }
@@ -72,6 +77,8 @@ shims! {
     /// A throwing `operator new`, without and with an alignment.
     New,
     NewAligned,
+    /// libc's functions by which programs enter a sandbox, see `sandbox.rs`.
+    Watch,
 }
 
 /// What the profiler must find in the image: exported as `heaptrack_core_table`.

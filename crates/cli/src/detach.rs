@@ -4,7 +4,7 @@
 use crate::args::Detach;
 use crate::attach::REFUSED;
 use crate::say;
-use attach::Detached;
+use attach::{Detached, Refusal};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,6 +47,8 @@ fn try_run(options: &Detach) -> Result<(), String> {
             Ok(Detached::Recorder(recorder)) => {
                 return Err(format!("the recorder (pid {recorder}) does not end; kill it and try again"));
             }
+            // The recorder is at it.
+            Err(Refusal::Traced { .. }) if asked.is_some() && started.elapsed() < PATIENCE => (),
             Err(refusal) => return Err(refusal.to_string()),
         }
         std::thread::sleep(LOOK_EVERY);

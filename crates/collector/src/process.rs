@@ -42,6 +42,11 @@ impl Process {
         Some(pages * self.page_size)
     }
 
+    /// The filters that are in force now were looked at, and let through what recording needs.
+    pub fn accept_filters(&mut self) {
+        self.our_filters = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
+    }
+
     /// True when the target has put itself behind a filter that we are not behind ourselves (a container's default
     /// filter holds for both and allows what we need).
     pub fn has_own_filter(&self) -> bool {

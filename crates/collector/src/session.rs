@@ -367,6 +367,9 @@ impl Collector {
     fn write_session(&mut self, pid: u32) {
         self.session_written = true;
         self.recorder.process = Process::new(pid);
+        if self.attached.is_some() {
+            self.recorder.process.accept_filters();
+        }
         let names = rustix::system::uname();
         let memory = rustix::system::sysinfo();
         let session = Session {
