@@ -6,6 +6,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod attach;
+mod detach;
 mod diff;
 mod export;
 mod heaptrace;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Attach(options) => attach::run(&options),
+        Invocation::Detach(options) => detach::run(&options),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options)),
