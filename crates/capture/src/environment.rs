@@ -43,16 +43,6 @@ impl Value {
         }
     }
 
-    /// Takes where a symbolic link points to; the path is NUL-terminated.
-    pub fn read_link(&mut self, path: &[u8]) -> bool {
-        let room = self.bytes.get_mut(..VALUE_MAX - 1).unwrap_or(&mut []);
-        self.len = crate::sys::read_link(path, room).min(VALUE_MAX - 1);
-        if let Some(end) = self.bytes.get_mut(self.len) {
-            *end = 0;
-        }
-        self.len != 0
-    }
-
     /// With the terminating zero.
     pub fn as_c_string(&self) -> &[u8] {
         self.bytes.get(..self.len + 1).unwrap_or(&[0])

@@ -5,7 +5,6 @@
 //! finds the generation unchanged after its search has searched an index that nobody touched.
 use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
-use crate::environment::Value;
 use channel::{Loss, Region, Stamp};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -272,14 +271,21 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     Some(index + 1)
 }
 
-/// The program's own path. A short program may be gone before anybody else can ask; nothing without /proc.
+/// The program's own path. A short program may be gone before anybody else can ask; nothing without /proc. It is read to
+/// where it stays: a forked child comes here on whatever stack it has.
 fn store_program(region: &Region) -> (u32, u32) {
-    let mut path = Value::EMPTY;
-    if !path.read_link(b"/proc/self/exe\0") {
+    let header = region.header();
+    let at = header.names_used.load(Ordering::Relaxed);
+    let Some(room) = region.names().get(at as usize..) else { return (0, 0) };
+    // SAFETY: behind what was published, so nobody reads it yet; the only writer is us. Atomic bytes are bytes.
+    let room = unsafe { core::slice::from_raw_parts_mut(room.as_ptr().cast_mut().cast::<u8>(), room.len()) };
+    let len = crate::sys::read_link(b"/proc/self/exe\0", room) as u32;
+    // A path that fills all the room may be cut.
+    if len as usize == room.len() {
         return (0, 0);
     }
-    // SAFETY: NUL-terminated; start-up has one thread.
-    unsafe { store_name(region, path.as_c_string().as_ptr()) }
+    header.names_used.store(at + len, Ordering::Release);
+    (at, len)
 }
 
 /// Copies a NUL-terminated string into the names. Where, and how long; nothing when they are full.
