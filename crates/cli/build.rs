@@ -94,9 +94,12 @@ fn export_map() -> String {
         "posix_spawnp",
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
+    const LOADER: &[&str] = &["dlclose"];
+    // For the profiler that lays the library out in a process that runs already.
+    const TABLE: &[&str] = &["heaptrack_core_table"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-    let names: Vec<String> =
-        hooks.chain(EXEC.iter().chain(SANDBOX).chain(capture::api::NAMES).map(|s| s.to_string())).collect();
+    let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
+    let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }
 

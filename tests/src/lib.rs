@@ -6,11 +6,13 @@
 //!
 //! What must hold: nothing here is decided by a clock, except where a promise is about time; every random choice comes
 //! from a printed seed ([`chance`]); a tool that is missing fails the test (`tests/setup.sh` installs all of them).
+pub mod attach;
 pub mod chance;
 pub mod dhat;
 pub mod folder;
 pub mod gdb;
 pub mod heaptrace;
+pub mod kde;
 pub mod process;
 pub mod report;
 pub mod run;

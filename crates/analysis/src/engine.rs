@@ -17,6 +17,7 @@ use crate::report::{Faults, Report, SiteCosts};
 use crate::walker::Walker;
 use format::{Block, Events, Malformed, RawBlock, Totals};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// How events are counted when they come in.
 enum Feed {
@@ -183,17 +184,23 @@ impl Engine {
         }
     }
 
-    /// All that is known of the whole session. Own peaks and lifetimes are not: ask for a profile.
-    pub fn into_report(self) -> Report {
+    /// All that is known of the whole session, except own peaks and lifetimes: ask for a profile.
+    pub(crate) fn into_report(self) -> Report {
         let totals = self.totals();
         let faults = self.faults();
-        let costs = match &self.feed {
-            Feed::Plain(walker) => walker.sink.sites(&self.book),
-            Feed::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
-        };
-        let sites = self.book.stacks.iter().zip(costs).map(|(&stack, costs)| SiteCosts { stack, costs });
-        let sites = sites.filter(|site| site.costs.allocations > 0).collect();
+        let profile = self.whole_profile();
+        let sites = profile.iter().flat_map(|profile| &profile.stacks);
+        let sites = sites.map(|(site, costs)| SiteCosts { stack: self.book.stack_of(*site), costs: *costs }).collect();
         Report { book: self.book, totals, faults, sites }
+    }
+
+    /// The whole session without another walk; own peaks and lifetimes are not known then: they are 0. An engine with an index has
+    /// no need of this.
+    pub fn whole_profile(&self) -> Option<Profile> {
+        let Feed::Plain(walker) = &self.feed else { return None };
+        let numbered = walker.sink.sites(&self.book).into_iter().zip(0u32..);
+        let stacks = numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs)).collect();
+        Some(Profile::new(self.range(&Query::default()), stacks, self.whole_peak().time_ns))
     }
 
     pub(crate) fn moment(&self, when: When) -> Moment {
@@ -252,6 +259,30 @@ impl Engine {
         let numbered = costs.into_iter().zip(0u32..);
         let stacks = numbered.filter(|(costs, site)| chosen.is_none_or_has(*site) && !costs.is_zero());
         Ok(Profile::new(range, stacks.map(|(costs, site)| (site, costs)).collect(), peak.time_ns))
+    }
+
+    /// How many blocks of each size the query's range allocated.
+    pub fn histogram(&self, blocks: &mut dyn Blocks, query: &Query) -> Result<BTreeMap<u64, u64>, Gone> {
+        let range = self.range(query);
+        let chosen = self.chosen(query);
+        let selection = self.selection(blocks, query, &range)?;
+        let mut sizes: BTreeMap<u64, u32> = BTreeMap::new();
+        let infos = self.infos_by_size(query);
+        let grouped = infos.iter().map(|info| {
+            let next = sizes.len() as u32;
+            let site = match info.site {
+                site if site >= NO_GROUP => site,
+                site if !chosen.is_none_or_has(site) => NO_GROUP,
+                _ => *sizes.entry(info.size).or_insert(next),
+            };
+            KnownInfo { site, ..*info }
+        });
+        let grouped = Cow::Owned(grouped.collect());
+        let counter = Counter::new(grouped, sizes.len(), selection);
+        let (costs, _) = self.costs_by_walk(blocks, &range, counter)?;
+        let count = |group: u32| costs.get(group as usize).map_or(0, |costs| costs.allocations);
+        let counts = sizes.into_iter().map(|(size, group)| (size, count(group)));
+        Ok(counts.filter(|(_, count)| *count > 0).collect())
     }
 
     /// The sites whose stacks match; `None`: all.

@@ -16,6 +16,7 @@ enum Subject {
 enum Test {
     /// In lower case.
     Text(String),
+    Exact(String),
     Regex(Regex),
 }
 
@@ -51,6 +52,11 @@ impl Pattern {
         Ok(Pattern { subject, test, text: text.to_owned() })
     }
 
+    /// A text in a function's name, as it is written.
+    pub fn exact_function(text: &str) -> Pattern {
+        Pattern { subject: Subject::Function, test: Test::Exact(text.to_owned()), text: text.to_owned() }
+    }
+
     /// Looks for functions if nothing else is said.
     pub fn parse_function(text: &str) -> Result<Pattern, String> {
         let mut pattern = Self::parse(text)?;
@@ -64,6 +70,7 @@ impl Pattern {
         let Some(text) = text else { return false };
         match &self.test {
             Test::Text(wanted) => text.to_lowercase().contains(wanted),
+            Test::Exact(wanted) => text.contains(wanted.as_str()),
             Test::Regex(regex) => regex.is_match(text),
         }
     }

@@ -150,3 +150,70 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
         assert_eq!((told.peak_rss_bytes, told.runtime_ns), (ours.peak_rss_bytes, ours.runtime_ns), "seed {seed}");
     }
 }
+
+/// A random file of KDE's: interpreted, or raw with addresses that come again.
+fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
+    let mut text = String::from("v 10400 3\n");
+    text += if is_raw {
+        "x 2 /a\nX a\nm 1 -\nm 1 x 0 0 1000\nt 10 0\nt 20 1\n"
+    } else {
+        "X a\ns 2 /a\ni 10 1\nt 1 0\ni 20 1\nt 2 1\n"
+    };
+    let (mut infos, mut live, mut now) = (0, Vec::new(), 0);
+    for _ in 0..rng.below(300) {
+        match rng.below(8) {
+            0 if !is_raw => {
+                text += &format!("a {:x} {}\n", rng.below(100), rng.below(3));
+                infos += 1;
+            }
+            1 => {
+                now += rng.below(30);
+                text += &format!("c {now:x}\nR {:x}\n", rng.below(50));
+            }
+            2..5 if is_raw => {
+                let address = 0x1000 + rng.below(40);
+                live.push(address);
+                text += &format!("+ {:x} {} {address:x}\n", rng.below(5), rng.below(3));
+            }
+            2..5 if infos > 0 => {
+                let info = rng.below(infos);
+                live.push(info);
+                text += &format!("+ {info:x}\n");
+            }
+            _ if !live.is_empty() => {
+                let at = if rng.below(2) == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                text += &format!("- {:x}\n", live.swap_remove(at));
+            }
+            _ => (),
+        }
+    }
+    text
+}
+
+/// The translation counts while it goes, by KDE's own words; the engine counts blocks. Both must come to the same.
+#[test]
+fn the_engine_counts_kdes_files_as_their_own_reader_does() {
+    let start = common::seed();
+    for round in 0..common::count(3000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let is_raw = rng.below(3) == 0;
+        let text = random_kde(&mut rng, is_raw) + "\n# strings: 1\n# ips: 2\n";
+        let mut source = Source::new(Cursor::new(text.into_bytes())).unwrap();
+        let mut blocks = Vec::new();
+        while let Some(block) = source.next_block().unwrap() {
+            blocks.push(block.clone());
+        }
+        let mut engines = [Engine::new(), Engine::indexed_finely(3, 1 << 20)];
+        for engine in &mut engines {
+            blocks.iter().for_each(|block| engine.add(block));
+        }
+        let totals = engines[0].totals();
+        assert_eq!(engines[1].totals(), totals, "seed {seed}");
+        let Some(told) = engines[0].book().summary.map(|summary| summary.totals) else {
+            assert!(is_raw, "seed {seed}");
+            continue;
+        };
+        assert_eq!(told, totals, "seed {seed}, raw {is_raw}");
+    }
+}

@@ -5,6 +5,8 @@
 #![no_std]
 
 mod api;
+mod closing;
+mod entries;
 mod exec;
 mod memory;
 mod sandbox;

@@ -7,18 +7,25 @@
 //! ```
 //! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
 //! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+mod attached;
+
+pub use attached::{Attached, adopt};
+
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
+use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
-use crate::modules::{Found, Modules};
+use crate::modules::{self, Found, Modules};
 use crate::real;
 use crate::rule::Rules;
 use crate::signals;
 use crate::sys;
+use crate::unwatched;
 use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The gate's bits. Its page reads as zero in a forked child.
@@ -61,6 +68,7 @@ const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
 const _: () = assert!(Geometry::roomy().slots as usize <= SLOTS);
 
 /// Everything that is set once, before the gate opens.
+#[repr(C)]
 struct Parts {
     region: Region,
     private: *mut Private,
@@ -72,14 +80,18 @@ struct Parts {
     ticks: bool,
 }
 
+/// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+#[repr(C)]
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
-    parts: UnsafeCell<Option<Parts>>,
+    parts: UnsafeCell<MaybeUninit<Parts>>,
     /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
+    /// Where we are ourselves, in a process that ran already.
+    own: Range,
     /// A frame was guessed: loading a module may prove it wrong.
     guessed: AtomicBool,
     /// The Image record has been written.
@@ -105,9 +117,10 @@ static SHUT: AtomicU32 = AtomicU32::new(0);
 pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
-    parts: UnsafeCell::new(None),
+    parts: UnsafeCell::new(MaybeUninit::uninit()),
     carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
+    own: Range::NONE,
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
     accompanied: AtomicBool::new(false),
@@ -186,7 +199,7 @@ impl Core {
     #[inline(always)]
     fn parts(&self) -> &Parts {
         // SAFETY: set before the gate opened; only called behind it.
-        unsafe { (*self.parts.get()).as_ref().unwrap_unchecked() }
+        unsafe { (*self.parts.get()).assume_init_ref() }
     }
 
     /// The parts, for code that may run with the gate shut.
@@ -228,7 +241,54 @@ impl Core {
 
     #[inline(always)]
     pub fn find_module(&self, address: u64) -> Option<Found> {
-        self.modules().find(self.region(), address)
+        let found = self.modules().find(self.region(), address);
+        if !unwatched::is_on() || found.is_some_and(|found| !unwatched::may_go(found.instance)) {
+            return found;
+        }
+        self.ask_for_module(found, address)
+    }
+
+    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
+        let parts = self.parts();
+        // SAFETY: the object has code on the stack of this thread, so it stays.
+        let map = unsafe { unwatched::find(address)?.as_ref()? };
+        if !self.may_call() {
+            return known;
+        }
+        // SAFETY: as above.
+        if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
+            return known;
+        }
+        let stamp = rdtsc_or_zero(parts.ticks);
+        unwatched::alone(|| {
+            // SAFETY: as above; `alone` makes us the only writer.
+            unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
+            self.rules().clear();
+        })?;
+        self.modules().find(&parts.region, address)
+    }
+
+    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    pub fn modules_may_go(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.modules().doubt();
+            self.rules().clear();
+        }
+    }
+
+    /// A symbol behind us in the loader's list, looked up outside of the start.
+    pub fn find_later(&self, name: &[u8]) -> Option<u64> {
+        let parts = self.parts_if_any()?;
+        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
+    }
+
+    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    pub fn is_own(&self, address: u64) -> bool {
+        self.own.holds(address)
     }
 
     pub fn note_guess(&self) {
@@ -319,6 +379,7 @@ impl Core {
         unsafe {
             crate::sandbox::resolve(maps, Core::start as *const () as u64);
             crate::exec::resolve(maps, Core::start as *const () as u64);
+            unwatched::resolve(maps, Core::start as *const () as u64);
         }
         // SAFETY: as above.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
@@ -484,11 +545,14 @@ impl Core {
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
         // SAFETY: `Starting`: no one else reads it yet.
-        unsafe { *self.parts.get() = Some(parts) };
+        unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
         unsafe { self.refresh_modules() };
-        loader::watch(debug);
+        if !loader::watch(debug) {
+            // SAFETY: as above.
+            unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+        }
         if header.watched == 0 {
             self.copy_suppressions();
         } else {
@@ -554,7 +618,7 @@ impl Core {
             if text.is_null() {
                 return;
             }
-            let (at, len) = crate::modules::store_name(&parts.region, text);
+            let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
             self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
     }

@@ -14,6 +14,7 @@ pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";
 const VALUE_MAX: usize = 1024;
 
 /// A copied value: the original's memory belongs to the program.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Value {
     bytes: [u8; VALUE_MAX],
@@ -43,6 +44,16 @@ impl Value {
         }
     }
 
+    /// Takes where a symbolic link points to; the path is NUL-terminated.
+    pub fn read_link(&mut self, path: &[u8]) -> bool {
+        let room = self.bytes.get_mut(..VALUE_MAX - 1).unwrap_or(&mut []);
+        self.len = crate::sys::read_link(path, room).min(VALUE_MAX - 1);
+        if let Some(end) = self.bytes.get_mut(self.len) {
+            *end = 0;
+        }
+        self.len != 0
+    }
+
     /// With the terminating zero.
     pub fn as_c_string(&self) -> &[u8] {
         self.bytes.get(..self.len + 1).unwrap_or(&[0])
@@ -50,6 +61,7 @@ impl Value {
 }
 
 /// What an exec in place must bring along.
+#[repr(C)]
 pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,

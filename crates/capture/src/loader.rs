@@ -5,7 +5,7 @@
 //! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
 //!
 //! The bytes are written through /proc/self/mem, which needs no writable code page, else with mprotect. Where both are
-//! refused the table stays as it was at the start.
+//! refused, frames ask for their modules themselves: [`crate::unwatched`].
 use crate::elf::Debug;
 use crate::sys;
 
@@ -16,7 +16,7 @@ const RET: u8 = 0xc3;
 
 unsafe extern "C" {
     /// Keeps every register, calls [`heaptrack_modules_changed`], returns to the loader.
-    fn heaptrack_loader_entry();
+    pub fn heaptrack_loader_entry();
 }
 
 core::arch::global_asm!(
@@ -66,7 +66,7 @@ extern "C" fn heaptrack_modules_changed() {
 }
 
 /// Puts the jump in. False when it is refused or the function is not the empty one we expect.
-pub fn watch(debug: *const Debug) -> bool {
+pub(crate) fn watch(debug: *const Debug) -> bool {
     // SAFETY: the loader's board.
     let mut at = unsafe { (*debug).changed };
     // SAFETY: the loader's code, mapped.
@@ -78,9 +78,6 @@ pub fn watch(debug: *const Debug) -> bool {
         code.get(..JUMP_LEN)
     };
     let Some(body) = body else { return false };
-    if !is_empty_function(body) {
-        return false;
-    }
     let mut jump = [0u8; JUMP_LEN];
     let target = (heaptrack_loader_entry as *const () as u64).to_le_bytes();
     for (i, byte) in [0xff, 0x25, 0, 0, 0, 0].iter().chain(&target).enumerate() {
@@ -88,7 +85,8 @@ pub fn watch(debug: *const Debug) -> bool {
             *place = *byte;
         }
     }
-    write_code(at, &jump)
+    // A forked child that is recorded, too, has it already.
+    body == jump || is_empty_function(body) && write_code(at, &jump)
 }
 
 /// True when no list of the loader is being changed, as far as its boards tell.

@@ -15,6 +15,7 @@ use crate::memo::{Fact, Memo, Place};
 use crate::modules::Found as Module;
 use crate::probe::Probe;
 use crate::rule::{Kind, Rule};
+use crate::unwatched;
 use channel::{FrameKey, StackId};
 
 /// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
@@ -302,7 +303,11 @@ impl Walk<'_> {
         if rule.is_guess() {
             self.core.note_guess();
         }
-        self.core.rules().put(inside(pc).wrapping_add(1), rule);
+        // What can come and go unseen must be read anew each time.
+        let instance = self.scratch.module.as_ref().map_or(u16::MAX, |module| module.instance);
+        if !unwatched::may_go(instance) {
+            self.core.rules().put(inside(pc).wrapping_add(1), rule);
+        }
         rule
     }
 

@@ -3,14 +3,20 @@
 //! Given: the words as the shell split them. Gives back: what to do. What must hold: the first word that is no option
 //! is the program and everything behind it is the program's, verbatim; names of subcommands count only as the first
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
+use crate::diff;
+use crate::print::Print;
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub enum Invocation {
     Record(Record),
-    Print(Print),
+    Attach(Attach),
+    Detach(Detach),
+    Print(Box<Print>),
     Symbolize(Symbolize),
     /// Its own words, the name first.
     Heaptrace(Vec<OsString>),
@@ -25,7 +31,10 @@ pub enum Invocation {
 const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
+  attach [OPTIONS] PID       record a program that runs already; the same as -p PID
+  detach PID                 end that, also when its heaptrack is gone
   print [OPTIONS] FILE       text report of a trace; --json for machines
+  diff [OPTIONS] BASE FILE   what changed between two traces
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
   lib --install FOLDER       the library and header that custom allocators build against
@@ -38,14 +47,18 @@ Subcommands (only as the first word):
 Examples:
   heaptrack ls -l                      record to heaptrack.ls.<pid>.htz
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
+  heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
   heaptrack print heaptrack.ls.42.htz  read it
 
-Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage.";
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
+3 cannot be attached to; attached and detached again: 0.";
 
 /// Records every allocation of a program, with its stack, and says where the memory went.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack", version, after_help = SUBCOMMANDS, disable_version_flag = true)]
-#[command(override_usage = "heaptrack [OPTIONS] PROGRAM [ARGS...]\n       heaptrack print [OPTIONS] FILE")]
+#[command(
+    override_usage = "heaptrack [OPTIONS] PROGRAM [ARGS...]\n       heaptrack [OPTIONS] -p PID\n       heaptrack print [OPTIONS] FILE"
+)]
 pub struct Record {
     /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
     #[arg(short, long, value_name = "NAME")]
@@ -73,8 +86,14 @@ pub struct Record {
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
+    /// Attach to a process that runs already.
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "debug"])]
+    pub pid: Option<u32>,
+    /// With -p: detach after so long, as 30s, 5m, 1h; else at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "pid")]
+    pub duration: Option<Duration>,
     /// The program and its arguments.
-    #[arg(required = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
+    #[arg(required_unless_present = "pid", value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
@@ -87,9 +106,29 @@ pub struct SearchOptions {
     /// A copy of the file system in which the program ran.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     sysroot: Option<PathBuf>,
+    /// Fetch debug files that are not here from the servers in DEBUGINFOD_URLS, after the program's end.
+    #[arg(long)]
+    debuginfod: bool,
 }
 
 impl SearchOptions {
+    /// What is wrong with them.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+        (self.debuginfod && !has_servers)
+            .then_some("--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS")
+    }
+
+    /// As `search`, and with servers. Not while a program runs: a network may take its time.
+    pub fn search_everywhere(&self) -> symbols::Search {
+        let servers = self.debuginfod.then(symbols::Debuginfod::from_environment).flatten();
+        symbols::Search { debuginfod: servers.map(Arc::new), ..self.search() }
+    }
+
+    pub const fn asks_servers(&self) -> bool {
+        self.debuginfod
+    }
+
     pub fn search(&self) -> symbols::Search {
         let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         symbols::Search {
@@ -113,21 +152,77 @@ fn seconds(text: &str) -> Result<u32, String> {
     if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
 }
 
+/// A time with its unit; seconds without.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, unit) = found.unwrap_or((text, 1.0));
+    let number: f64 = number.parse().map_err(|_| "not a time: 30s, 5m and 1h are".to_owned())?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| "out of range".to_owned())
+}
+
+/// Records a program that runs already, until it ends, Ctrl-C, or the given time is over.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack print", bin_name = "heaptrack print", about = "Text report of a trace", version)]
-pub struct Print {
-    /// The report for machines, on stdout.
-    #[arg(long)]
-    pub json: bool,
-    /// Only the n-th allocation, from 1.
-    #[arg(long, value_name = "N")]
-    pub event: Option<u64>,
-    /// Rules that tell whose code is whose: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
-    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
-    /// The trace; it may still be growing.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+#[command(name = "heaptrack attach", bin_name = "heaptrack attach", version, after_help = ATTACH_EXAMPLES)]
+pub struct Attach {
+    /// Detach after so long, as 30s, 5m, 1h; else at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
+    #[arg(short, long, value_name = "NAME")]
+    pub output: Option<PathBuf>,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Do not look up function names while recording.
+    #[arg(short = 'r', long = "no-symbols", visible_alias = "raw")]
+    pub no_symbols: bool,
+    /// When events come faster than they can be written: slow the program down, or lose events and count them.
+    #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
+    pub on_full: OnFull,
+    /// The longest that a thread may be held up before its events are dropped and counted.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub max_stall: u32,
+    #[command(flatten)]
+    pub search: SearchOptions,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
+  heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
+Exit code: 0; 3 it cannot be attached to, and why; 2 wrong usage.";
+
+impl Attach {
+    /// `heaptrack -p PID`, if that is meant.
+    fn of(record: &Record) -> Option<Attach> {
+        Some(Attach {
+            duration: record.duration,
+            output: record.output.clone(),
+            quiet: record.quiet,
+            no_symbols: record.no_symbols,
+            on_full: record.on_full,
+            max_stall: record.max_stall,
+            search: record.search.clone(),
+            pid: record.pid?,
+        })
+    }
+}
+
+/// Ends the recording of a program that was attached to, and puts everything back as it was.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack detach", bin_name = "heaptrack detach", version)]
+#[command(after_help = "Example:\n  heaptrack detach 4711   also after the heaptrack that recorded it was killed")]
+pub struct Detach {
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
 }
 
 /// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
@@ -276,13 +371,16 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Print::parse_from(words));
+        return Invocation::Print(Box::new(Print::from_words(words)));
     }
     if name.as_deref() == Some(OsStr::new("heaptrace")) {
         return Invocation::Heaptrace(words);
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("print") => return Invocation::Print(Print::parse_from(words.split_off(1))),
+        Some("attach") => return Invocation::Attach(Attach::parse_from(words.split_off(1))),
+        Some("detach") => return Invocation::Detach(Detach::parse_from(words.split_off(1))),
+        Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
+        Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
@@ -294,7 +392,11 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
         Some("record") => drop(words.remove(1)),
         _ => (),
     }
-    Invocation::Record(Record::parse_from(fence_off(words, &Record::command())))
+    let record = Record::parse_from(fence_off(words, &Record::command()));
+    match Attach::of(&record) {
+        Some(attach) => Invocation::Attach(attach),
+        None => Invocation::Record(record),
+    }
 }
 
 /// Puts `--` before the program, so that no option behind it is taken for ours.
@@ -349,10 +451,13 @@ mod tests {
     fn the_command_is_consistent() {
         command().debug_assert();
         Print::command().debug_assert();
+        diff::Diff::command().debug_assert();
         Symbolize::command().debug_assert();
         Export::command().debug_assert();
         Trim::command().debug_assert();
         Merge::command().debug_assert();
+        Attach::command().debug_assert();
+        Detach::command().debug_assert();
     }
 
     #[test]
@@ -376,6 +481,20 @@ mod tests {
     fn wrong_usage_is_an_error() {
         for line in
             ["heaptrack", "heaptrack -o", "heaptrack --no-such ls", "heaptrack -q", "heaptrack --max-stall=x ls"]
+        {
+            assert_eq!(record(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn attaching_is_an_option_or_a_subcommand() {
+        let parse = |line: &str| parse(line.split(' ').map(OsString::from));
+        let Invocation::Attach(options) = parse("heaptrack --duration 1.5m -qp 42 -o x") else { panic!("attach") };
+        assert_eq!((options.pid, options.duration, options.quiet), (42, Some(Duration::from_secs(90)), true));
+        let Invocation::Attach(options) = parse("heaptrack attach 42 --duration=30s") else { panic!("attach") };
+        assert_eq!((options.pid, options.duration), (42, Some(Duration::from_secs(30))));
+        assert!(matches!(parse("heaptrack detach 42"), Invocation::Detach(d) if d.pid == 42));
+        for line in ["heaptrack -p x", "heaptrack -p 1 ls", "heaptrack --duration 1 ls", "heaptrack -p 1 --duration x"]
         {
             assert_eq!(record(line).unwrap_err().exit_code(), 2, "{line}");
         }

@@ -2,8 +2,7 @@
 //!
 //! Given: a trace, a format, a name. Gives back: a file, or bytes on stdout. What must hold: a file is there whole or not at all.
 use crate::args::{Cost, Export, Format};
-use crate::print::Trace;
-use analysis::Costs;
+use analysis::{Costs, Replay, Report};
 use anyhow::Context;
 use export::{Packed, Packing, folded, heaptrack, massif, svg};
 use format::Source;
@@ -41,21 +40,30 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
     let open = || trace.open();
     match options.to {
         Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
-        Format::Folded => folded::write(&folded::rows(&Trace::read(open()?)?.report, cost(options.cost)), out)?,
+        Format::Folded => folded::write(&folded::rows(&report(open()?)?, cost(options.cost)), out)?,
         Format::Svg => {
-            let report = Trace::read(open()?)?.report;
+            let report = report(open()?)?;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = Trace::read(open()?)?.report;
+            let report = report(open()?)?;
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
             massif::write(&open, &report, &options, out)?;
         }
     }
     Ok(())
+}
+
+/// What the whole session cost.
+pub fn report(mut source: Source) -> Result<Report, format::Error> {
+    let mut replay = Replay::new();
+    while let Some(block) = source.next_block()? {
+        replay.add(block);
+    }
+    Ok(replay.finish())
 }
 
 /// The cost that was asked for.

@@ -6,6 +6,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod attach;
+mod detach;
+mod diff;
 mod export;
 mod heaptrace;
 mod launch;
@@ -37,9 +40,11 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Attach(options) => attach::run(&options),
+        Invocation::Detach(options) => detach::run(&options),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
-        Invocation::Symbolize(options) => answer(symbolize::run(&options.file, options.search.search(), options.quiet)),
+        Invocation::Symbolize(options) => answer(symbolize::run(&options)),
         Invocation::Lib(options) => answer(lib_install::run(&options)),
         Invocation::Export(options) => answer(export::run(&options)),
         Invocation::Trim(options) => answer(trim::run(&options)),

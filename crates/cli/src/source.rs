@@ -62,7 +62,9 @@ fn names(path: &Path, mut source: Source) -> Result<Vec<RawBlock>, format::Error
     }
     let mut blocks = Vec::new();
     let budget = Budget { threads: THREADS, time: None, memory: None };
-    symbols::resolve_all(works, files.search, None, None, budget, |piece, _| blocks.push(piece.to_block()));
+    symbols::resolve_all(works, files.search, None, None, budget, |piece, _| {
+        blocks.extend(piece.map(|piece| piece.to_block()))
+    });
     Ok(blocks)
 }
 

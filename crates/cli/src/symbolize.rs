@@ -3,6 +3,7 @@
 //! Given: a trace that nobody writes to any more, and where debug files are. Gives back: the same file with Symbols blocks
 //! behind its end. What must hold: whatever happens, what was in the file stays readable; the time that is given is
 //! kept to.
+use crate::args::Symbolize;
 use anyhow::Context;
 use format::{Appender, RawBlock, Reader, SymbolState, Symbols};
 use std::collections::BTreeMap;
@@ -42,8 +43,12 @@ pub struct Named {
     pub notes: Vec<String>,
 }
 
-pub fn run(path: &Path, search: Search, quiet: bool) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Symbolize) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    if let Some(trouble) = options.search.trouble() {
+        anyhow::bail!(trouble);
+    }
+    let (path, quiet, search) = (options.file.as_path(), options.quiet, options.search.search_everywhere());
     // KDE's files cannot be added to.
     let own = crate::source::as_own(path, &search).with_context(|| format!("{}", path.display()))?;
     let path = own.as_deref().unwrap_or(path);
@@ -74,7 +79,8 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     if locked == Err(rustix::io::Errno::WOULDBLOCK) {
         anyhow::bail!("it is still being recorded, or another `symbolize` is at work");
     }
-    let mut wanted = Wanted::new();
+    let has_more_places = !help.search.debug_paths.is_empty() || help.search.debuginfod.is_some();
+    let mut wanted = if has_more_places { Wanted::hopeful() } else { Wanted::new() };
     let mut reader = Reader::open(path)?;
     reader.skip(SKIPPED);
     while let Some(block) = reader.next_block()? {
@@ -89,6 +95,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let session = wanted.session.unwrap_or_default();
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
+    let servers = search.debuginfod.clone();
     let mut appender = Appender::new(file)?;
     let mut tally = Tally::default();
     let mut bar = Bar::new(quiet);
@@ -100,8 +107,9 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         jit,
         Budget { threads: THREADS, time, memory },
         |piece, progress| {
-            tally.count(&piece);
             bar.draw(progress);
+            let Some(piece) = piece else { return };
+            tally.count(&piece);
             if failed.is_none() {
                 let block: RawBlock = piece.to_block();
                 failed = appender.write(&block).err();
@@ -113,7 +121,9 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         Some(error) => Err(error.into()),
         None => {
             appender.finish()?;
-            Ok(tally.named(all))
+            let mut named = tally.named(all);
+            named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
+            Ok(named)
         }
     }
 }
@@ -161,7 +171,12 @@ impl Bar {
         self.next = Instant::now() + DRAW_EVERY;
         self.drawn = true;
         const WIDTH: usize = 30;
-        let Progress { done, total, left_modules } = progress;
+        let Progress { done, total, left_modules, download } = progress;
+        if let Some(download) = download {
+            let of = download.total.map_or_else(String::new, |total| format!(" of {}", megabytes(total)));
+            let _ = write!(io::stderr(), "\r\x1b[Kdebug information: {}{of} fetched", megabytes(download.bytes));
+            return;
+        }
         let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH).min(WIDTH);
         let bar: String = (0..WIDTH).map(|at| if at < filled { '#' } else { '.' }).collect();
         let _ = write!(io::stderr(), "\r\x1b[Knames [{bar}] {done} of {total}, {left_modules} files left");
@@ -172,4 +187,8 @@ impl Bar {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }

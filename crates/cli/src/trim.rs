@@ -1,6 +1,5 @@
 //! `heaptrack trim`: a trace of a part of the time. What exactly is in it: `format::trim`.
 use crate::args::Trim;
-use crate::print::Trace;
 use analysis::When;
 use anyhow::Context;
 use format::FileWriter;
@@ -42,7 +41,7 @@ fn point(text: &str) -> anyhow::Result<When> {
 fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format::Error> {
     let needs_totals = |when| matches!(when, When::Peak | When::Percent(_));
     let totals = match needs_totals(from) || needs_totals(to) {
-        true => Trace::open(file)?.report.totals,
+        true => crate::export::report(crate::source::open(file)?)?.totals,
         false => format::Totals::default(),
     };
     let ns = |when| match when {

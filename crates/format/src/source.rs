@@ -135,6 +135,14 @@ impl<R: Read> Source<R> {
         }
     }
 
+    /// Where the next block begins in a file of ours; 0 in others.
+    pub const fn offset(&self) -> u64 {
+        match &self.file {
+            Sort::Own(reader) => reader.offset(),
+            Sort::Kde(_) | Sort::KdeAhead(_) => 0,
+        }
+    }
+
     /// The writer came to its end.
     pub const fn finished(&self) -> bool {
         match &self.file {

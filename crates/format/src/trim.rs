@@ -101,7 +101,7 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Events(mut events) => return self.events(&mut events),
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
-            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
+            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) | Block::HeapAtAttach(_) => (),
             Block::Infos(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
@@ -269,6 +269,11 @@ impl<W: Write> Trimmer<'_, W> {
         let mut totals = self.tally.totals;
         totals.runtime_ns = old.totals.runtime_ns.max(self.now_ns).min(self.to_ns);
         totals.lost_events = old.totals.lost_events;
+        if self.from_ns.is_none() && self.phase == Phase::Within {
+            // All of it: the highest that the system itself has counted may lie between two samples.
+            totals.peak_rss_bytes = totals.peak_rss_bytes.max(old.totals.peak_rss_bytes);
+            totals.overhead_bytes = totals.overhead_bytes.max(old.totals.overhead_bytes);
+        }
         let summary = Summary { complete: old.complete && is_sound, exit: old.exit, totals };
         self.out.write(&summary.to_block())?;
         Ok(summary)

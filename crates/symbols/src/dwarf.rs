@@ -167,10 +167,8 @@ fn alternate<'f>(store: &'f Store, file: &Elf<'f>, at: &Path, finder: &Finder<'_
     let path = at.parent().map_or_else(|| name.to_owned(), |folder| folder.join(name));
     let mut candidates = finder.by_source(&path);
     candidates.extend(finder.by_build_id(build_id));
-    candidates.into_iter().find_map(|(_, file)| {
-        let elf = Elf::open(store, file)?;
-        (elf.build_id() == build_id).then_some(elf)
-    })
+    let right = |(_, file)| Elf::open(store, file).filter(|elf| elf.build_id() == build_id);
+    candidates.into_iter().find_map(right).or_else(|| finder.remote(build_id).and_then(right))
 }
 
 /// `program.dwp`, beside the module or beside its debug file. Each part in it is found by its own id.

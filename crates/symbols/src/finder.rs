@@ -2,11 +2,13 @@
 //!
 //! Given: a path that was true in the target. Gives back: files to try, the most trustworthy first. What must hold:
 //! nothing that is no regular file is opened for reading (a trace may name a pipe, which would be waited for).
+use crate::debuginfod::Debuginfod;
 use crate::process::Target;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/usr/local/lib/debug"];
 
@@ -17,6 +19,8 @@ pub struct Search {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the target's file system.
     pub sysroot: Option<PathBuf>,
+    /// Servers that are asked for what is not here.
+    pub debuginfod: Option<Arc<Debuginfod>>,
     /// Started then: a file without a build-id that was changed since is another one.
     pub started_unix_ns: u64,
 }
@@ -60,6 +64,11 @@ impl Finder<'_> {
             found.extend([&name[10..], &plain].into_iter().flat_map(|name| self.at(&folder.join(name))));
         }
         found
+    }
+
+    /// The debug file of a build, from a server.
+    pub(crate) fn remote(&self, build_id: &[u8]) -> Option<(PathBuf, File)> {
+        self.search.debuginfod.as_ref()?.find(build_id)
     }
 
     /// Files that `.gnu_debuglink` may mean: beside the module, in `.debug`, and under each debug folder.

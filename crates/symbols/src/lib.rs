@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod debuginfod;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -30,6 +31,7 @@ mod table;
 mod units;
 mod wanted;
 
+pub use debuginfod::{Debuginfod, Download};
 pub use demangle::{Hint, Name, demangle};
 pub use finder::{Finder, Search};
 pub use jit::{Code, Jit};

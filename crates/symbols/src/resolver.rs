@@ -69,7 +69,9 @@ impl<'f> Resolver<'f> {
         match find_module(store, module, &finder) {
             Ok(found) => resolver.load(store, found),
             // The debug file alone is as good, if it is the right one.
-            Err(state) => match by_build_id(store, &module.build_id, &finder) {
+            Err(state) => match by_build_id(store, &module.build_id, &finder)
+                .or_else(|| remote(store, &module.build_id, &finder, &mut String::new()))
+            {
                 Some(found) => resolver.load(store, found),
                 None => resolver.state = state,
             },
@@ -277,6 +279,17 @@ fn debug_file<'f>(
     if let Some(found) = by_build_id(store, build_id, finder) {
         return Some(found);
     }
+    by_link(store, elf, path, finder, trouble).or_else(|| remote(store, build_id, finder, trouble))
+}
+
+fn by_link<'f>(
+    store: &'f Store,
+    elf: &Elf<'f>,
+    path: &Path,
+    finder: &Finder<'_>,
+    trouble: &mut String,
+) -> Option<Found<'f>> {
+    let build_id = elf.build_id();
     let (name, sum) = elf.debug_link()?;
     let name = std::str::from_utf8(name).ok()?;
     for (path, mut file) in finder.by_link(path, name) {
@@ -289,6 +302,16 @@ fn debug_file<'f>(
         *trouble = format!("{} belongs to another build and was not used", path.display());
     }
     None
+}
+
+/// From a server, if the user allows that.
+fn remote<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
+    let (path, file) = finder.remote(build_id)?;
+    let found = Elf::open(store, file).filter(|elf| elf.build_id() == build_id);
+    if found.is_none() {
+        *trouble = format!("{} is not what was asked for and was not used", path.display());
+    }
+    found.map(|elf| Found { elf, path })
 }
 
 fn crc(file: &mut File) -> Option<u32> {

@@ -3,6 +3,7 @@
 //! Given: work by module. Gives back: Symbols, a piece at a time. What must hold: memory is that of the modules in work
 //! and of one piece each; a module that makes a library panic costs its own names and nothing else; when the time is
 //! over the caller goes on at once.
+use crate::debuginfod::Download;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
 use crate::process::Target;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 256 << 10;
 /// Or after so long: what is slow to find is not lost when the time is over.
 const PIECE_TIME: Duration = Duration::from_millis(500);
+/// How often a download is shown.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// Frames between two looks at the clock.
 const BATCH: usize = 64;
 /// Demanglers go down by recursion.
@@ -41,6 +44,8 @@ pub struct Progress {
     pub done: usize,
     pub total: usize,
     pub left_modules: usize,
+    /// A file that a server sends.
+    pub download: Option<Download>,
 }
 
 struct Shared {
@@ -54,14 +59,15 @@ struct Shared {
     left_modules: AtomicUsize,
 }
 
-/// Resolves everything that the time allows. Returns false if something is left.
+/// Resolves everything that the time allows. Returns false if something is left. `sink` gets every piece, and is also called
+/// without one while a server sends.
 pub fn resolve_all(
     works: Vec<ModuleWork>,
     search: Search,
     target: Option<Arc<Target>>,
     jit: Option<Jit>,
     budget: Budget,
-    mut sink: impl FnMut(Symbols, Progress),
+    mut sink: impl FnMut(Option<Symbols>, Progress),
 ) -> bool {
     let total = works.iter().map(|work| work.frames.len()).sum();
     let left_modules = AtomicUsize::new(works.len());
@@ -82,26 +88,33 @@ pub fn resolve_all(
     }
     drop(sender);
     let end = budget.time.map(|time| Instant::now() + time);
+    let progress = || Progress {
+        done: shared.done.load(Ordering::Relaxed),
+        total,
+        left_modules: shared.left_modules.load(Ordering::Relaxed),
+        download: shared.search.debuginfod.as_ref().and_then(|servers| servers.download()),
+    };
+    let is_done = || shared.done.load(Ordering::Relaxed) == total;
     loop {
-        let piece = match end {
-            None => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            Some(end) => pieces.recv_timeout(end.saturating_duration_since(Instant::now())),
-        };
-        let progress = Progress {
-            done: shared.done.load(Ordering::Relaxed),
-            total,
-            left_modules: shared.left_modules.load(Ordering::Relaxed),
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        let wait = if shared.search.debuginfod.is_some() { left.min(SHOW_EVERY) } else { left };
+        let piece = match wait {
+            Duration::MAX => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            wait => pieces.recv_timeout(wait),
         };
         match piece {
-            Ok(symbols) => sink(symbols, progress),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return shared.done.load(Ordering::Relaxed) == total,
+            Ok(symbols) => sink(Some(symbols), progress()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return is_done(),
+            Err(mpsc::RecvTimeoutError::Timeout) if end.is_none_or(|end| Instant::now() < end) => {
+                sink(None, progress());
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 shared.stop.store(true, Ordering::Relaxed);
                 // What is ready is not thrown away.
                 while let Ok(symbols) = pieces.recv_timeout(Duration::from_millis(50)) {
-                    sink(symbols, progress);
+                    sink(Some(symbols), progress());
                 }
-                return shared.done.load(Ordering::Relaxed) == total;
+                return is_done();
             }
         }
     }

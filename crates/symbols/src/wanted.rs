@@ -1,7 +1,8 @@
 //! What of a trace has no name yet.
 //!
 //! Given: the blocks of a trace, as they come. Gives back: frames to resolve, by file. What must hold: a frame is asked
-//! for once; what an earlier Symbols block answered is not asked again, unless the file was missing then.
+//! for once; what an earlier Symbols block answered is not asked again, unless the file was missing then, or had no debug
+//! information and there is now another place to look for it.
 use format::{Block, BlockKind, Module, RawBlock, Session, SymbolState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,6 +20,8 @@ pub struct Wanted {
     has_jit: bool,
     /// Modules that nobody was told of yet.
     new_modules: Vec<u16>,
+    /// There are more places to look into than there were.
+    is_hopeful: bool,
 }
 
 /// The frames of one file. `frames`: by instance, for a file may be loaded several times.
@@ -33,6 +36,11 @@ pub struct ModuleWork {
 impl Wanted {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Asks again for what had no debug information.
+    pub fn hopeful() -> Self {
+        Wanted { is_hopeful: true, ..Self::default() }
     }
 
     pub fn add(&mut self, block: &RawBlock) {
@@ -65,7 +73,11 @@ impl Wanted {
     }
 
     fn answered(&mut self, module: &format::ModuleSymbols) {
-        let found = matches!(module.state, SymbolState::Debug | SymbolState::Symbols | SymbolState::Stripped);
+        let found = match module.state {
+            SymbolState::Debug => true,
+            SymbolState::Symbols | SymbolState::Stripped => !self.is_hopeful || module.instance == 0,
+            _ => false,
+        };
         for (key, places) in &module.frames {
             if found && (module.instance != 0 || !places.is_empty()) {
                 self.seen.insert((module.instance as u64) << 48 | key);

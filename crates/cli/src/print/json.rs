@@ -1,10 +1,9 @@
 //! The JSON of `print --json`: a contract with scripts. Names and meanings stay; new keys may come.
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
-use super::Trace;
-use super::custom::Custom;
-use analysis::{Allocation, Book, Classes, Costs, Report, SiteCosts};
-use format::{Frame, SymbolState, Totals};
+use super::open::Opened;
+use analysis::{Allocation, Book, Classes, Costs, Profile, SiteId, Table};
+use format::{SymbolState, Totals};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeSeq};
 use std::cmp::Reverse;
@@ -12,8 +11,18 @@ use std::io::{self, Write};
 
 const SCHEMA: u32 = 1;
 
-pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Document(trace))?;
+/// What the report is made of.
+pub struct Report<'a> {
+    pub opened: &'a Opened,
+    pub profile: &'a Profile,
+    pub table: &'a Table,
+    pub suppress: bool,
+    /// The same of the blocks that the program reported itself, if it did.
+    pub custom: Option<&'a Report<'a>>,
+}
+
+pub fn report(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, report)?;
     out.write_all(b"\n")
 }
 
@@ -33,45 +42,82 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
     out.write_all(b"\n")
 }
 
-struct Document<'a>(&'a Trace);
+impl Report<'_> {
+    /// Those of the session, with the numbers of the part that was asked for.
+    fn totals(&self) -> Totals {
+        let Profile { totals: costs, peak_time_ns, .. } = self.profile;
+        Totals {
+            allocations: costs.allocations,
+            deallocations: costs.deallocations,
+            allocated_bytes: costs.allocated_bytes,
+            temporary: costs.temporary,
+            leaked_bytes: costs.live_bytes,
+            leaked_allocations: costs.live_allocations,
+            peak_bytes: costs.peak_bytes,
+            peak_allocations: costs.peak_allocations,
+            peak_time_ns: *peak_time_ns,
+            ..self.opened.engine.totals()
+        }
+    }
 
-impl Serialize for Document<'_> {
+    fn lists<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("peak", &List::new(self, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(self, |costs| (costs.live_bytes, costs.live_allocations)))?;
+        map.serialize_entry("allocations", &List::new(self, |costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(self, |costs| (costs.temporary, 0)))
+    }
+
+    /// Of the leaked, what suppressions match: bytes and blocks.
+    fn suppressed(&self) -> (u64, u64) {
+        let known = self.profile.stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
+        known.fold((0, 0), |sum, (_, costs)| (sum.0 + costs.live_bytes, sum.1 + costs.live_allocations))
+    }
+}
+
+impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Document(trace) = self;
-        let report = &trace.report;
+        let opened = self.opened;
+        let book = opened.engine.book();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
-        map.serialize_entry("command", &report.session.command)?;
-        map.serialize_entry("pid", &report.session.pid)?;
-        map.serialize_entry("attached", &report.session.attached)?;
-        map.serialize_entry("complete", &trace.complete())?;
-        map.serialize_entry("totals", &totals(&report.totals))?;
-        map.serialize_entry("losses", &losses(report))?;
-        map.serialize_entry("damage", &damage(trace))?;
-        map.serialize_entry("threads", &report.threads.len())?;
-        map.serialize_entry("modules", &report.modules.len())?;
-        map.serialize_entry("suppressions", &report.suppressions)?;
-        map.serialize_entry("symbols", &symbols(report))?;
-        Lists(trace).serialize_into(&mut map)?;
-        map.serialize_entry("custom", &trace.custom.as_deref().map(Custom))?;
+        map.serialize_entry("command", &book.session.command)?;
+        map.serialize_entry("pid", &book.session.pid)?;
+        map.serialize_entry("attached", &book.session.attached)?;
+        map.serialize_entry("complete", &opened.complete())?;
+        map.serialize_entry(
+            "range",
+            &[("from_ns", self.profile.range.from_ns), ("to_ns", self.profile.range.to_ns)]
+                .into_iter()
+                .collect::<std::collections::BTreeMap<_, _>>(),
+        )?;
+        let suppressed = if self.suppress { self.suppressed() } else { (0, 0) };
+        map.serialize_entry("totals", &totals(&self.totals(), suppressed))?;
+        map.serialize_entry("losses", &losses(book))?;
+        map.serialize_entry("damage", &damage(opened))?;
+        map.serialize_entry("threads", &book.threads.len())?;
+        map.serialize_entry("modules", &book.modules.len())?;
+        map.serialize_entry("suppressions", &book.suppressions)?;
+        map.serialize_entry("heap_at_attach", &heap_at_attach(book))?;
+        map.serialize_entry("symbols", &symbols(book))?;
+        self.lists(&mut map)?;
+        map.serialize_entry("custom", &self.custom.map(Custom))?;
         map.end()
     }
 }
 
-/// The four lists.
-pub struct Lists<'a>(pub &'a Trace);
+/// Totals and lists as the whole report has them.
+struct Custom<'a>(&'a Report<'a>);
 
-impl Lists<'_> {
-    pub fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        let Lists(trace) = self;
-        map.serialize_entry("peak", &List::new(trace, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(trace, |costs| (costs.live_bytes, costs.live_allocations)))?;
-        map.serialize_entry("allocations", &List::new(trace, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(trace, |costs| (costs.temporary, 0)))
+impl Serialize for Custom<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("totals", &totals(&self.0.totals(), (0, 0)))?;
+        self.0.lists(&mut map)?;
+        map.end()
     }
 }
 
-pub fn totals(totals: &Totals) -> impl Serialize {
+fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
     #[derive(Serialize)]
     struct Named {
         allocations: u64,
@@ -89,6 +135,9 @@ pub fn totals(totals: &Totals) -> impl Serialize {
         unknown_frees: u64,
         implied_frees: u64,
         lost_events: u64,
+        /// Of the leaked: known, and no fault of the program.
+        suppressed_bytes: u64,
+        suppressed_allocations: u64,
     }
     let Totals {
         allocations,
@@ -123,11 +172,23 @@ pub fn totals(totals: &Totals) -> impl Serialize {
         unknown_frees,
         implied_frees,
         lost_events,
+        suppressed_bytes: suppressed.0,
+        suppressed_allocations: suppressed.1,
     }
 }
 
+/// How large the heap was already when we attached; what was in it then is not in the trace.
+fn heap_at_attach(book: &Book) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Heap {
+        size_bytes: u64,
+        rss_bytes: u64,
+    }
+    book.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
+}
+
 /// Events that were not recorded, by cause, and the writer's own sentence about them.
-fn losses(report: &Report) -> impl Serialize {
+fn losses(book: &Book) -> impl Serialize {
     struct Causes<'a>(&'a [(String, u64)]);
     impl Serialize for Causes<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -139,19 +200,19 @@ fn losses(report: &Report) -> impl Serialize {
         by_cause: Causes<'a>,
         note: Option<&'a str>,
     }
-    Losses { by_cause: Causes(&report.losses.by_cause), note: report.losses.note.as_deref() }
+    Losses { by_cause: Causes(&book.losses.by_cause), note: book.losses.note.as_deref() }
 }
 
 /// What of the file could not be read. Empty for a sound file, finished or not.
-fn damage(trace: &Trace) -> impl Serialize {
+fn damage(opened: &Opened) -> impl Serialize {
     #[derive(Serialize)]
     struct Place {
         offset: Option<u64>,
         length: Option<u64>,
         reason: String,
     }
-    let faults = &trace.report.faults;
-    let mut list: Vec<Place> = trace
+    let faults = opened.engine.faults();
+    let mut list: Vec<Place> = opened
         .damage
         .iter()
         .map(|place| Place { offset: Some(place.offset), length: Some(place.length), reason: place.reason.into() })
@@ -170,15 +231,15 @@ fn damage(trace: &Trace) -> impl Serialize {
 }
 
 /// How the names of each module were found, or why not.
-fn symbols(report: &Report) -> impl Serialize {
+fn symbols(book: &Book) -> impl Serialize {
     #[derive(Serialize)]
     struct Module<'a> {
         module: Option<&'a str>,
         state: &'static str,
         note: Option<&'a str>,
     }
-    let modules = report.names.modules().iter().map(|(instance, names)| Module {
-        module: report.modules.get(instance).map(|module| module.path.as_str()),
+    let modules = book.names.modules().iter().map(|(instance, names)| Module {
+        module: book.modules.get(instance).map(|module| module.path.as_str()),
         state: state(names.state),
         note: Some(names.note.as_str()).filter(|note| !note.is_empty()),
     });
@@ -196,39 +257,37 @@ pub const fn state(state: SymbolState) -> &'static str {
     }
 }
 
-/// The stacks that have a cost of one sort, the highest first.
+/// All stacks, those that have most of one cost first; equal ones in the file's order, so that two runs print the same.
 struct List<'a> {
-    report: &'a Report,
-    classes: &'a Classes,
-    sites: Vec<&'a SiteCosts>,
+    report: &'a Report<'a>,
+    stacks: Vec<&'a (SiteId, Costs)>,
 }
 
 impl<'a> List<'a> {
-    fn new(trace: &'a Trace, cost: impl Fn(&Costs) -> (u64, u64)) -> Self {
-        let Trace { report, classes, .. } = trace;
-        List { report, classes, sites: ranked(report, cost) }
+    fn new(report: &'a Report<'a>, cost: impl Fn(&Costs) -> (u64, u64)) -> Self {
+        let mut stacks: Vec<&(SiteId, Costs)> = report.profile.stacks.iter().collect();
+        stacks.sort_by_key(|(_, costs)| Reverse(cost(costs)));
+        List { report, stacks }
     }
-}
-
-/// Sites by cost, descending; equal ones in the file's order, so that two runs print the same.
-pub fn ranked(report: &Report, cost: impl Fn(&Costs) -> (u64, u64)) -> Vec<&SiteCosts> {
-    let mut sites: Vec<&SiteCosts> = report.sites.iter().filter(|site| cost(&site.costs) != (0, 0)).collect();
-    sites.sort_by_key(|site| Reverse(cost(&site.costs)));
-    sites
 }
 
 impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries = self.sites.iter().map(|site| Entry {
-            allocations: site.costs.allocations,
-            allocated_bytes: site.costs.allocated_bytes,
-            temporary: site.costs.temporary,
-            leaked_bytes: site.costs.live_bytes,
-            leaked_allocations: site.costs.live_allocations,
-            peak_bytes: site.costs.peak_bytes,
-            peak_allocations: site.costs.peak_allocations,
-            blamed: self.classes.blamed(self.report.levels(site.stack)),
-            frames: Frames { book: self.report, classes: self.classes, stack: site.stack, whole: false },
+        let Report { opened, table, .. } = self.report;
+        let book = opened.engine.book();
+        let entries = self.stacks.iter().map(|(site, costs)| {
+            let stack = table.stack(*site);
+            Entry {
+                allocations: costs.allocations,
+                allocated_bytes: costs.allocated_bytes,
+                temporary: costs.temporary,
+                leaked_bytes: costs.live_bytes,
+                leaked_allocations: costs.live_allocations,
+                peak_bytes: costs.peak_bytes,
+                peak_allocations: costs.peak_allocations,
+                blamed: stack.blamed.and_then(|blamed| table.path(stack.node).position(|node| node == blamed)),
+                frames: Frames { book, classes: &opened.classes, stack: book.stack_of(*site), whole: false },
+            }
         });
         serializer.collect_seq(entries)
     }
@@ -273,7 +332,7 @@ impl Serialize for Frames<'_> {
         }
         let mut list = serializer.serialize_seq(None)?;
         for level in self.book.all_levels(self.stack).skip_while(|level| !self.whole && level.is_allocator()) {
-            let marker = marker(level.frame);
+            let marker = level.marker();
             list.serialize_element(&Level {
                 function: marker.or(level.function),
                 short: marker.or(level.short),
@@ -286,14 +345,5 @@ impl Serialize for Frames<'_> {
             })?;
         }
         list.end()
-    }
-}
-
-/// What stands for frames that are not there.
-pub fn marker(frame: Frame) -> Option<&'static str> {
-    match frame {
-        Frame::CUT => Some("[frames left out]"),
-        frame if frame.is_marker() => Some("[damaged]"),
-        _ => None,
     }
 }

@@ -1,186 +1,215 @@
-//! The text of `print`: totals, then the stacks that matter most.
-use super::Trace;
-use super::custom;
-use super::json::{marker, ranked};
-use analysis::{Costs, Level, Report};
-use format::{Exit, SymbolState};
-use std::collections::BTreeSet;
+//! The text of `print`: KDE's sections and totals, then what only we know.
+use super::entry::{Entry, Group, Numbers, grouped, single};
+use super::options::Print;
+use super::paint::Paint;
+use super::units::{bytes, rate, without_templates};
+use analysis::Level;
 use std::io::{self, Write};
 
-const STACKS: usize = 10;
-/// Frames shown of a stack; the rest is counted.
-const FRAMES: usize = 12;
+/// How lists are shown.
+#[derive(Clone, Copy)]
+pub struct Style {
+    pub paint: Paint,
+    pub shorten: bool,
+    pub merge: bool,
+    pub limit: usize,
+    pub sub_limit: usize,
+}
 
-pub fn report(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
-    let report = &trace.report;
-    writeln!(out, "{}", command(report))?;
-    writeln!(out, "{}", ending(trace))?;
-    writeln!(out)?;
-    totals(out, report)?;
-    losses(out, trace)?;
-    names(out, report)?;
-    lists(out, trace, "")?;
-    match &trace.custom {
-        Some(custom) => custom::section(out, custom),
-        None => Ok(()),
+impl Style {
+    pub fn new(options: &Print, paint: Paint) -> Self {
+        Style {
+            paint,
+            shorten: options.shorten_templates,
+            merge: options.merge_backtraces,
+            limit: options.peak_limit,
+            sub_limit: options.sub_peak_limit,
+        }
     }
 }
 
-/// The stacks that matter most, by what they held at the peak and what they left.
-pub fn lists(out: &mut impl Write, trace: &Trace, what: &str) -> io::Result<()> {
-    list(out, trace, &format!("{what}peak"), |costs| (costs.peak_bytes, costs.peak_allocations))?;
-    list(out, trace, &format!("{what}leaked"), |costs| (costs.live_bytes, costs.live_allocations))
+type Metric = fn(&Numbers) -> i64;
+type Label = fn(&Numbers) -> String;
+
+/// One list.
+pub struct Section {
+    heading: &'static str,
+    metric: Metric,
+    /// Of an entry, and of one of its stacks.
+    label: Label,
+    sub_label: Label,
+    number: fn(i64) -> String,
 }
 
-fn command(report: &Report) -> String {
-    let session = &report.session;
-    let how = if session.attached { "attached to" } else { "recorded" };
-    format!("{how} {} (pid {})", session.command.join(" "), session.pid)
+fn percent(part: i64, whole: i64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-fn ending(trace: &Trace) -> String {
-    let Some(summary) = &trace.report.summary else {
-        return "not finished: still being recorded, or cut".into();
-    };
-    let exit = match summary.exit {
-        Exit::Unknown => "it is not known how the program ended".into(),
-        Exit::Code(code) => format!("the program ended with code {code}"),
-        Exit::Signal(signal) => format!("the program was ended by signal {signal}"),
-        Exit::Detached => "the program ran on".into(),
-    };
-    if trace.complete() { exit } else { format!("{exit}; the trace is not complete") }
+fn count(value: i64) -> String {
+    value.to_string()
 }
 
-fn totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let totals = &report.totals;
-    let seconds = totals.runtime_ns as f64 / 1e9;
-    row(out, "runtime", format_args!("{seconds:.3} s"), "")?;
-    heap_totals(out, report)?;
-    if totals.peak_rss_bytes > 0 {
-        let ours = format!("of which {} are ours", size(totals.overhead_bytes));
-        row(out, "peak RSS", size(totals.peak_rss_bytes), ours)?;
+pub const ALLOCATIONS: Section = Section {
+    heading: "MOST CALLS TO ALLOCATION FUNCTIONS",
+    metric: |numbers| numbers.allocations,
+    label: |numbers| {
+        format!(
+            "{} calls to allocation functions with {} peak consumption from",
+            numbers.allocations,
+            bytes(numbers.peak)
+        )
+    },
+    sub_label: |numbers| format!("{} calls with {} peak consumption from:", numbers.allocations, bytes(numbers.peak)),
+    number: count,
+};
+
+pub const PEAKS: Section = Section {
+    heading: "PEAK MEMORY CONSUMERS",
+    metric: |numbers| numbers.peak,
+    label: |numbers| format!("{} peak memory consumed over {} calls from", bytes(numbers.peak), numbers.allocations),
+    sub_label: |numbers| format!("{} consumed over {} calls from:", bytes(numbers.peak), numbers.allocations),
+    number: bytes,
+};
+
+pub const LEAKS: Section = Section {
+    heading: "MEMORY LEAKS",
+    metric: |numbers| numbers.leaked,
+    label: |numbers| format!("{} leaked over {} calls from", bytes(numbers.leaked), numbers.allocations),
+    sub_label: |numbers| format!("{} leaked over {} calls from:", bytes(numbers.leaked), numbers.allocations),
+    number: bytes,
+};
+
+/// Of a program that ran on: what it has not freed may be in use.
+pub const STILL_LIVE: Section = Section {
+    heading: "STILL LIVE AT DETACH",
+    metric: |numbers| numbers.leaked,
+    label: |numbers| format!("{} still live over {} calls from", bytes(numbers.leaked), numbers.allocations),
+    sub_label: |numbers| format!("{} still live over {} calls from:", bytes(numbers.leaked), numbers.allocations),
+    number: bytes,
+};
+
+pub const TEMPORARY: Section = Section {
+    heading: "MOST TEMPORARY ALLOCATIONS",
+    metric: |numbers| numbers.temporary,
+    label: |numbers| {
+        let share = percent(numbers.temporary, numbers.allocations);
+        format!(
+            "{} temporary allocations of {} allocations in total ({share:.2}%) from",
+            numbers.temporary, numbers.allocations
+        )
+    },
+    sub_label: |numbers| {
+        let share = percent(numbers.temporary, numbers.allocations);
+        format!(
+            "{} temporary allocations of {} allocations in total ({share:.2}%) from:",
+            numbers.temporary, numbers.allocations
+        )
+    },
+    number: count,
+};
+
+impl Section {
+    pub fn write(&self, out: &mut impl Write, entries: &[Entry<'_>], style: &Style) -> io::Result<()> {
+        writeln!(out, "{}", style.paint.heading(self.heading))?;
+        let whole: i64 = entries.iter().map(|entry| (self.metric)(&entry.numbers)).sum();
+        if style.merge {
+            for group in grouped(entries, self.metric).iter().take(style.limit) {
+                self.group(out, group, whole, style)?;
+            }
+        } else {
+            for entry in single(entries, self.metric).iter().take(style.limit) {
+                let bar = style.paint.bar((self.metric)(&entry.numbers), whole);
+                writeln!(out, "{bar}{}", style.paint.number(&(self.label)(&entry.numbers)))?;
+                stack(out, &entry.frames(), 1, style)?;
+                writeln!(out)?;
+            }
+        }
+        writeln!(out)
+    }
+
+    fn group(&self, out: &mut impl Write, group: &Group<'_>, whole: i64, style: &Style) -> io::Result<()> {
+        let total = (self.metric)(&group.numbers);
+        writeln!(out, "{}{}", style.paint.bar(total, whole), style.paint.number(&(self.label)(&group.numbers)))?;
+        let first = group.entries.first().map(Entry::frames).unwrap_or_default();
+        stack(out, first.get(..1).unwrap_or_default(), 0, style)?;
+        let mut handled = 0;
+        for entry in group.entries.iter().take(style.sub_limit) {
+            let value = (self.metric)(&entry.numbers);
+            if value == 0 {
+                break;
+            }
+            handled += value;
+            writeln!(out, "{}", (self.sub_label)(&entry.numbers))?;
+            stack(out, entry.frames().get(1..).unwrap_or_default(), 2, style)?;
+        }
+        if group.entries.len() > style.sub_limit {
+            let rest = group.entries.len() - style.sub_limit;
+            writeln!(out, "  and {} from {rest} other places", (self.number)(total - handled))?;
+        }
+        writeln!(out)
+    }
+}
+
+/// A stack, or nothing known about one.
+fn stack(out: &mut impl Write, frames: &[Vec<Level<'_>>], indent: usize, style: &Style) -> io::Result<()> {
+    if frames.is_empty() && indent < 2 {
+        return writeln!(out, "{:indent$}??", "", indent = indent * 2);
+    }
+    for levels in frames {
+        frame(out, levels, indent, style)?;
     }
     Ok(())
 }
 
-/// What is about blocks, not about the process.
-pub fn heap_totals(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let totals = &report.totals;
-    let blocks = |count: u64| format!("in {count} block{}", if count == 1 { "" } else { "s" });
-    row(out, "allocations", totals.allocations, format_args!("of {}", size(totals.allocated_bytes)))?;
-    row(out, "deallocations", totals.deallocations, "")?;
-    row(out, "temporary", totals.temporary, share(totals.temporary, totals.allocations))?;
-    let when = format!("{}, at {:.3} s", blocks(totals.peak_allocations), totals.peak_time_ns as f64 / 1e9);
-    row(out, "peak", size(totals.peak_bytes), when)?;
-    row(out, "leaked", size(totals.leaked_bytes), blocks(totals.leaked_allocations))
-}
-
-fn losses(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
-    let report = &trace.report;
-    let rows = [
-        ("unknown frees", report.totals.unknown_frees, "of blocks whose allocation is not in the trace"),
-        ("implied frees", report.totals.implied_frees, "not seen, but the address came again"),
-        ("lost events", report.totals.lost_events, "known not to be in the trace"),
-        ("damage", trace.damage_count, "places in the file that cannot be read"),
-        ("damaged", report.faults.damaged_events, "events that need what is lost"),
-        ("missing", report.faults.missing_allocations, "allocations in lost parts of the file"),
-    ];
-    for (name, count, meaning) in rows {
-        if count > 0 {
-            row(out, name, count, meaning)?;
+/// Function, place, module; then what it was inlined into.
+fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, style: &Style) -> io::Result<()> {
+    let width = indent * 2;
+    for (at, level) in levels.iter().enumerate() {
+        writeln!(out, "{:width$}{}", "", name(level, style.shorten))?;
+        match (level.file, level.line) {
+            (Some(file), Some(line)) => writeln!(out, "{:width$}  at {file}:{line}", "")?,
+            (Some(file), None) => writeln!(out, "{:width$}  at {file}", "")?,
+            _ => {}
         }
-    }
-    if let Some(note) = &report.losses.note {
-        writeln!(out, "\n{note}")?;
-    }
-    Ok(())
-}
-
-/// Modules whose names are not known for a reason that somebody can do something about.
-fn names(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    if report.names.is_empty() && !report.sites.is_empty() {
-        return writeln!(out, "\nno names yet: `heaptrack symbolize FILE` adds them");
-    }
-    let mut said = BTreeSet::new();
-    for names in report.names.modules().values() {
-        let is_ours_to_say = matches!(names.state, SymbolState::Mismatch | SymbolState::Unreadable);
-        if is_ours_to_say && said.insert(&names.note) {
-            writeln!(out, "{}{}", if said.len() == 1 { "\n" } else { "" }, names.note)?;
+        if at == 0 && level.marker().is_none() {
+            writeln!(out, "{:width$}  in {}", "", level.module.unwrap_or("??"))?;
         }
     }
     Ok(())
 }
 
-fn list(out: &mut impl Write, trace: &Trace, name: &str, cost: impl Fn(&Costs) -> (u64, u64)) -> io::Result<()> {
-    let report = &trace.report;
-    let sites = ranked(report, &cost);
-    if sites.is_empty() {
-        return Ok(());
+pub fn name(level: &Level<'_>, shorten: bool) -> String {
+    match level.marker().or(level.function) {
+        Some(name) if shorten => without_templates(name),
+        Some(name) => name.to_owned(),
+        None => format!("{:#x}", level.frame.offset()),
     }
-    writeln!(out, "\n{name}: {} of {} stacks", sites.len().min(STACKS), sites.len())?;
-    for site in sites.iter().take(STACKS) {
-        let (bytes, blocks) = cost(&site.costs);
-        writeln!(out, "\n{:>12}  in {blocks} block{}", size(bytes), if blocks == 1 { "" } else { "s" })?;
-        // The one to blame is shown, however deep it is.
-        let blamed = trace.classes.blamed(report.levels(site.stack));
-        let shown = FRAMES.max(blamed.map_or(0, |blamed| blamed + 3));
-        let mut levels = report.levels(site.stack);
-        for (at, level) in levels.by_ref().take(shown).enumerate() {
-            let mark = if Some(at) == blamed { '>' } else { ' ' };
-            writeln!(out, "            {mark} {}", place(&level))?;
+}
+
+/// KDE's totals, in its words.
+pub struct Ending {
+    pub runtime_ns: i64,
+    pub numbers: Numbers,
+    pub peak_rss_bytes: i64,
+    pub suppressed_bytes: i64,
+    /// The program ran already when we came.
+    pub attached: bool,
+}
+
+impl Ending {
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Numbers { allocations, temporary, leaked, peak } = self.numbers;
+        let runtime = self.runtime_ns.unsigned_abs();
+        writeln!(out, "total runtime: {:.2}s.", self.runtime_ns as f64 / 1e9)?;
+        writeln!(out, "calls to allocation functions: {allocations} ({}/s)", rate(allocations, runtime))?;
+        writeln!(out, "temporary memory allocations: {temporary} ({}/s)", rate(temporary, runtime))?;
+        writeln!(out, "peak heap memory consumption: {}", bytes(peak))?;
+        writeln!(out, "peak RSS (including heaptrack overhead): {}", bytes(self.peak_rss_bytes))?;
+        let left = if self.attached { "still live at detach" } else { "leaked" };
+        writeln!(out, "total memory {left}: {}", bytes(leaked))?;
+        if self.suppressed_bytes != 0 {
+            writeln!(out, "suppressed leaks: {}", bytes(self.suppressed_bytes))?;
         }
-        let rest = levels.count();
-        if rest > 0 {
-            writeln!(out, "              and {rest} more")?;
-        }
+        Ok(())
     }
-    Ok(())
-}
-
-fn place(level: &Level<'_>) -> String {
-    if let Some(marker) = marker(level.frame) {
-        return marker.into();
-    }
-    let Some(name) = level.short else {
-        return match level.module {
-            Some(module) => format!("{module}+{:#x}", level.frame.offset()),
-            None => format!("{:#x}", level.frame.offset()),
-        };
-    };
-    match (level.file, level.line, level.module) {
-        (Some(file), Some(line), _) => format!("{name}  {file}:{line}"),
-        (Some(file), None, _) => format!("{name}  {file}"),
-        (None, _, Some(module)) => format!("{name}  {module}"),
-        (None, _, None) => name.into(),
-    }
-}
-
-fn row(
-    out: &mut impl Write,
-    name: &str,
-    value: impl std::fmt::Display,
-    detail: impl std::fmt::Display,
-) -> io::Result<()> {
-    let line = format!("  {name:<14}{:>14}  {detail}", value.to_string());
-    writeln!(out, "{}", line.trim_end())
-}
-
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 { String::new() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
-}
-
-/// Bytes for people: three digits or so, in powers of 1024.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    // What would be printed as 1024.00 of one unit is 1.00 of the next.
-    while value >= 1023.995 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.2} {}", UNITS[unit])
 }

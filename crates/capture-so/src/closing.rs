@@ -1,0 +1,20 @@
+//! The exported `dlclose`: a word to the core, then a jump to libc's. See `capture::unwatched`.
+use capture::unwatched::closing;
+use core::arch::naked_asm;
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn dlclose() {
+    naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "call {closing}",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        closing = sym closing,
+    )
+}

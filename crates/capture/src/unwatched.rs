@@ -1,0 +1,114 @@
+//! Modules where the loader cannot be watched: neither /proc/self/mem nor mprotect lets us write the jump of [`crate::loader`].
+//!
+//! Then nobody tells us of a new module, so every frame asks: is its address still in the module that we know? glibc's
+//! own `_dl_find_object` (2.35 and later) answers without a lock, from any place, and it is what exceptions are thrown by.
+//! The libraries of the start never go and are not asked for. A library goes only in `dlclose`: the exported one forgets
+//! what was remembered of stacks, then jumps on to the real one.
+//!
+//! What must hold: no lock is waited for; where two threads meet a new module at once, one of them leaves its frame
+//! without a module; nothing that was learnt of a library's code is kept beyond the walk, for it may be gone at the next.
+use crate::core::CORE;
+use crate::elf::LinkMap;
+use crate::real;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+/// `struct dl_find_object`.
+#[repr(C)]
+struct Object {
+    flags: u64,
+    start: u64,
+    end: u64,
+    map: *const LinkMap,
+    eh_frame: u64,
+    reserved: [u64; 7],
+}
+
+type Find = extern "C" fn(address: u64, object: *mut Object) -> i32;
+
+/// `_dl_find_object`; null where the loader is watched, or has no such function.
+static FIND: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// libc's `dlclose`; null until the start.
+static CLOSE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// The last module of the start.
+static FIRST_MODULES: AtomicU32 = AtomicU32::new(0);
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// # Safety
+/// As `real::resolve`.
+pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
+    // SAFETY: the caller's promise.
+    if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlclose") } {
+        CLOSE.store(address as *mut (), Ordering::Release);
+    }
+}
+
+/// From now on frames ask. False: they cannot.
+///
+/// # Safety
+/// As `real::resolve`. `modules` are known.
+pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
+    // A forked child begins again, maybe in the middle of another thread's work. Its list begins with the same modules.
+    BUSY.store(false, Ordering::Relaxed);
+    if is_on() {
+        return true;
+    }
+    FIRST_MODULES.store(modules, Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    let Some(address) = (unsafe { real::find_anywhere(first, b"_dl_find_object") }) else { return false };
+    FIND.store(address as *mut (), Ordering::Release);
+    true
+}
+
+#[inline(always)]
+pub fn is_on() -> bool {
+    !FIND.load(Ordering::Relaxed).is_null()
+}
+
+/// True for a module that can go at any time.
+#[inline]
+pub fn may_go(instance: u16) -> bool {
+    is_on() && instance as u32 > FIRST_MODULES.load(Ordering::Relaxed)
+}
+
+/// The loaded object at an address. It stays as long as its code is on a stack.
+pub fn find(address: u64) -> Option<*const LinkMap> {
+    let function = FIND.load(Ordering::Acquire);
+    if function.is_null() {
+        return None;
+    }
+    // SAFETY: glibc's function of this name has this type.
+    let function = unsafe { core::mem::transmute::<*mut (), Find>(function) };
+    let mut object = Object { flags: 0, start: 0, end: 0, map: core::ptr::null(), eh_frame: 0, reserved: [0; 7] };
+    let found = function(address, &raw mut object) == 0 && !object.map.is_null();
+    found.then_some(object.map)
+}
+
+/// Runs `work` unless somebody does already.
+pub fn alone<T>(work: impl FnOnce() -> T) -> Option<T> {
+    if BUSY.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    let result = work();
+    BUSY.store(false, Ordering::Release);
+    Some(result)
+}
+
+/// What the exported `dlclose` calls first. Where it then jumps to.
+pub extern "C" fn closing() -> *const () {
+    CORE.start();
+    if is_on() {
+        CORE.modules_may_go();
+    }
+    let real = CLOSE.load(Ordering::Acquire);
+    if !real.is_null() {
+        return real;
+    }
+    // Before glibc 2.34 it is in a library of its own, which may have come later.
+    let found = CORE.find_later(b"dlclose").map_or(core::ptr::null_mut(), |address| address as *mut ());
+    CLOSE.store(found, Ordering::Release);
+    if found.is_null() { refuse as *const () } else { found }
+}
+
+extern "C" fn refuse() -> i32 {
+    -1
+}

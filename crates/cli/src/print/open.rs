@@ -1,0 +1,171 @@
+//! Opens a trace of any sort and counts it, saying how far it is if that takes long.
+use super::again::Again;
+use analysis::{Classes, Engine};
+use format::{BlockKind, Damage, Domain, RawBlock, Source};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+/// A counted trace and how well its file could be read.
+pub struct Opened {
+    pub path: PathBuf,
+    pub engine: Engine,
+    pub damage: Vec<Damage>,
+    pub damage_count: u64,
+    /// The writer came to its end.
+    pub finished: bool,
+    /// Whose code a frame is.
+    pub classes: Classes,
+    /// The program reported blocks of its own, which are a trace of their own.
+    pub has_custom: bool,
+    domain: Domain,
+    /// Where each block of events begins; `None` for a file that cannot be gone into.
+    places: Option<Vec<u64>>,
+}
+
+/// Blocks that wait between the thread that unpacks and the one that counts.
+const AHEAD: usize = 4;
+
+impl Opened {
+    pub fn open(path: &Path, domain: Domain) -> Result<Self, format::Error> {
+        let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut source = crate::source::open(path)?;
+        source.set_domain(domain);
+        Self::read(path, source, domain, Progress::new(length))
+    }
+
+    fn read(path: &Path, source: Source, domain: Domain, mut progress: Progress) -> Result<Self, format::Error> {
+        let mut engine = Engine::new();
+        let mut places = (!source.is_kde()).then(Vec::new);
+        let source = ahead(source, |place, block| {
+            if block.kind == BlockKind::Events
+                && let Some(places) = &mut places
+            {
+                places.push(place);
+            }
+            engine.add(block);
+            progress.at(place);
+        });
+        progress.end();
+        let source = source?;
+        Ok(Opened {
+            path: path.to_owned(),
+            classes: Classes::new(&engine.book().session.exe),
+            engine,
+            damage: source.damage().to_vec(),
+            damage_count: source.damage_count(),
+            finished: source.finished(),
+            has_custom: source.has_custom(),
+            domain,
+            places,
+        })
+    }
+
+    /// All that happened is in it.
+    pub fn complete(&self) -> bool {
+        let ended = self.engine.book().summary.is_some_and(|summary| summary.complete);
+        ended && self.finished && self.damage_count == 0 && self.engine.faults().is_empty()
+    }
+
+    pub fn again(&self) -> Result<Again, format::Error> {
+        Again::new(&self.path, self.domain, self.places.clone())
+    }
+}
+
+/// Unpacks on a thread of its own while `each` works on the block before; without one where none can be had.
+fn ahead(mut source: Source, mut each: impl FnMut(u64, &RawBlock)) -> Result<Source, format::Error> {
+    if source.is_kde() {
+        // These have their own threads.
+        while let Some(block) = source.next_block()? {
+            each(0, block);
+        }
+        return Ok(source);
+    }
+    let (full, blocks) = sync_channel(AHEAD);
+    let (empty, spare) = channel();
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("heaptrack-unpack".into());
+        let unpacker = builder.spawn_scoped(scope, move || unpack(source, &full, &spare))?;
+        for (place, block) in blocks {
+            each(place, &block);
+            // Nobody waits for it at the end.
+            let _ = empty.send(block.payload);
+        }
+        unpacker.join().unwrap_or_else(|_| Err(io::Error::other("the file cannot be unpacked").into()))
+    })
+}
+
+fn unpack(
+    mut source: Source,
+    full: &SyncSender<(u64, RawBlock)>,
+    spare: &Receiver<Vec<u8>>,
+) -> Result<Source, format::Error> {
+    loop {
+        let place = source.offset();
+        let Some(block) = source.next_block()? else { return Ok(source) };
+        let mut payload = spare.try_recv().unwrap_or_default();
+        payload.clear();
+        payload.extend_from_slice(&block.payload);
+        if full.send((place, RawBlock { kind: block.kind, payload })).is_err() {
+            return Ok(source);
+        }
+    }
+}
+
+/// How far the reading is, on a terminal, once it has taken a while.
+struct Progress {
+    length: u64,
+    started: Instant,
+    last: Option<Instant>,
+    is_shown: bool,
+}
+
+const PATIENCE: Duration = Duration::from_millis(700);
+const STEP: Duration = Duration::from_millis(100);
+
+impl Progress {
+    fn new(length: u64) -> Self {
+        Progress { length, started: Instant::now(), last: None, is_shown: io::stderr().is_terminal() }
+    }
+
+    fn at(&mut self, place: u64) {
+        if !self.is_shown || self.length == 0 || place == 0 {
+            return;
+        }
+        let spent = self.started.elapsed();
+        if spent < PATIENCE || self.last.is_some_and(|last| last.elapsed() < STEP) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let line = line(place as f64 / self.length as f64, spent);
+        let _ = write!(io::stderr(), "\r{line}\x1b[K");
+    }
+
+    fn end(&self) {
+        if self.last.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn line(share: f64, spent: Duration) -> String {
+    const WIDTH: usize = 30;
+    let share = share.clamp(0.0, 1.0);
+    let done = (share * WIDTH as f64) as usize;
+    let left = spent.as_secs_f64() * (1.0 - share) / share.max(0.001);
+    format!("reading [{}{}] {:3.0} %, {left:.0} s left", "#".repeat(done), ".".repeat(WIDTH - done), share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_said() {
+        let half = line(0.5, Duration::from_secs(10));
+        assert_eq!(half, "reading [###############...............]  50 %, 10 s left");
+        assert!(line(0.0, Duration::from_secs(1)).contains("  0 %"));
+        assert!(line(1.0, Duration::from_secs(1)).contains("100 %, 0 s left"));
+    }
+}

@@ -1,0 +1,196 @@
+//! What only our text report says: who is to blame, which leaks are leaks, what the numbers lack.
+use super::open::Opened;
+use super::paint::Paint;
+use super::units::bytes;
+use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
+use analysis::{Cost, Profile, Query, Table};
+use format::{Exit, SymbolState};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// Rows of each table.
+const ROWS: usize = 10;
+
+/// The program's way to its end.
+pub fn ending(opened: &Opened) -> String {
+    let Some(summary) = &opened.engine.book().summary else {
+        return "not finished: still being recorded, or cut".into();
+    };
+    let exit = match summary.exit {
+        Exit::Unknown => "it is not known how the program ended".into(),
+        Exit::Code(code) => format!("the program ended with code {code}"),
+        Exit::Signal(signal) => format!("the program was ended by signal {signal}"),
+        Exit::Detached => "the program ran on".into(),
+    };
+    if opened.complete() { exit } else { format!("{exit}; the trace is not complete") }
+}
+
+/// The innermost places in the user's own code.
+pub fn blamed(
+    out: &mut impl Write,
+    profile: &Profile,
+    table: &Table,
+    query: &Query,
+    costs: &[(Cost, &str)],
+    paint: Paint,
+) -> io::Result<()> {
+    if !table.stacks.iter().any(|stack| stack.blamed.is_some()) {
+        return Ok(());
+    }
+    for (cost, heading) in costs {
+        let rows = by_blamed(profile, table, query, *cost);
+        let total: i64 = rows.iter().map(|row| row.value).sum();
+        if total == 0 {
+            continue;
+        }
+        writeln!(out, "{}", paint.heading(heading))?;
+        for row in rows.iter().take(ROWS) {
+            let value = if cost.is_bytes() { bytes(row.value) } else { row.value.to_string() };
+            let share = row.value as f64 * 100.0 / total as f64;
+            let share = if paint.is_on { paint.bar(row.value, total) } else { format!("{share:5.1} %  ") };
+            writeln!(out, "{} {share}{}", paint.number(&format!("{value:>10}")), place(row, table, paint))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn place(row: &Blamed, table: &Table, paint: Paint) -> String {
+    let level = table.level(row.node);
+    let name = label(table, level);
+    let name = if table.stack(row.stack).blamed.is_some() { paint.own(&name) } else { name };
+    match level.and_then(|level| Some((table.text(level.file)?, level.line))) {
+        Some((file, Some(line))) => format!("{name}  {file}:{line}"),
+        Some((file, None)) => format!("{name}  {file}"),
+        None => name,
+    }
+}
+
+/// A verdict for each place that holds memory at the end.
+pub fn verdicts(out: &mut impl Write, leaks: &[Leak], table: &Table, paint: Paint) -> io::Result<()> {
+    let shown = || leaks.iter().filter(|leak| leak.suppressed.is_none());
+    if shown().next().is_none() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint.heading("LEAKS, JUDGED"))?;
+    for leak in shown().take(2 * ROWS) {
+        let level = table.level(leak.node);
+        let place = match level.and_then(|level| Some((table.text(level.file)?, level.line?))) {
+            Some((file, line)) => format!("{}  {file}:{line}", label(table, level)),
+            None => label(table, level),
+        };
+        let value = format!("{:>10}", bytes(leak.live_bytes as i64));
+        let blocks = leak.live_allocations;
+        writeln!(out, "{} in {blocks} blocks: {}  {place}", paint.number(&value), paint.own(leak.verdict.name()))?;
+        writeln!(out, "{:>10} {}", "", paint.faint(&leak.reason))?;
+    }
+    let rest = shown().count().saturating_sub(2 * ROWS);
+    if rest > 0 {
+        writeln!(out, "{:>10} and {rest} more places", "")?;
+    }
+    writeln!(out)
+}
+
+/// KDE's table of suppressions.
+pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result<()> {
+    writeln!(out, "Suppressions used:\n")?;
+    writeln!(out, "{:>16} {:>16} pattern", "matches", "leaked")?;
+    for row in rows {
+        writeln!(out, "{:>16} {:>16} {}", row.matches, bytes(row.leaked_bytes as i64), row.pattern)?;
+    }
+    writeln!(out)
+}
+
+/// Numbers that KDE's totals do not have, and what is missing.
+pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::Result<()> {
+    let totals = opened.engine.totals();
+    let costs = &profile.totals;
+    writeln!(out, "total memory allocated: {} in {} blocks", bytes(costs.allocated_bytes as i64), costs.allocations)?;
+    writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(costs.freed_bytes as i64))?;
+    writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
+    let book = opened.engine.book();
+    let left = if book.session.attached { "still live at detach" } else { "leaked" };
+    writeln!(out, "blocks {left}: {}", costs.live_allocations)?;
+    if let Some(heap) = &book.heap_at_attach {
+        let (size, resident) = (bytes(heap.size_bytes as i64), bytes(heap.rss_bytes as i64));
+        writeln!(out, "heap at attach: {size}, {resident} of it resident; what was in it is not counted")?;
+    }
+    if profile.range.from_ns > 0 || costs.base_allocations > 0 {
+        writeln!(out, "live at the start: {} in {} blocks", bytes(costs.base_bytes as i64), costs.base_allocations)?;
+        writeln!(out, "grown by: {}", bytes(costs.growth_bytes()))?;
+        writeln!(
+            out,
+            "still live from this range: {} in {} blocks",
+            bytes(costs.kept_bytes as i64),
+            costs.kept_allocations
+        )?;
+    }
+    if totals.overhead_bytes > 0 {
+        writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(totals.overhead_bytes as i64))?;
+    }
+    let faults = opened.engine.faults();
+    let lacks = [
+        (totals.unknown_frees, "frees of blocks that were there before"),
+        (totals.implied_frees, "frees that were not seen, but the address came again"),
+        (totals.lost_events, "events are known not to be in the trace"),
+        (opened.damage_count, "places in the file cannot be read"),
+        (faults.damaged_events, "events need what is lost"),
+        (faults.missing_allocations, "allocations are in lost parts of the file"),
+    ];
+    for (count, meaning) in lacks.iter().filter(|(count, _)| *count > 0) {
+        writeln!(out, "{count} {meaning}")?;
+    }
+    if let Some(note) = &opened.engine.book().losses.note {
+        writeln!(out, "{note}")?;
+    }
+    names(out, opened)
+}
+
+/// Modules whose names are not known for a reason that somebody can do something about.
+fn names(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
+    let book = opened.engine.book();
+    if book.names.is_empty() && book.site_count() > 0 && book.session.kde().is_none() {
+        return writeln!(out, "no names yet: `heaptrack symbolize FILE` adds them");
+    }
+    let mut said = BTreeSet::new();
+    for names in book.names.modules().values() {
+        let is_ours_to_say = matches!(names.state, SymbolState::Mismatch | SymbolState::Unreadable);
+        if is_ours_to_say && said.insert(&names.note) {
+            writeln!(out, "{}", names.note)?;
+        }
+    }
+    Ok(())
+}
+
+/// What changed, function by function.
+pub fn changes(out: &mut impl Write, heading: &str, rows: &[FunctionDiff], cost: Cost, paint: Paint) -> io::Result<()> {
+    let number = |value: i64| if cost.is_bytes() { bytes(value) } else { value.to_string() };
+    let changed: Vec<&FunctionDiff> = rows.iter().filter(|row| row.delta != 0).collect();
+    let sum = |value: fn(&FunctionDiff) -> i64| rows.iter().map(value).sum::<i64>();
+    writeln!(out, "{}", paint.heading(heading))?;
+    writeln!(out, "{:>11} {:>11} {:>11}  {:>9}", "before", "after", "change", "")?;
+    let all = (sum(|row| row.before), sum(|row| row.after), sum(|row| row.delta));
+    writeln!(out, "{:>11} {:>11} {:>11}  {:>9}  all", number(all.0), number(all.1), signed(all.2, number), "")?;
+    for row in changed.iter().take(2 * ROWS) {
+        let note = match (row.state, row.percent) {
+            (State::New, _) => "new".into(),
+            (State::Gone, _) => "gone".into(),
+            (_, Some(percent)) => format!("{percent:+.1} %"),
+            _ => String::new(),
+        };
+        let file = row.file.as_deref().map_or(String::new(), |file| format!("  {file}"));
+        let delta = format!("{:>11}", signed(row.delta, number));
+        let (before, after) = (number(row.before), number(row.after));
+        writeln!(out, "{before:>11} {after:>11} {}  {note:>9}  {}{file}", paint.number(&delta), row.short)?;
+    }
+    if changed.is_empty() {
+        writeln!(out, "nothing changed")?;
+    } else if changed.len() > 2 * ROWS {
+        writeln!(out, "and {} more functions", changed.len() - 2 * ROWS)?;
+    }
+    writeln!(out)
+}
+
+fn signed(value: i64, number: impl Fn(i64) -> String) -> String {
+    if value > 0 { format!("+{}", number(value)) } else { number(value) }
+}

@@ -1,0 +1,212 @@
+//! Debug files from a server, by build-id: debuginfod's protocol, and the cache that its own client keeps.
+//!
+//! Given: servers and a cache folder, as the environment names them. Gives back: files. What must hold: asked only when the
+//! user said so, and never while a program is recorded; a file is in the cache whole or not at all; a server that does not
+//! have it is not asked again for a while; one that does not answer costs its time once.
+//!
+//! ```text
+//! CACHE/BUILD-ID/debuginfo      the file; empty: no server has it, as of its time of change
+//! CACHE/cache_miss_s            how many seconds that is believed (600 if not there)
+//! ```
+use crate::finder::{hex, open};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+const MISS_SECONDS: u64 = 600;
+const CONNECT: Duration = Duration::from_secs(10);
+/// What the standard client waits for an answer.
+const ANSWER_SECONDS: u64 = 90;
+/// A server may offer anything.
+const LARGEST: u64 = 8 << 30;
+const STEP: usize = 256 << 10;
+
+/// Servers, and where what they gave is kept.
+pub struct Debuginfod {
+    servers: Vec<Server>,
+    cache: PathBuf,
+    agent: ureq::Agent,
+    download: Mutex<Option<Download>>,
+    troubles: Mutex<Vec<String>>,
+}
+
+struct Server {
+    url: String,
+    /// It did not answer; it is not waited for again.
+    is_silent: AtomicBool,
+}
+
+/// A file on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    pub bytes: u64,
+    /// As the server says.
+    pub total: Option<u64>,
+}
+
+/// What one server said.
+enum Answer {
+    File,
+    NotThere,
+    Trouble,
+}
+
+impl std::fmt::Debug for Debuginfod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "debuginfod, cached in {}", self.cache.display())
+    }
+}
+
+impl Debuginfod {
+    /// As `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` and `DEBUGINFOD_TIMEOUT` say. `None`: no server is named.
+    pub fn from_environment() -> Option<Self> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let urls = variable("DEBUGINFOD_URLS")?.into_string().ok()?;
+        let in_cache = |folder: PathBuf| folder.join("debuginfod_client");
+        let cache = variable("DEBUGINFOD_CACHE_PATH")
+            .map(PathBuf::from)
+            .or_else(|| variable("XDG_CACHE_HOME").map(PathBuf::from).map(in_cache))
+            .or_else(|| variable("HOME").map(|home| in_cache(PathBuf::from(home).join(".cache"))))
+            .unwrap_or_else(|| in_cache(std::env::temp_dir()));
+        let seconds = variable("DEBUGINFOD_TIMEOUT").and_then(|text| text.to_str()?.parse().ok());
+        Self::new(&urls, cache, Duration::from_secs(seconds.unwrap_or(ANSWER_SECONDS)))
+    }
+
+    /// `urls`: with blanks in between.
+    pub fn new(urls: &str, cache: PathBuf, answer: Duration) -> Option<Self> {
+        let server =
+            |url: &str| Server { url: url.trim_end_matches('/').to_owned(), is_silent: AtomicBool::new(false) };
+        let servers: Vec<Server> = urls.split_whitespace().map(server).collect();
+        if servers.is_empty() {
+            return None;
+        }
+        // The machine's own certificates: many servers are inside of a company.
+        let certificates = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
+        let config = ureq::Agent::config_builder()
+            .tls_config(certificates)
+            .timeout_connect(Some(CONNECT.min(answer)))
+            .timeout_recv_response(Some(answer))
+            .http_status_as_error(false)
+            .user_agent(concat!("heaptrack/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let agent = ureq::Agent::new_with_config(config);
+        Some(Debuginfod { servers, cache, agent, download: Mutex::default(), troubles: Mutex::default() })
+    }
+
+    /// What is being fetched right now.
+    pub fn download(&self) -> Option<Download> {
+        *self.download.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sentences about what did not work, for people.
+    pub fn troubles(&self) -> Vec<String> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn trouble(&self, sentence: String) -> Answer {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if !troubles.contains(&sentence) {
+            troubles.push(sentence);
+        }
+        Answer::Trouble
+    }
+
+    fn show(&self, download: Option<Download>) {
+        *self.download.lock().unwrap_or_else(PoisonError::into_inner) = download;
+    }
+
+    /// The file with the debug information of a build.
+    pub(crate) fn find(&self, build_id: &[u8]) -> Option<(PathBuf, File)> {
+        if build_id.len() < 2 {
+            return None;
+        }
+        let folder = self.cache.join(hex(build_id));
+        let path = folder.join("debuginfo");
+        if let Some(file) = open(&path) {
+            return Some((path, file));
+        }
+        if self.is_known_miss(&path) {
+            return None;
+        }
+        if let Err(error) = std::fs::create_dir_all(&folder) {
+            self.trouble(format!("debug files cannot be kept in {}: {error}", self.cache.display()));
+            return None;
+        }
+        let mut all_say_no = true;
+        for server in &self.servers {
+            let answer = self.ask(server, &format!("buildid/{}/debuginfo", hex(build_id)), &path);
+            self.show(None);
+            match answer {
+                Answer::File => return open(&path).map(|file| (path, file)),
+                Answer::NotThere => {}
+                Answer::Trouble => all_say_no = false,
+            }
+        }
+        if all_say_no {
+            let _ = File::create(&path);
+        }
+        None
+    }
+
+    fn is_known_miss(&self, path: &Path) -> bool {
+        let seconds = std::fs::read_to_string(self.cache.join("cache_miss_s")).ok();
+        let seconds = seconds.and_then(|text| text.trim().parse().ok()).unwrap_or(MISS_SECONDS);
+        let Ok(data) = path.metadata() else { return false };
+        let age = data.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        data.len() == 0 && age.unwrap_or_default() < Duration::from_secs(seconds)
+    }
+
+    fn ask(&self, server: &Server, what: &str, path: &Path) -> Answer {
+        if server.is_silent.load(Ordering::Relaxed) {
+            return Answer::Trouble;
+        }
+        self.show(Some(Download { bytes: 0, total: None }));
+        let response = match self.agent.get(format!("{}/{what}", server.url)).call() {
+            Ok(response) => response,
+            Err(error) => {
+                server.is_silent.store(true, Ordering::Relaxed);
+                return self.trouble(format!("{} did not answer: {error}", server.url));
+            }
+        };
+        let number = |name: &str| response.headers().get(name)?.to_str().ok()?.parse().ok();
+        let total = number("x-debuginfod-size").or_else(|| number("content-length"));
+        match response.status().as_u16() {
+            200 => match self.keep(response.into_body().into_reader(), total, path) {
+                Ok(()) => Answer::File,
+                Err(error) => self.trouble(format!("a file of {} could not be fetched: {error}", server.url)),
+            },
+            404 => Answer::NotThere,
+            code => self.trouble(format!("{} answered with the error {code}", server.url)),
+        }
+    }
+
+    /// Writes beside `path` first: whoever finds a file there finds all of it.
+    fn keep(&self, mut body: impl Read, total: Option<u64>, path: &Path) -> io::Result<()> {
+        let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+        let written = (|| {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&unfinished)?;
+            let mut buffer = vec![0; STEP];
+            let mut bytes = 0;
+            loop {
+                let count = body.read(&mut buffer)?;
+                if count == 0 {
+                    break;
+                }
+                bytes += count as u64;
+                if bytes > LARGEST {
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
+                file.write_all(&buffer[..count])?;
+                self.show(Some(Download { bytes, total }));
+            }
+            std::fs::rename(&unfinished, path)
+        })();
+        if written.is_err() {
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        written
+    }
+}

@@ -1,0 +1,58 @@
+//! What names cost: memory, of the recorder and of `heaptrack symbolize`.
+use heaptrack_tests::Folder;
+use heaptrack_tests::run::heaptrack;
+use std::path::Path;
+use std::process::Command;
+
+/// Python says what its child and grandchildren took at most, in bytes.
+const MEASURE: &str = "
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, code)
+";
+
+/// Frames all over the interpreter.
+const JOB: &str = "
+import json, re, decimal, collections, argparse, email, logging
+text = json.dumps([{'name': str(i), 'tags': list(range(i % 7))} for i in range(2000)])
+for _ in range(3): json.loads(text)
+";
+
+/// The highest resident size of any process that the command starts.
+fn peak(command: &[&std::ffi::OsStr], folder: &Path) -> u64 {
+    let mut measured = Command::new("/usr/bin/python3");
+    measured.current_dir(folder).args(["-c", MEASURE]).args(command).env("PYTHONMALLOC", "malloc");
+    let output = measured.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut words = said.split_whitespace();
+    let bytes = words.next().and_then(|word| word.parse().ok());
+    assert_eq!(words.next(), Some("0"), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    bytes.unwrap()
+}
+
+/// 64 MB and 40 bytes for each block that lives: what the recorder may take, names included. Debian's debug information of
+/// python3 and libc alone is 25 MB when unpacked, and its packages are what the tests install.
+#[test]
+fn names_fit_into_the_recorders_memory() {
+    let folder = Folder::new();
+    let binary = heaptrack().canonicalize().unwrap();
+    let program = ["/usr/bin/python3".as_ref(), "-c".as_ref(), JOB.as_ref()];
+    let alone = peak(&program, folder.path());
+    let options = ["-o".as_ref(), "t.htz".as_ref()];
+    let recorded = peak(&[&[binary.as_os_str()], &options[..], &program[..]].concat(), folder.path());
+    // As text: for machines, all stacks of all imports are a hundred megabytes.
+    let print = Command::new(&binary).arg("print").arg(folder.join("t.htz")).output().unwrap();
+    let report = String::from_utf8_lossy(&print.stdout).into_owned();
+    let is_named = |line: &str| line.contains("_PyEval_EvalFrameDefault") && line.contains("/Python/ceval.c:");
+    assert!(report.lines().any(is_named), "the debug information was read: {report}");
+    let line = report.lines().find(|line| line.trim_start().starts_with("peak ")).unwrap();
+    let blocks = line.split(" in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    let bound = (64 << 20) + 40 * blocks.unwrap();
+    assert!(alone < bound, "the program itself takes more: {alone}");
+    assert!(recorded <= bound, "{recorded} of {bound} bytes");
+    // Afterwards, from nothing.
+    let options = ["-o".as_ref(), "plain.htz".as_ref(), "--no-symbols".as_ref()];
+    peak(&[&[binary.as_os_str()], &options[..], &program[..]].concat(), folder.path());
+    let later = peak(&[binary.as_os_str(), "symbolize".as_ref(), "plain.htz".as_ref()], folder.path());
+    assert!(later <= 64 << 20, "{later} bytes");
+}
