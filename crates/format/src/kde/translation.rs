@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 /// Raw bytes of events, and of definitions, that make a block.
 const FULL: usize = 512 << 10;
-/// Lines that are looked at together.
+/// Lines that are looked at together; at most ten bytes each.
 const BATCH: usize = 32;
 const FULL_DEFINITIONS: usize = 4 << 20;
 const MOST_SAMPLES: usize = 1 << 16;
@@ -106,28 +106,30 @@ impl Translation {
         if self.sort != Sort::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
             return 0;
         }
-        let mut batch = [(0u8, 0u32, 0usize); BATCH];
-        let mut count = 0;
-        let mut at = 0;
-        for event in &mut batch {
+        let mut infos = [0u32; BATCH];
+        let mut ends = [0u16; BATCH];
+        let (mut allocs, mut count, mut at) = (0u32, 0, 0);
+        for (info, end) in infos.iter_mut().zip(&mut ends) {
             let Some([kind @ (b'+' | b'-'), b' ', number @ ..]) =
                 text.get(at..).and_then(|rest| rest.first_chunk::<10>())
             else {
                 break;
             };
-            let Some((info, length)) = short_number(number) else { break };
+            let Some((number, length)) = short_number(number) else { break };
             at += length + 3;
-            *event = (*kind, info, at);
+            (*info, *end) = (number, at as u16);
+            allocs |= ((*kind == b'+') as u32) << count;
             count += 1;
         }
-        let batch = batch.get(..count).unwrap_or_default();
-        self.pairs.touch(batch.iter().map(|event| event.1));
+        let infos = infos.get(..count).unwrap_or_default();
+        self.pairs.touch(infos);
         let mut used = 0;
-        for &(kind, info, end) in batch {
-            if !(if kind == b'+' { self.alloc(info) } else { self.free(info) }) {
+        for (&info, &end) in infos.iter().zip(&ends) {
+            if !(if allocs & 1 != 0 { self.alloc(info) } else { self.free(info) }) {
                 break;
             }
-            used = end;
+            allocs >>= 1;
+            used = end as usize;
         }
         used
     }
