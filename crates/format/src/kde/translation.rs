@@ -26,6 +26,7 @@ const MOST_SAMPLES: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 26;
 const MOST_INFOS: usize = 1 << 26;
 const MOST_SUPPRESSIONS: usize = 1 << 20;
+const MOST_COMMAND: usize = 1 << 16;
 /// KDE's page size where a file does not tell it.
 const PAGE: u64 = 4096;
 const LARGEST: u64 = 1 << 48;
@@ -49,6 +50,9 @@ pub(super) struct Translation {
     /// The session is not put out yet, or has changed since.
     is_session_new: bool,
     has_command: bool,
+    /// What follows may still be words of the command: KDE's recorder writes line feeds in them as they are.
+    in_command: bool,
+    command_bytes: usize,
     names: Names,
     modules: Modules,
     pairs: Pairs,
@@ -78,6 +82,8 @@ impl Translation {
             suppressions: String::new(),
             is_session_new: true,
             has_command: false,
+            in_command: false,
+            command_bytes: 0,
             names: Names::default(),
             modules: Modules::default(),
             pairs: Pairs::default(),
@@ -136,6 +142,12 @@ impl Translation {
 
     /// One line without its line feed.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        if self.in_command {
+            if !is_a_line(line, self.format) {
+                return self.more_command(line);
+            }
+            self.in_command = false;
+        }
         let Some((&letter, rest)) = line.split_first() else { return Ok(()) };
         let rest = match rest.split_first() {
             Some((b' ', rest)) => rest,
@@ -389,9 +401,26 @@ impl Translation {
         if is_first {
             let text = String::from_utf8_lossy(text);
             self.session.command = text.split(' ').map(str::to_owned).collect();
-            self.is_session_new = true;
+            (self.is_session_new, self.in_command) = (true, true);
         }
         is_first
+    }
+
+    /// A line of a word with line feeds.
+    fn more_command(&mut self, line: &[u8]) -> Result<(), Refused> {
+        self.command_bytes += line.len();
+        if self.command_bytes > MOST_COMMAND {
+            return Err(Refused::Line);
+        }
+        let text = String::from_utf8_lossy(line);
+        let mut words = text.split(' ');
+        let first = words.next().unwrap_or_default();
+        match self.session.command.last_mut() {
+            Some(last) => *last = format!("{last}\n{first}"),
+            None => self.session.command.push(first.to_owned()),
+        }
+        self.session.command.extend(words.map(str::to_owned));
+        Ok(())
     }
 
     fn system(&mut self, mut fields: Fields) -> bool {
@@ -412,6 +441,26 @@ impl Translation {
             self.is_session_new = true;
         }
     }
+}
+
+/// True for lines that a recorder writes behind the command, to the last byte.
+fn is_a_line(line: &[u8], format: u32) -> bool {
+    let Some((&letter, [b' ', rest @ ..])) = line.split_first() else { return line == b"A" };
+    let mut fields = Fields::new(rest);
+    let is_named = match letter {
+        b's' | b'x' if format < 3 => return true,
+        b'm' if format < 3 => !fields.word().is_empty(),
+        b's' | b'x' | b'm' => fields.sized().is_some(),
+        b'S' => return true,
+        b'I' | b'i' | b't' | b'a' | b'+' | b'-' | b'c' | b'R' => fields.number().is_some(),
+        _ => false,
+    };
+    while !fields.rest().is_empty() {
+        if fields.number().is_none() {
+            return false;
+        }
+    }
+    is_named
 }
 
 fn sense(makes: bool) -> Result<(), Refused> {
