@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub enum Invocation {
     Record(Record),
-    Print(Print),
+    Print(Box<Print>),
     Symbolize(Symbolize),
     Completions(clap_complete::Shell),
     Man,
@@ -135,11 +135,11 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Print::from_words(words));
+        return Invocation::Print(Box::new(Print::from_words(words)));
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("print") => return Invocation::Print(Print::from_words(words.split_off(1))),
-        Some("diff") => return Invocation::Print(diff::Diff::from_words(words.split_off(1))),
+        Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
+        Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
         Some("man") if words.len() == 2 => return Invocation::Man,
