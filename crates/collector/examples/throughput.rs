@@ -1,5 +1,5 @@
-//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE]`.
-//! LIVE = 0: the same four calls again and again.
+//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE] [FILE]`.
+//! LIVE = 0: the same four calls again and again. FILE: the trace is kept there, for who needs a very large one.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -48,10 +48,12 @@ fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>().unwrap());
+    let mut numbers = std::env::args().skip(1).take(3).map(|word| word.parse::<u64>().unwrap());
     let (events, threads, live) =
         (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
+    let kept = std::env::args().nth(4).map(std::path::PathBuf::from);
     let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
+    let path = kept.clone().unwrap_or(path);
     let recording = collector::Recording::start(target::plan(&path, channel::Clock::Tsc)).unwrap();
     target::start(recording.mapping());
     let start = Instant::now();
@@ -79,5 +81,7 @@ fn main() {
         outcome.totals.unknown_frees,
         outcome.totals.implied_frees,
     );
-    let _ = std::fs::remove_file(path);
+    if kept.is_none() {
+        let _ = std::fs::remove_file(path);
+    }
 }
