@@ -62,6 +62,7 @@ soak: setup static
 
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
+	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh
 
 SHARE = $(DESTDIR)$(PREFIX)/share
 install: static

@@ -28,7 +28,7 @@ fn build() -> Result<(), String> {
     let output = env::var_os("OUT_DIR").map(PathBuf::from).ok_or("cargo sets OUT_DIR")?;
     let finished = output.join("page");
     watch("cargo::rerun-if-env-changed=HEAPTRACK_PAGE");
-    if let Some(ready) = env::var_os("HEAPTRACK_PAGE").map(PathBuf::from) {
+    if let Some(ready) = env::var_os("HEAPTRACK_PAGE").filter(|folder| !folder.is_empty()).map(PathBuf::from) {
         for name in BUILT {
             watch(&format!("cargo::rerun-if-changed={}", ready.join(name).display()));
         }

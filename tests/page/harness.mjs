@@ -106,13 +106,20 @@ export const go = async (page, hash) => {
   await settled(page);
 };
 
-/** Nothing is being computed any more. */
-export const settled = async (page) => {
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForFunction(() => !document.querySelector(".busy") && (window.heaptrackWaiting?.() ?? 0) === 0);
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForFunction(() => (window.heaptrackWaiting?.() ?? 0) === 0);
-};
+/** Nothing is being computed any more: no question is open, and none was asked during several frames in a row. */
+export const settled = (page) =>
+  page.evaluate(
+    () =>
+      new Promise((done) => {
+        let quiet = 0;
+        const look = () => {
+          quiet = (window.heaptrackWaiting?.() ?? 0) === 0 && !document.querySelector(".busy") ? quiet + 1 : 0;
+          if (quiet > 8) done();
+          else requestAnimationFrame(() => setTimeout(look));
+        };
+        look();
+      }),
+  );
 
 /** The rows of a table as objects of its columns' exact values. */
 export const rows = (page, label) =>

@@ -108,7 +108,7 @@ fn the_heap_of_before_is_told() {
     let heap = ended.report().json()["heap_at_attach"].clone();
     let (size, rss) = (heap["size_bytes"].as_u64().unwrap(), heap["rss_bytes"].as_u64().unwrap());
     // brk's first piece of glibc, and the first arena of the thread.
-    assert_eq!(size, 2 * 132 << 10, "{heap}");
+    assert_eq!(size, (2 * 132) << 10, "{heap}");
     assert!(rss > 0 && rss <= size);
     let text = Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&ended.trace).output().unwrap();
     let text = String::from_utf8_lossy(&text.stdout).into_owned();

@@ -45,7 +45,7 @@ export const App = (): JSX.Element => {
 /** Asked again as long as something moves: while it loads, and while the program runs. */
 const useStatus = (file: number): { value: Status | undefined; error: string | undefined } => {
   const [turn, setTurn] = useState(0);
-  const answer = useAnswer(() => request("raw", { view: "status", trace: file, query: "" }) as unknown as Promise<Status>, [turn, file]);
+  const answer = useAnswer(() => request("raw", { view: "status", trace: file, query: "", version: turn }) as unknown as Promise<Status>, [turn, file]);
   const trace = answer.value?.traces[file];
   useEffect(() => {
     if (answer.busy || answer.error) return undefined;

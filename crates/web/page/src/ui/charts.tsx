@@ -2,10 +2,11 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { timeless } from "../state";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { time } from "../units";
 import { type Drawing, BOTTOM, LEFT, RIGHT, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { Choices, Empty, Problem, Switch, download, ink, useSize } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 import { type Timeline, type What, formatTime, series } from "./series";
@@ -24,7 +25,7 @@ export const ChartView = ({ what }: { what: What }): JSX.Element => {
     words.set("from", String(Math.round(state.from ?? 0)));
     words.set("to", String(Math.round(state.to ?? 0)));
   }
-  const answer = useAsk("raw", { view: "timeline", trace: state.file, query: words.toString() });
+  const answer = useRaw("timeline", words.toString());
   const data = answer.value as unknown as Timeline | undefined;
   const isLevel = what === "live_bytes";
   return (

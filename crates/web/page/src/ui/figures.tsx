@@ -2,11 +2,12 @@
 import type { JSX } from "preact";
 import { value } from "../costs";
 import { PEAK } from "../state";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { byteRate, bytes, count, exact, percent, rate, several, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
 import { nameOf, where } from "../names";
 import { usePage } from "./context";
+import { usePatient } from "./raw";
 
 const Card = ({ name, figure, note, title, isText, onClick }: { name: string; figure: string; isText?: boolean; note: JSX.Element | string; title: string; onClick?: (() => void) | undefined }): JSX.Element => {
   const inner = (
@@ -33,9 +34,9 @@ const SHORT_LIVED_NS = 1 << 20;
 type Lifetimes = { from: number[]; to: number[]; deallocations: number[] };
 
 export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { mode, isDiff, state, ask, trace, status } = usePage();
+  const { mode, isDiff, ask, trace, status } = usePage();
   const { totals } = overview;
-  const lifetimes = useAsk("raw", { view: "lifetimes", trace: state.file, query: ask.query }).value as unknown as Lifetimes | undefined;
+  const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
   const session = trace.session;
   const length = totals.to_ns - totals.from_ns;
   const now = (cost: Parameters<typeof value>[1]): number => value(totals.sums, cost);

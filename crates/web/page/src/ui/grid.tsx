@@ -2,7 +2,7 @@
 //
 // Given: columns, a number of rows, and a function that gives rows of a range. Gives back: nothing; it calls back. What must hold: everything
 // works by keyboard; a screen reader is told where it is (aria-rowindex, -level, -expanded); column sizes and order are remembered.
-import type { ComponentChildren, JSX } from "preact";
+import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { recall, remember } from "../store";
 import { useSize } from "./parts";
@@ -53,7 +53,10 @@ export type GridProps<R> = {
 };
 
 const ROW = 26;
-const MORE = 20;
+/** Rows drawn beyond what is seen, so that a slow answer is not noticed. */
+const MORE = 4;
+/** More than a window ever has: rows that leave it lend their elements to those that come. */
+const POOL = 331;
 
 export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
   const { columns, count, version, tree } = props;
@@ -146,6 +149,13 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
     void navigator.clipboard?.writeText(text).catch(() => undefined);
   };
 
+  // Always the same object, so that rows that did not change need not be looked at again.
+  const handlers = useRef<Handlers<R>>({ click: () => undefined, open: () => undefined }).current;
+  handlers.click = (row, index) => {
+    setCursor(index);
+    props.onSelect?.(row, index);
+  };
+  handlers.open = (row) => props.onOpen?.(row);
   const template = columns.map((column, index) => (index === 0 ? `minmax(${width(column)}px, 1fr)` : `${width(column)}px`)).join(" ");
   const rowId = (index: number): string => `${props.name}-row-${index}`;
   return (
@@ -158,10 +168,11 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
       aria-colcount={columns.length}
       aria-activedescendant={count > 0 ? rowId(cursor) : undefined}
       tabIndex={0}
+      style={{ "--columns": template }}
       onKeyDown={keys}
       onScroll={(event) => setTop(event.currentTarget.scrollTop)}
     >
-      <div class="grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+      <div class="grid-head" role="row" aria-rowindex={1}>
         {columns.map((column) => (
           <Head key={column.id} column={column} props={props} width={width(column)} onResize={(to) => resize(column, to)} />
         ))}
@@ -170,31 +181,8 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
         {rows.list.map((row, offset) => {
           const index = rows.from + offset;
           if (index >= count) return null;
-          const id = props.idOf(row);
-          return (
-            <div
-              key={index}
-              id={rowId(index)}
-              class={`grid-row${id === props.selected ? " selected" : ""}${index === cursor ? " here" : ""}`}
-              role="row"
-              aria-rowindex={index + 2}
-              aria-selected={id === props.selected}
-              aria-level={tree ? tree.depth(row) : undefined}
-              aria-expanded={tree?.expandable(row) ? tree.expanded(row) : undefined}
-              aria-posinset={tree ? tree.place(row)[0] : undefined}
-              aria-setsize={tree ? tree.place(row)[1] : undefined}
-              style={{ top: `${index * ROW}px`, gridTemplateColumns: template }}
-              onClick={() => {
-                setCursor(index);
-                props.onSelect?.(row, index);
-              }}
-              onDblClick={() => props.onOpen?.(row)}
-            >
-              {columns.map((column) => (
-                <Cell key={column.id} column={column} row={row} />
-              ))}
-            </div>
-          );
+          const isSelected = props.selected !== undefined && props.idOf(row) === props.selected;
+          return <GridRow key={index % POOL} id={rowId(index)} row={row} index={index} columns={columns} tree={tree} isSelected={isSelected} isHere={index === cursor} on={handlers} />;
         })}
       </div>
       {count === 0 && <div class="empty">{props.empty ?? "Nothing here."}</div>}
@@ -202,10 +190,43 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
   );
 };
 
-const Cell = <R,>({ column, row }: { column: Column<R>; row: R }): JSX.Element => {
+type Handlers<R> = { click: (row: R, index: number) => void; open: (row: R) => void };
+type RowProps<R> = { id: string; row: R; index: number; columns: Column<R>[]; tree: TreeParts<R> | undefined; isSelected: boolean; isHere: boolean; on: Handlers<R> };
+
+/** One row. It is drawn again only when something of it has changed. */
+class GridRow<R> extends Component<RowProps<R>> {
+  override shouldComponentUpdate(next: RowProps<R>): boolean {
+    const { props } = this;
+    return next.row !== props.row || next.index !== props.index || next.columns !== props.columns || next.isSelected !== props.isSelected || next.isHere !== props.isHere;
+  }
+
+  override render({ id, row, index, columns, tree, isSelected, isHere, on }: RowProps<R>): JSX.Element {
+    return (
+      <div
+        id={id}
+        class={`grid-row${isSelected ? " selected" : ""}${isHere ? " here" : ""}`}
+        role="row"
+        aria-rowindex={index + 2}
+        aria-selected={isSelected}
+        aria-level={tree ? tree.depth(row) : undefined}
+        aria-expanded={tree?.expandable(row) ? tree.expanded(row) : undefined}
+        aria-posinset={tree ? tree.place(row)[0] : undefined}
+        aria-setsize={tree ? tree.place(row)[1] : undefined}
+        style={{ top: `${index * ROW}px` }}
+        onClick={() => on.click(row, index)}
+        onDblClick={() => on.open(row)}
+      >
+        {columns.map((column) => cell(column, row))}
+      </div>
+    );
+  }
+}
+
+/** No component: hundreds are made in a frame. */
+const cell = <R,>(column: Column<R>, row: R): JSX.Element => {
   const share = column.bar?.(row) ?? 0;
   return (
-    <div class={column.numeric ? "cell number" : "cell"} role="gridcell" data-column={column.id} data-value={column.text?.(row)}>
+    <div key={column.id} class={column.numeric ? "cell number" : "cell"} role="gridcell" data-column={column.id} data-value={column.text?.(row)}>
       {share !== 0 && <span class={share < 0 ? "heat less" : "heat"} style={{ width: `${Math.min(100, Math.abs(share) * 100)}%` }} />}
       <span class="cell-text">{column.cell(row)}</span>
     </div>

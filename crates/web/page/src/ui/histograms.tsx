@@ -2,9 +2,10 @@
 import type { JSX } from "preact";
 import { bandColour } from "../colours";
 import { type State, mode } from "../state";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { bytes, count, exact, percent, time } from "../units";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { bandName } from "./series";
 import { Choices, Empty, Problem } from "./parts";
 
@@ -15,7 +16,7 @@ type Bar = { from: number; to: number; label: string; amount: number; parts: { n
 
 export const SizesView = (): JSX.Element => {
   const { state, ask, status } = usePage();
-  const answer = useAsk("raw", { view: "sizes", trace: state.file, query: ask.query });
+  const answer = useRaw("sizes", ask.query);
   const data = answer.value as unknown as Sizes | undefined;
   const isMoment = mode(state) === "moment";
   const measure = isMoment ? "live_bytes" : state.measure;
@@ -66,7 +67,7 @@ type Lifetimes = { from: number[]; to: number[] } & Record<string, number[]>;
 
 export const LifetimesView = (): JSX.Element => {
   const { state, ask, status } = usePage();
-  const answer = useAsk("raw", { view: "lifetimes", trace: state.file, query: ask.query });
+  const answer = useRaw("lifetimes", ask.query);
   const data = answer.value as unknown as Lifetimes | undefined;
   const isBytes = state.measure !== "allocations";
   const freed = isBytes ? "freed_bytes" : "deallocations";

@@ -23,7 +23,7 @@ export const threadName = (thread: { index: number; tid: number | null; name: st
 export const ThreadLanes = (): JSX.Element => {
   const { state, ask: about, status } = usePage();
   const answer = useAnswer(async () => {
-    const list = (await ask("raw", { view: "threads", trace: state.file, query: "" })).threads as Thread[];
+    const list = (await ask("raw", { view: "threads", trace: state.file, query: "", version: about.version })).threads as Thread[];
     const shown = [...list].sort((a, b) => (b.costs.peak_bytes ?? 0) - (a.costs.peak_bytes ?? 0)).slice(0, MOST);
     if (status.report) return { list, lanes: [] };
     const lanes = await Promise.all(
@@ -31,7 +31,7 @@ export const ThreadLanes = (): JSX.Element => {
         const words = new URLSearchParams(timeless({ ...state, thread: [thread.index] }));
         words.set("points", "256");
         words.set("top", "0");
-        return { thread, data: (await ask("raw", { view: "timeline", trace: state.file, query: words.toString() })) as unknown as Timeline };
+        return { thread, data: (await ask("raw", { view: "timeline", trace: state.file, query: words.toString(), version: about.version })) as unknown as Timeline };
       }),
     );
     return { list, lanes };

@@ -2,9 +2,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { base } from "../names";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { bytes, count, exact, percent, time } from "../units";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { type Column, Grid } from "./grid";
 import { Choices, Problem, copy } from "./parts";
 
@@ -69,7 +70,7 @@ export const Leaks = (): JSX.Element => {
   const { state, ask, pick, say } = usePage();
   const [verdict, setVerdict] = useState<"all" | Verdict>("all");
   const [selected, setSelected] = useState<string | undefined>(undefined);
-  const answer = useAsk("raw", { view: "leaks", trace: state.file, query: ask.query });
+  const answer = useRaw("leaks", ask.query);
   const all = (answer.value?.sites as Leak[] | undefined) ?? [];
   const sites = all.filter((site) => verdict === "all" || site.verdict === verdict);
   const total = Math.max(1, all.reduce((sum, site) => sum + (site.suppressed ? 0 : site.live_bytes), 0));

@@ -3,9 +3,10 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
 import { format } from "../state";
-import { change, recall, remember, useAsk } from "../store";
+import { change, recall, remember } from "../store";
 import { time } from "../units";
 import { opened, usePage } from "./context";
+import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
 import { threadName } from "./lanes";
 import { Dialog, Menu, Pick, copy, download } from "./parts";
@@ -28,7 +29,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
   const [size, setSize] = useState(state.size ?? "");
   const [lifetime, setLifetime] = useState(state.lifetime ?? "");
   const [thread, setThread] = useState("");
-  const threads = useAsk("raw", isReport ? undefined : { view: "threads", trace: state.file, query: "" }).value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
+  const threads = useRaw(isReport ? undefined : "threads", "").value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
   const apply = (event: Event): void => {
     event.preventDefault();
     const pattern = kind ? `${kind}:${text}` : text;

@@ -3,9 +3,10 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { COSTS, type Cost, name } from "../costs";
 import { base } from "../names";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { percent, show } from "../units";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { EditorLink } from "./editor";
 import { Empty, Pick, Problem } from "./parts";
 
@@ -22,7 +23,7 @@ const amount = (sums: Sums | undefined, cost: Cost): number => (cost === "leaked
 export const SourceView = (): JSX.Element => {
   const { state, ask, mode, cost: wanted } = usePage();
   const cost: Cost = COSTS[wanted].kind === "ratio" || wanted === "average" || wanted === "mean_lifetime" || wanted === "growth_bytes" ? (mode === "moment" ? "live_bytes" : "peak_bytes") : wanted;
-  const answer = useAsk("raw", { view: "source", trace: state.file, query: ask.query });
+  const answer = useRaw("source", ask.query);
   const files = (answer.value?.files as File[] | undefined) ?? [];
   const ranked = useMemo(() => {
     const sum = (file: File): number => file.lines.reduce((all, line) => all + amount(line.self, cost), 0);
@@ -32,7 +33,7 @@ export const SourceView = (): JSX.Element => {
   // The first that is the user's own is more use than the allocator of a library.
   const own = ranked.find(({ file }) => !/^\/usr\/(include|lib|src)|\/rustc\/|\.cargo\/registry/.test(file.file));
   const chosen = state.src !== undefined ? files.find((file) => file.file === state.src) : (own ?? ranked[0])?.file;
-  const text = useAsk("raw", chosen && { view: "source-text", trace: state.file, query: new URLSearchParams({ file: chosen.file }).toString() });
+  const text = useRaw(chosen && "source-text", new URLSearchParams({ file: chosen?.file ?? "" }).toString());
   const max = Math.max(1, ...(chosen?.lines.map((line) => amount(line.inclusive, cost)) ?? []));
   const { kind } = COSTS[cost];
   return (

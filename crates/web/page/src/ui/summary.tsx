@@ -2,10 +2,11 @@
 import type { JSX } from "preact";
 import { COSTS, type Cost, value } from "../costs";
 import { nameOf, where } from "../names";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { bytes, count, lifetime, percent, several, show, signed } from "../units";
 import type { Entry, Overview } from "../work/protocol";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { nameKey } from "./figures";
 import { MiniFlame } from "./flame";
 import { type Leak, VerdictBadge, leakNote } from "./leaks";
@@ -101,8 +102,8 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
 
 /** Leaks with a verdict: a cache is not a leak. */
 const Judged = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { state, ask, isDiff, pick } = usePage();
-  const answer = useAsk("raw", isDiff ? undefined : { view: "leaks", trace: state.file, query: ask.query });
+  const { ask, isDiff, pick } = usePage();
+  const answer = useRaw(isDiff ? undefined : "leaks", ask.query);
   if (isDiff || answer.error) return <List title="Never freed" hint="blamed on your code" cost="leaked_bytes" overview={overview} />;
   const sites = ((answer.value?.sites as Leak[] | undefined) ?? []).filter((site) => !site.suppressed);
   const all = Math.max(1, value(overview.totals.sums, "leaked_bytes"));

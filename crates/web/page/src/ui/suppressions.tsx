@@ -1,16 +1,16 @@
 // Which suppressions matched, and how much they hide.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { useAsk } from "../store";
 import { bytes, exact } from "../units";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 
 type Row = { pattern: string; source: string; matches: number; leaked_bytes: number; leaked_allocations: number };
 
 export const Suppressions = (): JSX.Element | null => {
-  const { state, ask } = usePage();
+  const { ask } = usePage();
   const [all, setAll] = useState(false);
-  const answer = useAsk("raw", { view: "suppressions", trace: state.file, query: ask.query });
+  const answer = useRaw("suppressions", ask.query);
   const rows = ((answer.value?.suppressions as Row[] | undefined) ?? []).slice().sort((a, b) => b.leaked_bytes - a.leaked_bytes || b.matches - a.matches);
   if (rows.length === 0) return null;
   const matched = rows.filter((row) => row.matches > 0);

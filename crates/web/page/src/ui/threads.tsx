@@ -1,8 +1,9 @@
 // What each thread allocated.
 import type { JSX } from "preact";
-import { change, useAsk } from "../store";
+import { change } from "../store";
 import { bytes, exact, percent } from "../units";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { type Column, Grid } from "./grid";
 import { threadName } from "./lanes";
 import { Problem } from "./parts";
@@ -11,7 +12,7 @@ type Thread = { index: number; tid: number | null; name: string | null; costs: R
 
 export const Threads = (): JSX.Element => {
   const { state, ask, mode, status } = usePage();
-  const answer = useAsk("raw", { view: "threads", trace: state.file, query: ask.query });
+  const answer = useRaw("threads", ask.query);
   const main = mode === "moment" ? "live_bytes" : "peak_bytes";
   const list = ((answer.value?.threads as Thread[] | undefined) ?? []).slice().sort((a, b) => (b.costs[main] ?? 0) - (a.costs[main] ?? 0) || (b.costs.allocations ?? 0) - (a.costs.allocations ?? 0));
   const column = (id: string, title: string, help: string, isBytes: boolean): Column<Thread> => {

@@ -4,12 +4,12 @@
 // mouse can do the keyboard can, too.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask } from "../client";
 import { PEAK, type State, momentText, timeless } from "../state";
-import { change, useAnswer, useAsk } from "../store";
+import { change } from "../store";
 import { bytes, count, signed, time } from "../units";
 import { type Drawing, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
+import { useRaw } from "./raw";
 import { Choices, Problem, ink, useSize } from "./parts";
 import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
@@ -19,7 +19,7 @@ import { ThreadLanes } from "./lanes";
 const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
 
 export const Timeline = (): JSX.Element => {
-  const { state, ask: about, runtime, status } = usePage();
+  const { state, runtime, status } = usePage();
   const zoomed = state.zoomFrom !== undefined && state.zoomTo !== undefined;
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", "256");
@@ -28,11 +28,11 @@ export const Timeline = (): JSX.Element => {
     words.set("from", String(state.zoomFrom));
     words.set("to", String(state.zoomTo));
   }
-  const answer = useAnswer(() => ask("raw", { view: "timeline", trace: state.file, query: words.toString() }), [words.toString(), state.file, about.version]);
+  const answer = useRaw("timeline", words.toString());
   const data = answer.value as unknown as Answer | undefined;
   const isRate = state.chart === "rate";
   const other = state.compare !== undefined && !state.compare.startsWith("@") ? Number(state.compare) : undefined;
-  const base = useAsk("raw", other === undefined || answer.busy ? undefined : { view: "timeline", trace: other, query: "points=256&top=0" }).value as unknown as Answer | undefined;
+  const base = useRaw(other === undefined || answer.busy ? undefined : "timeline", "points=256&top=0", other).value as unknown as Answer | undefined;
   return (
     <section class="card timeline" aria-label="Timeline">
       <header class="card-head">
@@ -286,6 +286,3 @@ export const Legend = ({ drawing, index, hover }: { drawing: Drawing; index: num
     )}
   </div>
 );
-
-export const useTimeline = (state: State, version: number, query: string): Answer | undefined =>
-  useAsk("raw", { view: "timeline", trace: state.file, query: `${query}&v=${version}` }).value as unknown as Answer | undefined;

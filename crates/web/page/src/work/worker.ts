@@ -39,6 +39,7 @@ type Data = { stacks: Stacks; profile: Profile; answer: ProfileAnswer };
 const allStacks = new Kept<Stacks>();
 const allData = new Kept<Data>();
 const allBlamed = new Kept<Blamed[]>();
+const allRaw = new Kept<Answer>();
 const allFunctions = new Kept<Function[]>();
 
 const from = (): Source => {
@@ -384,7 +385,7 @@ const text = async ({ ask, look, format, cost }: Requests["text"]["args"]): Prom
 };
 
 const answers: { [O in Op]: (args: Requests[O]["args"]) => Promise<Requests[O]["result"]> | Requests[O]["result"] } = {
-  raw: ({ view, trace, query }) => from().get(view, trace, query),
+  raw: ({ view, trace, query, version }) => (view === "status" ? from().get(view, trace, query) : allRaw.get(`${view} ${trace} ${version} ${query}`, () => from().get(view, trace, query))),
   overview,
   tree,
   window,
