@@ -205,10 +205,21 @@ impl Recording {
         begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
     }
 
+    /// Without a trace, for a process that runs already.
+    pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::begin_live_in(plan, mapping, Some(attachment.heap))?.ready()
+    }
+
     fn begin_live(plan: LivePlan) -> Result<Starting, SetupError> {
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::begin_live_in(plan, mapping, None)
+    }
+
+    fn begin_live_in(plan: LivePlan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Starting, SetupError> {
         let LivePlan { setup, folder, exe, depth } = plan;
-        let mapping = Mapping::create(&setup)?;
-        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new(), attached: None };
+        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new(), attached };
         Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
     }
 
@@ -690,6 +701,11 @@ impl Collector {
 
     fn close(mut self, started: bool, end: End) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
+        if self.is_live && self.plan.attached.is_some() {
+            // It may live on, and then this is how it is now.
+            let pid = self.header.target_pid.load(Ordering::Acquire);
+            self.looks.last.is_last = self.looks.look(pid, self.recorder.timeline.now_ns());
+        }
         let last = self.is_live.then(|| self.snapshot_now(Reason::End));
         let totals = Totals {
             peak_rss_bytes: self.peak_rss(end),
