@@ -35,6 +35,7 @@ mod process;
 mod ptrace;
 mod remote;
 mod repair;
+mod reports;
 mod scan;
 mod session;
 mod slots;
