@@ -43,6 +43,7 @@ test: setup lint unit models end-to-end
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	cd crates/web/page && npm run --silent check
 
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests

@@ -1,4 +1,4 @@
-"""Measures what recording costs: each command alone, under our heaptrack and under KDE's, interleaved, best of five.
+"""Measures what recording costs: each command alone, under our heaptrack and heaptrace and under KDE's, interleaved, best of five.
 
     bench/run.py [--quick] [--only NAME] [--rounds N] [--write docs/overhead.md]
 
@@ -25,8 +25,10 @@ import inputs
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" / "heaptrack"))
 KDE = shutil.which("heaptrack", path="/usr/bin:/usr/local/bin")
-# "named" is ours as people call it; "ours" leaves the names to `heaptrack symbolize`, to tell the two costs apart.
-TOOLS = ("base", "ours", "named", "kde")
+# "named" is ours as people call it; "ours" leaves the names to `heaptrack symbolize`, to tell the two costs apart. "live" is heaptrace.
+TOOLS = ("base", "ours", "named", "live", "kde")
+# An earlier figure for LG's heaptrace: what an event costs the program. This script does not run it.
+LG_EVENT_NS = 850
 PR_SET_CHILD_SUBREAPER = 36
 KDE_TIMEOUT_S = 120
 KDE_MEMORY_KB = 8 << 20
@@ -71,6 +73,9 @@ class Runner:
             out = self.folder / f"{tool}.htz"
             names = ["--no-symbols"] if tool == "ours" else []
             return [str(OURS), "-q", *names, "-o", str(out), *work.command], out
+        if tool == "live":
+            out = self.folder / "live"
+            return [str(OURS), "heaptrace", "--top", "10", "--outfile", str(out), *work.command], out
         limit = f"ulimit -v {KDE_MEMORY_KB}; " if work.kde_rounds else ""
         line = f'{limit}exec "$@"'
         return ["bash", "-c", line, "bash", KDE, "-o", str(self.folder / "kde"), *work.command], self.folder / "kde.zst"
@@ -210,13 +215,30 @@ def table(results):
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in results.items():
-        base, ours, named, kde = (row[tool] for tool in TOOLS)
+        base, ours, named, live, kde = (row[tool] for tool in TOOLS)
         extra = lambda tool: f"{tool['cpu'] - base['cpu']:.2f} s" if not tool["failed"] else f"({tool['cpu'] - base['cpu']:.1f} s)"
         lines.append(
             f"| {name} | {row['events'] / 1e6:.2f} M | {base['wall'] * 1000:.0f} ms | {ratio(row, 'ours')} | {ratio(row, 'named')} | {ratio(row, 'kde')} "
             f"| {extra(ours)} / {extra(named)} | {extra(kde)} | {named['size'] / 1024:.0f} KB | {kde['size'] / 1024:.0f} KB "
             f"| {megabytes(base['target_kb'])} / {megabytes(ours['target_kb'])} / {megabytes(kde['target_kb'])} "
             f"| {megabytes(named['profiler_kb'])} / {megabytes(kde['profiler_kb'])} | {row['events'] / ours['wall'] / 1e6:.1f} M |"
+        )
+    return "\n".join(lines)
+
+
+def live_table(results):
+    """heaptrace against recording, and what an event costs the program and the machine."""
+    lines = [
+        "| workload | events | base | recorded | heaptrace | extra CPU recorded / heaptrace | heaptrace MB | time an event | CPU an event |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in results.items():
+        base, ours, live = (row[tool] for tool in ("base", "ours", "live"))
+        each = lambda what: f"{(live[what] - base[what]) * 1e9 / row['events']:.0f} ns"
+        cost = f"{each('wall')} | {each('cpu')}" if row["events"] > 100_000 else "- | -"
+        lines.append(
+            f"| {name} | {row['events'] / 1e6:.2f} M | {base['wall'] * 1000:.0f} ms | {ratio(row, 'ours')} | {ratio(row, 'live')} "
+            f"| {ours['cpu'] - base['cpu']:.2f} s / {live['cpu'] - base['cpu']:.2f} s | {megabytes(live['profiler_kb'])} | {cost} |"
         )
     return "\n".join(lines)
 
@@ -256,6 +278,14 @@ Machine: {machine()}; load {load:.1f} at the start.
 
 {notes(results)}
 
+## heaptrace
+
+The same jobs under `heaptrace`, which writes no trace, against recording (*ours* above). *Time an event* is by how much the program
+takes longer, *CPU an event* that of all processes together. LG's heaptrace is not run here; an earlier measurement gave
+{LG_EVENT_NS} ns an event, all of it in the program.
+
+{live_table(results)}
+
 How to read it: *ours* is recording alone (`--no-symbols`); *with names* also looks up functions, files and lines, after the
 program has ended for what was not done before. *Events* are allocations and frees that our trace holds. *Extra CPU* is the CPU of all processes together beyond
 the base run's. *Target MB* is the highest resident size of the program itself, *profiler MB* that of all other processes
@@ -285,7 +315,7 @@ def main():
         if options.only and options.only not in work.name:
             continue
         row = results[work.name] = measure(runner, work, rounds)
-        print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  named {ratio(row, 'named'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
+        print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  named {ratio(row, 'named'):>7}  live {ratio(row, 'live'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
     (inputs.FOLDER / "results.json").write_text(json.dumps(results, indent=1))
     text = page(results, rounds, load)
     if options.write:

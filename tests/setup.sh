@@ -6,15 +6,17 @@
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
-build="gcc g++ make"
-tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq nodejs zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod clang busybox-static strace musl-tools libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev golang-go"
+# node and npm build the page that the binary carries (crates/web/build.rs).
+build="gcc g++ make nodejs npm"
+page="chromium fonts-dejavu-core"
+tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod clang busybox-static strace musl-tools libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev golang-go"
 bench="heaptrack"
 
 here=$(dirname "$0")
 case "${1:-all}" in
 demo) wanted="$build" ;;
 *)
-    wanted="$build $tests $bench"
+    wanted="$build $tests $page $bench"
     "$here/newer-python.sh" "$here/../target/newer-python"
     ;;
 esac
@@ -25,12 +27,25 @@ for package in $wanted; do
     case "$package" in
     git) command -v git >/dev/null 2>&1 && continue ;;
     nodejs) command -v node >/dev/null 2>&1 && continue ;;
+    npm) command -v npm >/dev/null 2>&1 && continue ;;
+    chromium) command -v chromium >/dev/null 2>&1 && continue ;;
     esac
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
 done
 # The headers for addons come with some packages of node itself.
 [ "${1:-all}" = demo ] || [ -e /usr/include/node/node_api.h ] || missing="$missing libnode-dev"
-[ -n "$missing" ] || exit 0
+
+# What the page's tests and its type check need from npm; again only when the lock file is newer than what is there.
+packages() {
+    [ "${1:-all}" = demo ] && return 0
+    here=$(cd "$(dirname "$0")/.." && pwd)
+    for folder in tests/page crates/web/page; do
+        [ "$here/$folder/node_modules/.package-lock.json" -nt "$here/$folder/package-lock.json" ] && continue
+        echo "tests/setup.sh: npm packages of $folder"
+        (cd "$here/$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json) || return 1
+    done
+}
+[ -n "$missing" ] || { packages "$@"; exit; }
 
 echo "tests/setup.sh: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
@@ -48,4 +63,5 @@ log=$(mktemp)
 [ "$made_policy" = no ] || rm -f "$policy"
 [ "$status" = 0 ] || cat "$log" >&2
 rm -f "$log"
-exit "$status"
+[ "$status" = 0 ] || exit "$status"
+packages "$@"

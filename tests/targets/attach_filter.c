@@ -1,9 +1,10 @@
 /* Behind a seccomp filter. Argument: what its filter forbids: "mremap" (it would be killed for it), "strict" (seccomp's first
- * mode), "nothing". Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
+ * mode), "nothing", or "later": mremap again, but only from the first line on, and the blocks are a new thread's. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,20 +26,31 @@ static void enter(unsigned forbidden, unsigned verdict) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) _exit(1);
 }
 
+static void *calls(void *unused) {
+    for (int i = 0; i < 10; i++) {
+        void *block = malloc(6001);
+        KEEP(block);
+        free(block);
+    }
+    return unused;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "nothing";
     say("ready\n");
     if (strcmp(what, "strict") == 0) prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
     else if (strcmp(what, "mremap") == 0) enter(SYS_mremap, SECCOMP_RET_KILL_PROCESS);
-    else enter(SYS_acct, SECCOMP_RET_ERRNO | EPERM);
+    else if (strcmp(what, "later") != 0) enter(SYS_acct, SECCOMP_RET_ERRNO | EPERM);
     char byte;
     while (read(0, &byte, 1) == 1) {
         if (byte != '\n') continue;
-        /* There even malloc's own calls would be its end. */
-        for (int i = 0; i < 10 && strcmp(what, "strict") != 0; i++) {
-            void *block = malloc(6001);
-            KEEP(block);
-            free(block);
+        if (strcmp(what, "later") == 0) {
+            enter(SYS_mremap, SECCOMP_RET_KILL_PROCESS);
+            pthread_t thread;
+            pthread_create(&thread, NULL, calls, NULL);
+            pthread_join(thread, NULL);
+        } else if (strcmp(what, "strict") != 0) { /* There even malloc's own calls would be its end. */
+            calls(NULL);
         }
         if (write(1, "done\n", 5) != 5) return 1;
     }

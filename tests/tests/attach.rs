@@ -267,3 +267,61 @@ fn ending_by_time_and_by_sigterm() {
     assert_rounds(&ended.report(), 3);
     finishes(target);
 }
+
+#[test]
+fn a_hook_takes_no_more_stack_than_promised() {
+    let number = |text: &str| text.trim().strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
+    let mut alone = Target::start("stack_use", &["wait"]);
+    assert_eq!(alone.line(), "ready");
+    let alone = number(&alone.tell("go"));
+    let mut target = Target::start("stack_use", &["wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    let attached = number(&target.tell("go"));
+    session.wait();
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
+}
+
+#[test]
+fn operators_of_allocators_that_bring_their_own() {
+    for name in ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc"] {
+        let mut target = Target::start(name, &[]);
+        assert_eq!(target.tell("go"), "done");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done");
+        let report = session.detach().report();
+        for size in [4001, 4002, 4003, 4004, 4096, 4160] {
+            let site = report.of_size(size);
+            assert_eq!((site.allocations, site.leaked_allocations), (100, 0), "{name}: blocks of {size} bytes");
+        }
+        assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{name}");
+        assert_eq!(report.total("lost_events"), 0, "{name}");
+        assert_eq!(target.tell("go"), "done");
+        finishes(target);
+    }
+}
+
+#[test]
+fn cgo_has_a_c_side() {
+    let folder = Folder::new();
+    let source = "package main\n/*\n#include <stdlib.h>\nstatic void *make(void) { return malloc(8001); }\n*/\nimport \"C\"\n\
+        import (\"bufio\"; \"fmt\"; \"os\")\nfunc main() {\n  in := bufio.NewScanner(os.Stdin)\n  for in.Scan() {\n\
+        for i := 0; i < 100; i++ { C.free(C.make()) }\n    fmt.Println(\"done\")\n  }\n}\n";
+    std::fs::write(folder.join("main.go"), source).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o", "program", "main.go"])
+        .env("CGO_ENABLED", "1")
+        .env("HOME", folder.path())
+        .current_dir(folder.path())
+        .output()
+        .expect("go");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut target = Target::spawn(&mut Command::new(folder.join("program")));
+    assert_eq!(target.tell("go"), "done");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    let report = session.detach().report();
+    assert_eq!(report.of_size(8001).allocations, 100);
+    assert_eq!(target.tell("go"), "done");
+    finishes(target);
+}

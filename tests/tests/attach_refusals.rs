@@ -152,6 +152,20 @@ fn filters_are_read_before_anything_is_called() {
 }
 
 #[test]
+fn a_sandbox_that_is_entered_while_recording() {
+    let mut target = Target::start("attach_filter", &["later"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    // A new thread would need calls that would be the program's end.
+    assert_eq!(target.tell("go"), "done");
+    let ended = session.detach();
+    assert!(target.is_alive());
+    let report = ended.report();
+    assert_eq!(report.of_size(6001).allocations, 0);
+    assert!(report.total("lost_events") >= 20, "what was not recorded is counted: {}", ended.text);
+}
+
+#[test]
 fn a_process_of_somebody_else() {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();

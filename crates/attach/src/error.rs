@@ -124,3 +124,18 @@ fn name_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{} (pid {pid})", name.trim())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_refuses_is_named() {
+        let sentence = |scope| Refusal::without_permission(7, scope).to_string();
+        assert!(sentence(Some(1)).contains("sysctl kernel.yama.ptrace_scope=0"));
+        assert!(sentence(Some(2)).contains("kernel.yama.ptrace_scope = 2"));
+        assert!(sentence(Some(3)).contains("until the next boot"));
+        assert!(sentence(Some(0)).contains("--cap-add=SYS_PTRACE"));
+        assert!(sentence(None).contains("SYS_PTRACE"));
+    }
+}

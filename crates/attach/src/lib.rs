@@ -33,6 +33,7 @@ mod plan;
 mod prepare;
 mod process;
 mod ptrace;
+mod ready;
 mod remote;
 mod repair;
 mod reports;

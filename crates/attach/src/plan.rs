@@ -12,7 +12,7 @@ use crate::names::{self, Wanted};
 use crate::process::Process;
 use crate::unwind::Table;
 use capture::entry::{INTERNAL, Range, Shim};
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
 
 /// Bytes of a function that are looked through, when its size is not known or large.
 const MOST_CODE: u64 = 16 << 10;
@@ -44,7 +44,10 @@ struct Candidate {
     function: Function,
     wanted: Wanted,
     site: Site,
-    code: Vec<u8>,
+    /// Where it goes if all it does is to jump there.
+    forwards_to: Option<u64>,
+    /// Where its direct calls and jumps lead to.
+    leads_to: Vec<u64>,
 }
 
 impl Plan {
@@ -124,7 +127,9 @@ impl Plan {
             match Site::find(function.at, &code, function.size) {
                 Ok(site) => {
                     code.truncate(if function.size == 0 { code.len() } else { function.size as usize });
-                    candidates.push(Candidate { function: function.clone(), wanted, site, code });
+                    let forwards_to = site.forwards_to().map(|to| behind_table(memory, to));
+                    let leads_to = targets(memory, function.at, &code);
+                    candidates.push(Candidate { function: function.clone(), wanted, site, forwards_to, leads_to });
                 }
                 Err(why) if wanted.is_malloc || function.name == "free" => failed = failed.or(Some(why)),
                 Err(why) => self.notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name())),
@@ -168,43 +173,50 @@ impl Planned {
     }
 }
 
-/// Where a function's direct calls and jumps lead to.
-fn targets(candidate: &Candidate) -> Vec<u64> {
-    let start = candidate.function.at;
-    let end = start + candidate.code.len() as u64;
-    let decoder = Decoder::with_ip(64, &candidate.code, start, DecoderOptions::NONE);
+/// Where a function's direct calls and jumps lead to, outside of itself.
+fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
+    let end = start + code.len() as u64;
+    let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     let near = decoder.into_iter().map(|instruction| instruction.near_branch_target());
-    near.filter(|target| *target != 0 && !(start..end).contains(target)).collect()
+    let outside = near.filter(|target| *target != 0 && !(start..end).contains(target));
+    outside.map(|target| behind_table(memory, target)).collect()
+}
+
+/// A jump through a module's table of addresses leads on to what is in the table.
+fn behind_table(memory: &Memory, at: u64) -> u64 {
+    let mut code = [0; 16];
+    let length = memory.read_some(at, &mut code);
+    let mut decoder = Decoder::with_ip(64, code.get(..length).unwrap_or_default(), at, DecoderOptions::NONE);
+    let mut instruction = decoder.decode();
+    if instruction.code() == Code::Endbr64 {
+        instruction = decoder.decode();
+    }
+    let is_through =
+        instruction.flow_control() == FlowControl::IndirectBranch && instruction.is_ip_rel_memory_operand();
+    let place = instruction.ip_rel_memory_address();
+    memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
 }
 
 /// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators that
 /// call malloc: the other one sees it.
 fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    let starts = |candidates: &[Candidate]| -> Vec<(u64, bool, bool)> {
-        candidates.iter().map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect()
-    };
-    loop {
-        let known = starts(candidates);
-        let found = candidates.iter().position(|candidate| {
-            let others = || known.iter().filter(|other| other.0 != candidate.function.at);
-            if candidate.site.forwards_to().is_some_and(|to| others().any(|other| other.0 == to)) {
-                return true;
-            }
-            let is_operator = candidate.function.name.starts_with("_Z");
-            if !is_operator && !candidate.wanted.is_free || candidate.function.name == "free" {
-                return false;
-            }
-            let targets = targets(candidate);
-            others().any(|other| {
-                let sees_it = if candidate.wanted.is_free { other.1 } else { other.2 };
-                sees_it && targets.contains(&other.0)
-            })
-        });
-        match found {
-            Some(index) => drop(candidates.remove(index)),
-            None => return,
+    // Against all of them, also those that go: what they lead to stays.
+    let known: Vec<(u64, bool, bool)> =
+        candidates.iter().map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
+    candidates.retain(|candidate| {
+        let others = || known.iter().filter(|other| other.0 != candidate.function.at);
+        if candidate.forwards_to.is_some_and(|to| others().any(|other| other.0 == to)) {
+            return false;
         }
-    }
+        let is_operator = candidate.function.name.starts_with("_Z");
+        if !is_operator && !candidate.wanted.is_free || candidate.function.name == "free" {
+            return true;
+        }
+        !others().any(|other| {
+            let sees_it = if candidate.wanted.is_free { other.1 } else { other.2 };
+            sees_it && candidate.leads_to.contains(&other.0)
+        })
+    });
 }
 
 /// Return addresses of glibc's calls of its own free for what is in a thread's cache when the thread ends: those blocks

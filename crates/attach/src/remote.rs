@@ -202,3 +202,58 @@ impl Drop for Remote<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+    use std::io::{BufRead, BufReader, Write};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    /// Every thread that waits in a call makes calls for us, and waits on.
+    #[test]
+    fn threads_in_forty_kinds_of_calls_can_be_borrowed() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets/attach_blocked.c");
+        let program = std::env::temp_dir().join(format!("heaptrack-remote-test.{}", std::process::id()));
+        let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status().unwrap();
+        assert!(built.success());
+        let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut input = child.stdin.take().unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "));
+        let process = Process::new(child.id()).unwrap();
+        let is_waiting = |tid: &Tid| {
+            let call = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", process.pid));
+            call.is_ok_and(|call| !call.starts_with("running"))
+        };
+        while !process.threads().unwrap().iter().all(is_waiting) {
+            std::thread::yield_now();
+        }
+        let memory = Memory::open(&process.folder).unwrap();
+        let maps = Maps::of(&process.folder).unwrap();
+        let gadgets = Gadgets::find(&maps, &memory).unwrap();
+        for tid in process.threads().unwrap() {
+            crate::on_own_thread(|| {
+                let world = World::stop_one(&process, tid)?;
+                let room = ptrace::registers(tid).unwrap().rsp - 16384;
+                let mut remote = Remote::new(&process, &memory, gadgets, tid, room).unwrap();
+                assert_eq!(remote.call(libc::SYS_gettid, [0; 6]).unwrap(), u64::from(tid));
+                assert_eq!(remote.call(libc::SYS_close, [u64::MAX; 6]).unwrap_err().raw_os_error(), Some(libc::EBADF));
+                drop(remote);
+                drop(world);
+                Ok(())
+            })
+            .unwrap();
+        }
+        input.write_all(b"\n").unwrap();
+        line.clear();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "none", "these calls have returned, with errno");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(program).unwrap();
+    }
+}

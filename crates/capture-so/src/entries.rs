@@ -72,6 +72,10 @@ extern "C" fn before_free(address: u64, cfa: u64, entry: &Entry) {
     attached::freeing(address, cfa, entry);
 }
 
+extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
+    attached::freeing_carefully(address, cfa, entry);
+}
+
 /// Makes the context; rbx is the entry from here on.
 macro_rules! save {
     () => {
@@ -328,6 +332,6 @@ unsafe extern "C" fn careful_free_entry() {
         "pop rcx",
         "pop rax",
         "ret",
-        before = sym before_free,
+        before = sym before_careful_free,
     )
 }

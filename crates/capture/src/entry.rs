@@ -28,6 +28,19 @@ impl Range {
     }
 }
 
+/// A free: of what, by which frame, and where the ring was behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    pub address: u64,
+    pub cfa: u64,
+    pub head: u64,
+}
+
+impl Freed {
+    pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0 };
+}
+
 /// Return addresses of calls that an allocator makes to its own free for blocks that are free already.
 pub const INTERNAL: usize = 4;
 

@@ -7,7 +7,16 @@ use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{Value, bytes};
 use channel::{Loss, Region, Stamp};
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where the program's own path is read to: a forked child comes here on whatever stack it has.
+struct Program(UnsafeCell<Value>);
+
+// SAFETY: only whoever may change the table uses it, and there is one at a time.
+unsafe impl Sync for Program {}
+
+static PROGRAM: Program = Program(UnsafeCell::new(Value::EMPTY));
 
 /// Modules that can be loaded at the same time.
 const LIVE: usize = 2048;
@@ -365,7 +374,8 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    let mut path = Value::EMPTY;
+    // SAFETY: one writer at a time, as for all of this; nobody else has it.
+    let path = unsafe { &mut *PROGRAM.0.get() };
     // A short program may be gone before anybody else can ask for its path; nothing without /proc.
     let name = if !has_name && path.read_link(b"/proc/self/exe\0") {
         path.get()

@@ -3,8 +3,10 @@
 //! Given: the words as the shell split them. Gives back: what to do. What must hold: the first word that is no option
 //! is the program and everything behind it is the program's, verbatim; names of subcommands count only as the first
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
+use crate::analyze::Analyze;
 use crate::diff;
 use crate::print::Print;
+use crate::report::Report;
 use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub enum Invocation {
     Export(Export),
     Trim(Trim),
     Merge(Merge),
+    Analyze(Analyze),
+    Report(Report),
     Completions(clap_complete::Shell),
     Man,
 }
@@ -36,6 +40,8 @@ Subcommands (only as the first word):
   print [OPTIONS] FILE       text report of a trace; --json for machines
   diff [OPTIONS] BASE FILE   what changed between two traces
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
+  analyze [OPTIONS] FILE...  the page: timeline, trees, flame graph, leaks (also -a)
+  report [OPTIONS] FILE      the page as one file to share
   symbolize [OPTIONS] FILE   adds function names, files and lines to a trace
   lib --install FOLDER       the library and header that custom allocators build against
   export --to FORMAT FILE    a trace in another tool's format
@@ -49,6 +55,7 @@ Examples:
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
   heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
   heaptrack print heaptrack.ls.42.htz  read it
+  heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
 Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
 3 cannot be attached to; attached and detached again: 0.";
@@ -72,6 +79,9 @@ pub struct Record {
     /// Only record (we never open a window at the end; for old scripts).
     #[arg(long)]
     pub record_only: bool,
+    /// Open the page while the program runs; it stays until Ctrl-C.
+    #[arg(long)]
+    pub live: bool,
     /// Start the program under gdb.
     #[arg(short, long)]
     pub debug: bool,
@@ -379,12 +389,17 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     if name.as_deref() == Some(OsStr::new("heaptrace")) {
         return Invocation::Heaptrace(words);
     }
+    if name.as_deref() == Some(OsStr::new("heaptrack_gui")) {
+        return Invocation::Analyze(Analyze::parse_from(words));
+    }
     match words.get(1).and_then(|word| word.to_str()) {
         Some("attach") => return Invocation::Attach(Attach::parse_from(words.split_off(1))),
         Some("detach") => return Invocation::Detach(Detach::parse_from(words.split_off(1))),
         Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
         Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
+        Some("analyze" | "-a" | "--analyze") => return Invocation::Analyze(Analyze::parse_from(words.split_off(1))),
+        Some("report") => return Invocation::Report(Report::parse_from(words.split_off(1))),
         Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
         Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
         Some("export") => return Invocation::Export(Export::parse_from(words.split_off(1))),
@@ -461,6 +476,8 @@ mod tests {
         Merge::command().debug_assert();
         Attach::command().debug_assert();
         Detach::command().debug_assert();
+        Analyze::command().debug_assert();
+        Report::command().debug_assert();
     }
 
     #[test]
@@ -508,6 +525,12 @@ mod tests {
         let parse = |line: &str| parse(line.split(' ').map(OsString::from));
         assert!(matches!(parse("heaptrack print x.htz"), Invocation::Print(_)));
         assert!(matches!(parse("/usr/bin/heaptrack_print x.htz"), Invocation::Print(_)));
+        assert!(matches!(parse("heaptrack -a x.htz y.htz"), Invocation::Analyze(a) if a.files.len() == 2));
+        assert!(matches!(parse("heaptrack_gui -d base.htz x.htz"), Invocation::Analyze(a) if a.compare.is_some()));
+        assert!(matches!(parse("heaptrack report x.htz -o y.html"), Invocation::Report(_)));
+        assert!(
+            matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.live && r.command.len() == 2)
+        );
         assert!(matches!(parse("heaptrack -- print"), Invocation::Record(r) if r.command == ["print"]));
         assert!(matches!(parse("heaptrack -q print x"), Invocation::Record(r) if r.command == ["print", "x"]));
         assert!(matches!(parse("heaptrack ./print"), Invocation::Record(r) if r.command == ["./print"]));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod analyze;
 mod args;
 mod attach;
 mod detach;
@@ -14,12 +15,14 @@ mod heaptrace;
 mod launch;
 mod lib_install;
 mod library;
+mod live;
 mod merge;
 mod names;
 mod output;
 mod print;
 mod program;
 mod record;
+mod report;
 mod signals;
 mod source;
 mod status;
@@ -49,6 +52,8 @@ fn main() -> ExitCode {
         Invocation::Export(options) => answer(export::run(&options)),
         Invocation::Trim(options) => answer(trim::run(&options)),
         Invocation::Merge(options) => answer(merge::run(&options)),
+        Invocation::Analyze(options) => answer(analyze::run(&options)),
+        Invocation::Report(options) => answer(report::run(&options)),
         Invocation::Completions(shell) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);

@@ -75,7 +75,8 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
-    let line = StatusLine::start(recording.stats(), options.quiet);
+    let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
+    let line = StatusLine::start(recording.stats(), options.quiet || options.live);
     let with_names = !options.no_symbols && has_memory();
     let names = watched.filter(|_| with_names);
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
@@ -99,6 +100,9 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         if is_kde {
             convert(options, &path);
         }
+    }
+    if let Some(live) = live {
+        live.wait();
     }
     Ok(code(end.exit))
 }

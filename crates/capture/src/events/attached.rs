@@ -3,10 +3,11 @@
 //! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
 //! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
 //! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
-use super::{Writer, enter, leave, publish_intent, reallocated, resume, stamp};
+use super::{Writer, enter, leave, publish_intent, reallocated, resume, stamp, write};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
-use crate::entry::{Entry, Range};
+use crate::entry::{Entry, Freed, Range};
+use channel::{Kind, encode_free};
 
 /// `Context::differs` between [`before`] and [`after`].
 const UNGUARDED: u64 = 0;
@@ -109,4 +110,25 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
         return;
     }
     super::freeing(address, cfa);
+}
+
+/// Before a free that may jump to another one that is patched too, such as an `operator delete`: the same block, freed for the
+/// same frame with no event between, is the same free.
+#[inline(always)]
+pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
+    // SAFETY: the hook's own CFA.
+    let caller = unsafe { return_address(cfa) };
+    let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
+    if is_internal || CORE.gate() & ACTIVE == 0 || address == 0 {
+        return;
+    }
+    let core = &CORE;
+    let Some(mut entered) = enter(core, cfa) else { return };
+    let head = entered.level().head;
+    if entered.local().freed != (Freed { address, cfa, head }) {
+        write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        let head = entered.level().head;
+        entered.local().freed = Freed { address, cfa, head };
+    }
+    leave(&mut entered);
 }

@@ -1,0 +1,147 @@
+//! `heaptrack analyze`: the page over one or several traces.
+//!
+//! Given: files, and where to listen. Gives back: the address, on stdout, then serves until it is stopped. What must hold: a file that is no trace is
+//! told before anything is opened; where no browser can be (ssh), the line to type is printed instead.
+use crate::say;
+use anyhow::Context;
+use clap::Parser;
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use web::{Options, Server, Shelf};
+
+/// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heaptrack analyze",
+    bin_name = "heaptrack analyze",
+    version,
+    after_help = "Examples:
+  heaptrack analyze heaptrack.ls.42.htz                   opens the browser
+  heaptrack analyze new.htz --compare old.htz             what changed
+  heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
+
+Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
+)]
+pub struct Analyze {
+    /// A trace to compare with: all numbers are differences.
+    #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
+    pub compare: Option<PathBuf>,
+    /// Known leaks, in LSan's format: lines of leak:NAME.
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub suppressions: Vec<PathBuf>,
+    /// Do not use the suppressions that the program brought.
+    #[arg(long)]
+    pub disable_embedded_suppressions: bool,
+    /// Do not use our own list of known leaks.
+    #[arg(long)]
+    pub disable_builtin_suppressions: bool,
+    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
+    /// The port; any free one if not given.
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub port: u16,
+    /// Another address to listen on than this machine's own; who knows the token can then connect from elsewhere.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
+    pub listen: Option<std::net::IpAddr>,
+    /// Only print the address.
+    #[arg(long)]
+    pub no_browser: bool,
+    /// The traces; one that is still growing is followed.
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
+
+pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
+    let shelf = shelf(options)?;
+    let server = Server::bind(options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.port)?;
+    let mut address = server.address();
+    if options.compare.is_some() {
+        address.push_str(&format!("#/summary?compare={}", options.files.len()));
+    }
+    writeln!(std::io::stdout(), "{address}")
+        .and_then(|()| std::io::stdout().flush())
+        .context("cannot say the address")?;
+    tell(options, &server);
+    shelf.start();
+    if !options.no_browser && is_at_hand() {
+        open_browser(&address);
+    }
+    server.serve(shelf)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
+    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("{}", path.display()));
+    let rules = options.rules.as_deref().map(read).transpose()?.unwrap_or_default();
+    let mut suppressions = String::new();
+    for file in &options.suppressions {
+        suppressions.push_str(&read(file)?);
+        suppressions.push('\n');
+    }
+    let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
+    let settings = Options {
+        rules,
+        suppressions,
+        builtin: !options.disable_builtin_suppressions,
+        embedded: !options.disable_embedded_suppressions,
+        tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        opener: crate::source::open,
+    };
+    Ok(Shelf::new(&files, settings)?)
+}
+
+fn tell(options: &Analyze, server: &Server) {
+    let port = server.port();
+    if let Some(address) = options.listen.filter(|address| !address.is_loopback()) {
+        say(format_args!(
+            "heaptrack: listening on {address}, not encrypted: whoever knows the token can read the traces and their sources"
+        ));
+    }
+    if let Some((user, host)) = over_ssh() {
+        say(format_args!("heaptrack: on your own machine type: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));
+        say(format_args!("heaptrack: then open the address above there"));
+    }
+    say(format_args!("heaptrack: Ctrl-C ends it"));
+}
+
+/// Who is logged in from elsewhere, and what this machine is called there.
+fn over_ssh() -> Option<(String, String)> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    let host = connection.split(' ').nth(2)?.to_owned();
+    let user = std::env::var("USER").map(|user| format!("{user}@")).unwrap_or_default();
+    Some((user, host))
+}
+
+/// A browser that we start would be seen by whoever sits here.
+pub fn is_at_hand() -> bool {
+    let has_screen = std::env::var_os("DISPLAY").is_some() || std::env::var_os("WAYLAND_DISPLAY").is_some();
+    std::env::var_os("BROWSER").is_some() || has_screen && std::env::var_os("SSH_CONNECTION").is_none()
+}
+
+/// Nothing is waited for: whoever has no browser has the address.
+pub fn open_browser(address: &str) {
+    let own = std::env::var_os("BROWSER").into_iter();
+    for program in own.chain(["xdg-open", "gio", "wslview", "x-www-browser"].map(OsString::from)) {
+        let mut command = Command::new(&program);
+        if program == "gio" {
+            command.arg("open");
+        }
+        command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if command.spawn().is_ok() {
+            return;
+        }
+    }
+}
+
+/// As `--listen` has it.
+pub fn parse_listen(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
+        _ => text.parse().map_err(|_| "an address of this machine, as 127.0.0.1 or 0.0.0.0".to_owned()),
+    }
+}

@@ -1,0 +1,53 @@
+//! `heaptrack --live PROGRAM`: the page beside a recording.
+//!
+//! Given: the trace that is being written. Gives back: nothing; a thread serves the page. What must hold: the recording never waits for it, and goes
+//! on if it cannot be had; when the program has ended, the page stays until somebody ends us.
+use crate::analyze::{is_at_hand, open_browser};
+use crate::say;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use web::{Options, Server, Shelf};
+
+pub struct Live {
+    address: String,
+}
+
+/// `None`: there is no page, and somebody was told why.
+pub fn start(path: &Path) -> Option<Live> {
+    let result = try_start(path);
+    result.map_err(|error| say(format_args!("heaptrack: recording without the page: {error:#}"))).ok()
+}
+
+fn try_start(path: &Path) -> anyhow::Result<Live> {
+    let server = Server::bind(Ipv4Addr::LOCALHOST.into(), 0)?;
+    let address = server.address();
+    let tool = concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned();
+    let options = Options {
+        rules: String::new(),
+        suppressions: String::new(),
+        builtin: true,
+        embedded: true,
+        tool,
+        opener: crate::source::open,
+    };
+    let shelf = Shelf::growing(path, options);
+    shelf.start();
+    std::thread::Builder::new().name("heaptrack-page".into()).spawn(move || server.serve(shelf))?;
+    say(format_args!("heaptrack: {address}"));
+    if is_at_hand() {
+        open_browser(&address);
+    }
+    Ok(Live { address })
+}
+
+impl Live {
+    /// Until Ctrl-C, SIGTERM or the terminal's end.
+    pub fn wait(self) {
+        say(format_args!("heaptrack: the page stays at {} until Ctrl-C", self.address));
+        if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) {
+            signals.forever().next();
+        }
+    }
+}

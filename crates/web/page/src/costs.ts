@@ -1,0 +1,186 @@
+// The costs of a stack: how they are called, what they mean, how they are shown.
+//
+// Given: what is looked at (the whole session, a range, one moment, a difference). Gives back: names that say what a number is there.
+// "Leaked" is only what was live at the very end; in a range the same number is "live at its end".
+
+/** Sums over stacks; the order is that of the columns in every message between the worker and the page. */
+export const SUMS = [
+  "peak_bytes",
+  "live_bytes",
+  "allocations",
+  "temporary",
+  "allocated_bytes",
+  "deallocations",
+  "freed_bytes",
+  "live_allocations",
+  "peak_allocations",
+  "base_bytes",
+  "base_allocations",
+  "kept_bytes",
+  "kept_allocations",
+  "lifetime_ns",
+  "temporary_bytes",
+  "leaked_bytes",
+  "leaked_allocations",
+] as const;
+export type Sum = (typeof SUMS)[number];
+export const WIDTH = SUMS.length;
+export const at = (sum: Sum): number => SUMS.indexOf(sum);
+
+export type Kind = "bytes" | "count" | "time" | "ratio";
+
+/** A column: a sum, or what follows from sums. */
+export type Cost = Sum | "growth_bytes" | "average" | "mean_lifetime" | "kept_ratio";
+
+export const value = (costs: ArrayLike<number>, cost: Cost, from = 0): number => {
+  const sum = (name: Sum): number => costs[from + at(name)] ?? 0;
+  switch (cost) {
+    case "growth_bytes":
+      return sum("live_bytes") - sum("base_bytes");
+    case "average":
+      return sum("allocations") > 0 ? sum("allocated_bytes") / sum("allocations") : 0;
+    case "mean_lifetime":
+      return sum("deallocations") > 0 ? sum("lifetime_ns") / sum("deallocations") : 0;
+    case "kept_ratio":
+      return sum("allocations") > 0 ? sum("leaked_allocations") / sum("allocations") : 0;
+    default:
+      return sum(cost);
+  }
+};
+
+/** What the numbers are about. */
+export type Mode = "session" | "range" | "moment";
+
+type Row = { kind: Kind; names: Record<Mode, string>; help: Record<Mode, string> };
+const same = (text: string): Record<Mode, string> => ({ session: text, range: text, moment: text });
+
+export const COSTS: Record<Cost, Row> = {
+  peak_bytes: {
+    kind: "bytes",
+    names: { session: "Peak", range: "Peak in range", moment: "Live" },
+    help: {
+      session: "Bytes held when the whole heap was at its largest.",
+      range: "Bytes held when the whole heap was at its largest within the range.",
+      moment: "Bytes live at this moment.",
+    },
+  },
+  leaked_bytes: {
+    kind: "bytes",
+    names: same("Leaked"),
+    help: same("Bytes never freed until the end of the session, without what a suppression matches."),
+  },
+  leaked_allocations: {
+    kind: "count",
+    names: same("Leaked blocks"),
+    help: same("Blocks never freed until the end of the session, without what a suppression matches."),
+  },
+  live_bytes: {
+    kind: "bytes",
+    names: { session: "Live at end", range: "Live at end", moment: "Live" },
+    help: {
+      session: "Bytes live at the end of the session, suppressed or not.",
+      range: "Bytes live at the end of the range, whenever they were allocated.",
+      moment: "Bytes live at this moment.",
+    },
+  },
+  growth_bytes: {
+    kind: "bytes",
+    names: { session: "Growth", range: "Growth", moment: "Growth" },
+    help: same("Live at the end of the range minus live at its start."),
+  },
+  kept_bytes: {
+    kind: "bytes",
+    names: { session: "Kept", range: "Kept", moment: "Kept" },
+    help: same("Allocated within the range and not freed in it."),
+  },
+  kept_allocations: { kind: "count", names: same("Kept blocks"), help: same("Blocks allocated within the range and not freed in it.") },
+  allocations: { kind: "count", names: { session: "Allocations", range: "Allocations", moment: "Live blocks" }, help: same("Calls that returned a block.") },
+  temporary: {
+    kind: "count",
+    names: same("Temporary"),
+    help: same("Blocks freed by their own thread before it allocated anything else."),
+  },
+  temporary_bytes: { kind: "bytes", names: same("Temporary bytes"), help: same("Bytes of temporary blocks.") },
+  allocated_bytes: { kind: "bytes", names: same("Allocated"), help: same("Bytes asked for in all, freed or not.") },
+  deallocations: { kind: "count", names: same("Frees"), help: same("Frees of blocks that were allocated here.") },
+  freed_bytes: { kind: "bytes", names: same("Freed"), help: same("Bytes freed of blocks that were allocated here.") },
+  live_allocations: {
+    kind: "count",
+    names: { session: "Live blocks", range: "Live blocks", moment: "Live blocks" },
+    help: {
+      session: "Blocks live at the end of the session, suppressed or not.",
+      range: "Blocks live at the end of the range.",
+      moment: "Blocks live at this moment.",
+    },
+  },
+  peak_allocations: {
+    kind: "count",
+    names: { session: "Blocks at peak", range: "Blocks at peak", moment: "Live blocks" },
+    help: same("Blocks held when the whole heap was at its largest."),
+  },
+  base_bytes: { kind: "bytes", names: same("Live at start"), help: same("Bytes live at the start of the range.") },
+  base_allocations: { kind: "count", names: same("Blocks at start"), help: same("Blocks live at the start of the range.") },
+  lifetime_ns: { kind: "time", names: same("Lifetime in all"), help: same("Sum of the lifetimes of the blocks that were freed.") },
+  average: { kind: "bytes", names: same("Average size"), help: same("Bytes allocated divided by the number of allocations.") },
+  mean_lifetime: { kind: "time", names: same("Mean life"), help: same("Mean time from allocation to free, of blocks that were freed.") },
+  kept_ratio: { kind: "ratio", names: same("Kept share"), help: same("Blocks still live divided by allocations: 100 % means that nothing was freed.") },
+};
+
+export const name = (cost: Cost, mode: Mode): string => COSTS[cost].names[mode];
+export const help = (cost: Cost, mode: Mode): string => COSTS[cost].help[mode];
+
+/** The columns of the trees, and those that are shown unless somebody wants others. */
+export const COLUMNS: Record<Mode, Cost[]> = {
+  session: [
+    "peak_bytes",
+    "leaked_bytes",
+    "allocations",
+    "temporary",
+    "allocated_bytes",
+    "leaked_allocations",
+    "peak_allocations",
+    "deallocations",
+    "freed_bytes",
+    "average",
+    "mean_lifetime",
+    "kept_ratio",
+  ],
+  range: [
+    "peak_bytes",
+    "growth_bytes",
+    "live_bytes",
+    "kept_bytes",
+    "allocations",
+    "temporary",
+    "allocated_bytes",
+    "base_bytes",
+    "live_allocations",
+    "kept_allocations",
+    "peak_allocations",
+    "deallocations",
+    "freed_bytes",
+    "average",
+    "mean_lifetime",
+  ],
+  moment: ["live_bytes", "live_allocations"],
+};
+export const SHOWN: Record<Mode, Cost[]> = {
+  session: ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"],
+  range: ["peak_bytes", "growth_bytes", "kept_bytes", "allocations", "temporary", "allocated_bytes"],
+  moment: ["live_bytes", "live_allocations"],
+};
+
+/** What a flame graph can be drawn of. */
+export const FLAMES: Record<Mode, Cost[]> = {
+  session: ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"],
+  range: ["peak_bytes", "live_bytes", "kept_bytes", "allocations", "temporary", "allocated_bytes"],
+  moment: ["live_bytes", "live_allocations"],
+};
+
+/** The cost to begin with, and the one to fall back to when another makes no sense here. */
+export const usable = (cost: Cost, mode: Mode): Cost => {
+  if (COLUMNS[mode].includes(cost)) return cost;
+  if (mode === "session" && cost === "live_bytes") return "leaked_bytes";
+  if (mode === "range" && cost === "leaked_bytes") return "live_bytes";
+  return mode === "moment" ? (COSTS[cost].kind === "count" ? "live_allocations" : "live_bytes") : "peak_bytes";
+};

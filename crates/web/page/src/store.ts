@@ -1,0 +1,95 @@
+// The page's one state, and how components follow it.
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { ask } from "./client";
+import { type State, format, parse } from "./state";
+import type { Op, Requests } from "./work/protocol";
+
+let state = parse(location.hash);
+const listeners = new Set<() => void>();
+const tell = (): void => {
+  for (const listener of listeners) listener();
+};
+
+addEventListener("hashchange", () => {
+  const next = parse(location.hash);
+  if (format(next) === format(state)) return;
+  state = next;
+  tell();
+});
+
+export const current = (): State => state;
+
+/** `replace`: no step for Back, as while something is dragged or typed. */
+export const change = (what: Partial<State>, how: "push" | "replace" = "push"): void => {
+  const next = { ...state, ...what };
+  const address = format(next);
+  if (address === format(state)) return;
+  state = next;
+  if (how === "push") location.hash = address;
+  else history.replaceState(null, "", address);
+  tell();
+};
+
+export const useChange = (): State => {
+  const [, again] = useReducer((n: number) => n + 1, 0);
+  useEffect(() => {
+    listeners.add(again as () => void);
+    return () => void listeners.delete(again as () => void);
+  }, []);
+  return state;
+};
+
+export type Answered<T> = { value: T | undefined; error: string | undefined; busy: boolean };
+
+/** Asks anew when `deps` change; the old answer stays until the new one is there, so that nothing flickers. */
+export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]): Answered<T> => {
+  const [answer, set] = useState<Answered<T>>({ value: undefined, error: undefined, busy: true });
+  const latest = useRef(0);
+  useEffect(() => {
+    const mine = ++latest.current;
+    const promise = make();
+    if (!promise) {
+      set({ value: undefined, error: undefined, busy: false });
+      return;
+    }
+    set((old) => ({ ...old, busy: true }));
+    promise.then(
+      (value) => mine === latest.current && set({ value, error: undefined, busy: false }),
+      (error: Error) => mine === latest.current && set({ value: undefined, error: error.message, busy: false }),
+    );
+  }, deps);
+  return answer;
+};
+
+export const useAsk = <O extends Op>(op: O, args: Requests[O]["args"] | undefined): Answered<Requests[O]["result"]> =>
+  useAnswer(() => (args === undefined ? undefined : ask(op, args)), [op, JSON.stringify(args)]);
+
+/** What somebody likes stays in the browser; where it may not, it is forgotten. */
+export const remember = (name: string, value: unknown): void => {
+  try {
+    localStorage.setItem(`heaptrack.${name}`, JSON.stringify(value));
+  } catch {
+    // A page from disk may have no storage.
+  }
+};
+export const recall = <T>(name: string, otherwise: T): T => {
+  try {
+    const text = localStorage.getItem(`heaptrack.${name}`);
+    return text === null ? otherwise : (JSON.parse(text) as T);
+  } catch {
+    return otherwise;
+  }
+};
+export const usePreference = <T>(name: string, otherwise: T): [T, (value: T) => void] => {
+  const [value, set] = useState<T>(() => recall(name, otherwise));
+  return [
+    value,
+    (next) => {
+      set(next);
+      remember(name, next);
+    },
+  ];
+};
+
+/** What is selected, for the details. Not in the address: it points into rows that are on the screen. */
+export type { Selection } from "./work/protocol";

@@ -1,0 +1,231 @@
+// The page: from the state to what is drawn.
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { ask as request } from "../client";
+import type { Cost } from "../costs";
+import { VIEWS, type View, mode } from "../state";
+import { change, current, useAnswer, useAsk, useChange, usePreference } from "../store";
+import { time } from "../units";
+import { Callers } from "./callers";
+import { ChartView } from "./charts";
+import { type Page, PageContext, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf, opened } from "./context";
+import { Detail } from "./detail";
+import { DiffTable } from "./diff";
+import { Figures } from "./figures";
+import { FlameView } from "./flame";
+import { Header } from "./header";
+import { LifetimesView, SizesView } from "./histograms";
+import { Leaks } from "./leaks";
+import { HelpDialog } from "./menus";
+import { Problem, Splitter } from "./parts";
+import { SourceView } from "./source";
+import { Summary } from "./summary";
+import { Threads } from "./threads";
+import { Timeline } from "./timeline";
+import { TreeView } from "./trees";
+
+const LISTS: Record<string, Cost[]> = {
+  session: ["peak_bytes", "leaked_bytes", "allocations", "temporary"],
+  range: ["peak_bytes", "growth_bytes", "allocations", "temporary"],
+  moment: ["live_bytes", "live_allocations"],
+};
+
+export const App = (): JSX.Element => {
+  const state = useChange();
+  const status = useStatus(state.file);
+  if (status.error) return <Lonely title="heaptrack" text={status.error} />;
+  if (!status.value) return <p class="first">heaptrack is loading…</p>;
+  const trace = status.value.traces[state.file];
+  if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1} here. Choose another address, or start heaptrack analyze with it.`} />;
+  if (trace.state === "failed") return <Lonely title={trace.name} text={trace.error ?? "This trace cannot be read."} others={status.value} />;
+  if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} />;
+  return <Opened key={state.file} status={status.value} trace={trace} />;
+};
+
+/** Asked again as long as something moves: while it loads, and while the program runs. */
+const useStatus = (file: number): { value: Status | undefined; error: string | undefined } => {
+  const [turn, setTurn] = useState(0);
+  const answer = useAnswer(() => request("raw", { view: "status", trace: file, query: "" }) as unknown as Promise<Status>, [turn, file]);
+  const trace = answer.value?.traces[file];
+  useEffect(() => {
+    if (answer.busy || answer.error) return undefined;
+    const pause = trace?.state === "loading" || trace?.state === "waiting" ? 120 : trace?.state === "live" ? 1000 : 0;
+    if (pause === 0) return undefined;
+    const timer = setTimeout(() => setTurn((old) => old + 1), pause);
+    return () => clearTimeout(timer);
+  }, [answer]);
+  return answer;
+};
+
+const Lonely = ({ title, text, others }: { title: string; text: string; others?: Status }): JSX.Element => (
+  <main class="lonely">
+    <h1>{title}</h1>
+    <Problem text={text} />
+    {others && opened(others).length > 1 && (
+      <ul>
+        {opened(others).map(({ index, name }) => (
+          <li key={index}>
+            <button type="button" class="link" onClick={() => change({ file: index })}>
+              {name}
+            </button>
+          </li>
+        ))}
+      </ul>
+    )}
+  </main>
+);
+
+const Loading = ({ trace }: { trace: TraceStatus }): JSX.Element => (
+  <main class="lonely">
+    <h1>{trace.name}</h1>
+    <p role="status">
+      Reading {Math.round(trace.progress * 100)} %{trace.remaining_ns !== null && trace.remaining_ns > 0 && <> · about {time(trace.remaining_ns)} left</>}
+    </p>
+    <progress max={1} value={trace.progress} aria-label="Reading the trace" />
+  </main>
+);
+
+const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.Element => {
+  const state = useChange();
+  const [picked, pick] = useState<Picked | undefined>(undefined);
+  const [said, say] = useState("");
+  const [help, setHelp] = useState(false);
+  const [side, setSide] = usePreference("detail.width", 380);
+  const ask = askOf(state, trace);
+  const shape = mode(state);
+  const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
+  // Whether most is the user's own is asked of the whole session, so that it does not change with a range.
+  const whole = useAsk("overview", { ask: { trace: state.file, query: "", version: trace.version }, costs: [], limit: 0 });
+  const mine = whole.value?.mine ?? 1;
+  const runtime = trace.session?.runtime_ns ?? 0;
+  const look = lookOf(state, mine);
+  const page = useMemo<Page>(
+    () => ({ state, status, trace, ask, look, mode: shape, cost: costOf(state), isDiff: state.compare !== undefined, runtime, picked, pick, say }),
+    [state, status, trace, picked, look.levels, runtime],
+  );
+  useKeys(page, () => setHelp(true));
+  useEffect(() => {
+    document.title = `${trace.session?.command.join(" ") || trace.name} – heaptrack`;
+  }, [trace]);
+  useEffect(() => {
+    if (!said) return undefined;
+    const timer = setTimeout(() => say(""), 6000);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return (
+    <PageContext.Provider value={page}>
+      <div class="page">
+        <Header onCommand={() => undefined} />
+        {trace.notes.map((note) => (
+          <p key={note} class="note" role="note">
+            {note}
+          </p>
+        ))}
+        <main>
+          {overview.error && <Problem text={overview.error} />}
+          {overview.value && <Figures overview={overview.value} />}
+          <Timeline />
+          <Tabs view={state.view} />
+          <div class="content">
+            <div class="body" id="view" role="tabpanel" aria-labelledby={`tab-${state.view}`}>
+              {overview.value && page.isDiff && state.view === "summary" && <DiffTable />}
+              {overview.value && whole.value && <Body view={state.view} overview={overview.value} />}
+            </div>
+            {picked && overview.value && (
+              <>
+                <Splitter label="Width of the details" vertical onMove={(delta) => setSide(Math.max(260, Math.min(innerWidth - 300, side - delta)))} />
+                <div class="side" style={{ width: `${side}px` }}>
+                  <Detail overview={overview.value} />
+                </div>
+              </>
+            )}
+          </div>
+        </main>
+        <div class={said ? "said" : "said silent"} role="status" aria-live="polite">
+          {said}
+        </div>
+        {overview.busy && <div class="busy" aria-hidden="true" />}
+        {help && <HelpDialog onClose={() => setHelp(false)} />}
+      </div>
+    </PageContext.Provider>
+  );
+};
+
+const Tabs = ({ view }: { view: View }): JSX.Element => (
+  <div
+    class="tabs"
+    role="tablist"
+    aria-label="Views"
+    onKeyDown={(event) => {
+      const at = VIEWS.findIndex(([name]) => name === view);
+      const to = event.key === "ArrowRight" ? at + 1 : event.key === "ArrowLeft" ? at - 1 : undefined;
+      if (to === undefined) return;
+      const next = VIEWS[(to + VIEWS.length) % VIEWS.length]?.[0];
+      if (next) change({ view: next });
+      requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus());
+      event.preventDefault();
+    }}
+  >
+    {VIEWS.map(([name, text]) => (
+      <button key={name} id={`tab-${name}`} type="button" role="tab" aria-selected={name === view} aria-controls="view" tabIndex={name === view ? 0 : -1} class={name === view ? "tab on" : "tab"} onClick={() => change({ view: name })}>
+        {text}
+      </button>
+    ))}
+  </div>
+);
+
+const Body = ({ view, overview }: { view: View; overview: import("../work/protocol").Overview }): JSX.Element => {
+  switch (view) {
+    case "summary":
+      return <Summary overview={overview} />;
+    case "bottom-up":
+    case "top-down":
+      return <TreeView key={view} direction={view} />;
+    case "callers":
+      return <Callers />;
+    case "flame":
+      return <FlameView />;
+    case "consumed":
+      return <ChartView what="live_bytes" />;
+    case "allocations":
+      return <ChartView what="allocations" />;
+    case "temporary":
+      return <ChartView what="temporary" />;
+    case "sizes":
+      return <SizesView />;
+    case "lifetimes":
+      return <LifetimesView />;
+    case "leaks":
+      return <Leaks />;
+    case "threads":
+      return <Threads />;
+    case "source":
+      return <SourceView />;
+  }
+};
+
+const useKeys = (page: Page, onHelp: () => void): void => {
+  useEffect(() => {
+    const keys = (event: KeyboardEvent): void => {
+      const target = event.target as HTMLElement;
+      const isTyping = target.matches("input, select, textarea");
+      if (event.key === "Escape" && !isTyping) {
+        if (page.picked) page.pick(undefined);
+        else if (current().zoom) change({ zoom: "" });
+        return;
+      }
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      const number = Number(event.key);
+      if (number >= 1 && number <= 9) change({ view: VIEWS[number - 1]?.[0] ?? "summary" });
+      else if (event.key === "/") document.querySelector<HTMLElement>('[data-key="/"]')?.focus();
+      else if (event.key === "?") onHelp();
+      else if (event.key === "m") change({ levels: page.look.levels === "mine" ? "all" : "mine" });
+      else if (event.key === "t") document.querySelector<HTMLElement>(".timeline .plot")?.focus();
+      else if (event.key === "p") document.querySelector<HTMLElement>(".timeline .peak")?.click();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [page]);
+};

@@ -1,0 +1,114 @@
+// The columns of costs that tables have, which of them are shown, and in which order.
+import type { JSX } from "preact";
+import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, name, value } from "../costs";
+import { recall, remember } from "../store";
+import { percent, show, signed } from "../units";
+import type { Row, Totals } from "../work/protocol";
+import type { Column } from "./grid";
+import { Menu } from "./parts";
+
+export type Shape = Partial<Record<Mode, Cost[]>>;
+
+/** Prefix sums of a report do not say which blocks of a range are left at its end. */
+export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => !(isReport && mode === "range" && cost.startsWith("kept")));
+
+export const shown = (shape: Shape, mode: Mode, isReport: boolean): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => known(mode, isReport).includes(cost));
+
+type Options = { mode: Mode; totals: Totals | undefined; self?: boolean; prefix?: string };
+
+const title = (cost: Cost, mode: Mode, prefix: string | undefined, self: boolean | undefined): string => `${prefix ?? ""}${name(cost, mode)}${self ? " (self)" : ""}`;
+
+/** A column of numbers with its share of the total as a bar. In a comparison: the difference. */
+export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options): Column<Row> => {
+  const { kind } = COSTS[cost];
+  const all = totals ? value(totals.sums, cost) : 0;
+  const before = totals?.base ? value(totals.base, cost) : undefined;
+  const most = Math.max(Math.abs(all), Math.abs(before ?? 0));
+  const isShare = kind !== "ratio" && cost !== "average" && cost !== "mean_lifetime";
+  const of = (row: Row): number => value(self ? (row.self ?? row.sums) : row.sums, cost);
+  const change = (row: Row): number => of(row) - (row.base ? value(row.base, cost) : 0);
+  const isDiff = (row: Row): boolean => row.base !== undefined && !self;
+  return {
+    id: self ? `self ${cost}` : cost,
+    title: title(cost, mode, prefix, self),
+    help: help(cost, mode) + (self ? " Only what is allocated right here, not by what it calls." : ""),
+    width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 26),
+    numeric: true,
+    bar: (row) => (!isShare || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),
+    cell: (row) => {
+      const amount = isDiff(row) ? change(row) : of(row);
+      if (amount === 0) return <span class="zero">{kind === "count" ? "0" : "–"}</span>;
+      return (
+        <>
+          {isDiff(row) ? signed(amount, kind) : show(amount, kind)}
+          {isShare && most > 0 && <span class="share">{percent(amount / most)}</span>}
+        </>
+      );
+    },
+    text: (row) => String(isDiff(row) ? change(row) : of(row)),
+  };
+};
+
+export const ColumnMenu = ({ where, mode, shape, isReport, onChange }: { where: string; mode: Mode; shape: Shape; isReport: boolean; onChange: (shape: Shape) => void }): JSX.Element => {
+  const now = shown(shape, mode, isReport);
+  const set = (costs: Cost[] | undefined): void => {
+    const next = { ...shape };
+    if (costs) next[mode] = costs;
+    else delete next[mode];
+    remember(`shape.${where}`, next);
+    onChange(next);
+  };
+  const move = (cost: Cost, by: number): void => {
+    const list = [...now];
+    const at = list.indexOf(cost);
+    const to = at + by;
+    if (to < 0 || to >= list.length) return;
+    list.splice(at, 1);
+    list.splice(to, 0, cost);
+    set(list);
+  };
+  return (
+    <Menu text="Columns" title="Which columns are shown, and in which order">
+      {() => (
+        <>
+          <ul class="column-list">
+            {[...now, ...known(mode, isReport).filter((cost) => !now.includes(cost))].map((cost) => (
+              <li key={cost}>
+                <label title={help(cost, mode)}>
+                  <input
+                    type="checkbox"
+                    checked={now.includes(cost)}
+                    onChange={(event) => set(event.currentTarget.checked ? [...now, cost] : now.filter((other) => other !== cost))}
+                  />
+                  {name(cost, mode)}
+                </label>
+                {now.includes(cost) && (
+                  <span>
+                    <button type="button" class="plain" aria-label={`${name(cost, mode)}: to the left`} onClick={() => move(cost, -1)}>
+                      ◂
+                    </button>
+                    <button type="button" class="plain" aria-label={`${name(cost, mode)}: to the right`} onClick={() => move(cost, 1)}>
+                      ▸
+                    </button>
+                  </span>
+                )}
+              </li>
+            ))}
+          </ul>
+          <button
+            type="button"
+            class="button"
+            onClick={() => {
+              set(undefined);
+              remember(`columns.${where}`, {});
+            }}
+          >
+            Reset
+          </button>
+        </>
+      )}
+    </Menu>
+  );
+};
+
+export const recalled = (where: string): Shape => recall(`shape.${where}`, {});

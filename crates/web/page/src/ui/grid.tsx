@@ -1,0 +1,247 @@
+// A table that draws only the rows in sight: flat or a tree, thousands or half a million of them.
+//
+// Given: columns, a number of rows, and a function that gives rows of a range. Gives back: nothing; it calls back. What must hold: everything
+// works by keyboard; a screen reader is told where it is (aria-rowindex, -level, -expanded); column sizes and order are remembered.
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { recall, remember } from "../store";
+import { useSize } from "./parts";
+
+export type Column<R> = {
+  id: string;
+  title: string;
+  help: string;
+  width: number;
+  numeric?: boolean;
+  cell: (row: R) => ComponentChildren;
+  /** What is copied. */
+  text?: (row: R) => string;
+  /** A bar behind the number: a share from -1 to 1. */
+  bar?: (row: R) => number;
+  sortable?: boolean;
+};
+
+export type TreeParts<R> = {
+  depth: (row: R) => number;
+  expandable: (row: R) => boolean;
+  expanded: (row: R) => boolean;
+  place: (row: R) => [number, number];
+  toggle: (row: R, how: "open" | "close" | "all" | "hot" | "none") => void;
+  parent: (row: R) => string;
+};
+
+export type GridProps<R> = {
+  label: string;
+  /** Under which sizes and order are remembered. */
+  name: string;
+  columns: Column<R>[];
+  count: number;
+  rows: (from: number, to: number) => Promise<R[]> | R[];
+  /** Rows are asked for anew when this changes. */
+  version: unknown;
+  idOf: (row: R) => string;
+  selected?: string | undefined;
+  onSelect?: (row: R, index: number) => void;
+  onOpen?: (row: R) => void;
+  sort?: { id: string; ascending: boolean };
+  onSort?: (id: string) => void;
+  tree?: TreeParts<R>;
+  /** Scrolls there when it changes. */
+  scrollTo?: number | undefined;
+  empty?: ComponentChildren;
+  tall?: boolean;
+};
+
+const ROW = 26;
+const MORE = 20;
+
+export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
+  const { columns, count, version, tree } = props;
+  const body = useRef<HTMLDivElement>(null);
+  const size = useSize(body);
+  const [top, setTop] = useState(0);
+  const [rows, setRows] = useState<{ from: number; list: R[] }>({ from: 0, list: [] });
+  const [cursor, setCursor] = useState(0);
+  const [widths, setWidths] = useState<Record<string, number>>(() => recall(`columns.${props.name}`, {}));
+  const asked = useRef(0);
+
+  const first = Math.max(0, Math.floor(top / ROW) - MORE);
+  const last = Math.min(count, Math.ceil((top + size.height) / ROW) + MORE);
+  useEffect(() => {
+    const mine = ++asked.current;
+    const answer = props.rows(first, last);
+    if (Array.isArray(answer)) setRows({ from: first, list: answer });
+    else answer.then((list) => mine === asked.current && setRows({ from: first, list }));
+  }, [first, last, version, count]);
+  useEffect(() => {
+    if (cursor >= count && count > 0) setCursor(count - 1);
+  }, [count]);
+  useLayoutEffect(() => {
+    if (props.scrollTo === undefined || props.scrollTo < 0) return;
+    setCursor(props.scrollTo);
+    reveal(props.scrollTo);
+  }, [props.scrollTo, version]);
+
+  const reveal = (index: number): void => {
+    const node = body.current;
+    if (!node) return;
+    const head = ROW + 6;
+    if (index * ROW < node.scrollTop) node.scrollTop = index * ROW;
+    else if ((index + 1) * ROW + head > node.scrollTop + node.clientHeight) node.scrollTop = (index + 1) * ROW + head - node.clientHeight;
+  };
+  const go = (index: number): void => {
+    const next = Math.max(0, Math.min(count - 1, index));
+    setCursor(next);
+    reveal(next);
+    const row = rows.list[next - rows.from];
+    if (row !== undefined) props.onSelect?.(row, next);
+  };
+  const at = (index: number): R | undefined => rows.list[index - rows.from];
+  const width = (column: Column<R>): number => widths[column.id] ?? column.width;
+  const resize = (column: Column<R>, to: number): void => {
+    const next = { ...widths, [column.id]: Math.max(56, Math.round(to)) };
+    setWidths(next);
+    remember(`columns.${props.name}`, next);
+  };
+
+  const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
+    const row = at(cursor);
+    const page = Math.max(1, Math.floor(size.height / ROW) - 2);
+    const moves: Record<string, number> = { ArrowDown: cursor + 1, ArrowUp: cursor - 1, PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: count - 1 };
+    const target = moves[event.key];
+    if (target !== undefined) go(target);
+    else if (event.key === "Enter" && row !== undefined) {
+      if (props.onOpen) props.onOpen(row);
+      else props.onSelect?.(row, cursor);
+    } else if (event.key === " " && row !== undefined) props.onSelect?.(row, cursor);
+    else if ((event.ctrlKey || event.metaKey) && event.key === "c" && row !== undefined && !getSelection()?.toString()) copyRow(row);
+    else if (tree && row !== undefined && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      if (event.key === "ArrowRight") {
+        if (tree.expandable(row) && !tree.expanded(row)) tree.toggle(row, "open");
+        else go(cursor + 1);
+      } else if (event.key === "ArrowLeft") {
+        if (tree.expanded(row)) tree.toggle(row, "close");
+        else toParent(row);
+      } else if (event.key === "*") tree.toggle(row, "all");
+      else if (event.key === "h") tree.toggle(row, "hot");
+      else if (event.key === "-") tree.toggle(row, "none");
+      else return;
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const toParent = (row: R): void => {
+    if (!tree) return;
+    const wanted = tree.parent(row);
+    for (let index = cursor - 1; index >= rows.from; index--) {
+      const candidate = at(index);
+      if (candidate !== undefined && props.idOf(candidate) === wanted) {
+        go(index);
+        return;
+      }
+    }
+  };
+  const copyRow = (row: R): void => {
+    const text = columns.map((column) => (column.text ? column.text(row) : "")).join("\t");
+    void navigator.clipboard?.writeText(text).catch(() => undefined);
+  };
+
+  const template = columns.map((column, index) => (index === 0 ? `minmax(${width(column)}px, 1fr)` : `${width(column)}px`)).join(" ");
+  const rowId = (index: number): string => `${props.name}-row-${index}`;
+  return (
+    <div
+      ref={body}
+      class={props.tall ? "grid tall" : "grid"}
+      role={tree ? "treegrid" : "grid"}
+      aria-label={props.label}
+      aria-rowcount={count + 1}
+      aria-colcount={columns.length}
+      aria-activedescendant={count > 0 ? rowId(cursor) : undefined}
+      tabIndex={0}
+      onKeyDown={keys}
+      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+    >
+      <div class="grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+        {columns.map((column) => (
+          <Head key={column.id} column={column} props={props} width={width(column)} onResize={(to) => resize(column, to)} />
+        ))}
+      </div>
+      <div class="grid-body" role="rowgroup" style={{ height: `${count * ROW}px` }}>
+        {rows.list.map((row, offset) => {
+          const index = rows.from + offset;
+          if (index >= count) return null;
+          const id = props.idOf(row);
+          return (
+            <div
+              key={index}
+              id={rowId(index)}
+              class={`grid-row${id === props.selected ? " selected" : ""}${index === cursor ? " here" : ""}`}
+              role="row"
+              aria-rowindex={index + 2}
+              aria-selected={id === props.selected}
+              aria-level={tree ? tree.depth(row) : undefined}
+              aria-expanded={tree?.expandable(row) ? tree.expanded(row) : undefined}
+              aria-posinset={tree ? tree.place(row)[0] : undefined}
+              aria-setsize={tree ? tree.place(row)[1] : undefined}
+              style={{ top: `${index * ROW}px`, gridTemplateColumns: template }}
+              onClick={() => {
+                setCursor(index);
+                props.onSelect?.(row, index);
+              }}
+              onDblClick={() => props.onOpen?.(row)}
+            >
+              {columns.map((column) => (
+                <Cell key={column.id} column={column} row={row} />
+              ))}
+            </div>
+          );
+        })}
+      </div>
+      {count === 0 && <div class="empty">{props.empty ?? "Nothing here."}</div>}
+    </div>
+  );
+};
+
+const Cell = <R,>({ column, row }: { column: Column<R>; row: R }): JSX.Element => {
+  const share = column.bar?.(row) ?? 0;
+  return (
+    <div class={column.numeric ? "cell number" : "cell"} role="gridcell" data-column={column.id} data-value={column.text?.(row)}>
+      {share !== 0 && <span class={share < 0 ? "heat less" : "heat"} style={{ width: `${Math.min(100, Math.abs(share) * 100)}%` }} />}
+      <span class="cell-text">{column.cell(row)}</span>
+    </div>
+  );
+};
+
+const Head = <R,>({ column, props, width, onResize }: { column: Column<R>; props: GridProps<R>; width: number; onResize: (to: number) => void }): JSX.Element => {
+  const start = useRef<[number, number] | undefined>(undefined);
+  const isSorted = props.sort?.id === column.id;
+  const direction = isSorted ? (props.sort?.ascending ? "ascending" : "descending") : "none";
+  const sortable = props.onSort !== undefined && column.sortable !== false;
+  return (
+    <div class={column.numeric ? "head number" : "head"} role="columnheader" aria-sort={sortable ? direction : undefined} title={column.help}>
+      {sortable ? (
+        <button type="button" tabIndex={-1} class="head-button" onClick={() => props.onSort?.(column.id)}>
+          {column.title}
+          {isSorted && <span aria-hidden="true">{props.sort?.ascending ? " ▴" : " ▾"}</span>}
+        </button>
+      ) : (
+        <span class="head-button">{column.title}</span>
+      )}
+      <span
+        class="sizer"
+        aria-hidden="true"
+        onPointerDown={(event) => {
+          event.currentTarget.setPointerCapture(event.pointerId);
+          start.current = [event.clientX, width];
+        }}
+        onPointerMove={(event) => {
+          if (start.current) onResize(start.current[1] + event.clientX - start.current[0]);
+        }}
+        onPointerUp={() => {
+          start.current = undefined;
+        }}
+        onDblClick={() => onResize(column.width)}
+      />
+    </div>
+  );
+};

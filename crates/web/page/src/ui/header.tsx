@@ -1,0 +1,117 @@
+// The line on top: what is looked at, and what has been chosen, each removable.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { filtered, momentText } from "../state";
+import { change, recall, remember } from "../store";
+import { count, time } from "../units";
+import { usePage } from "./context";
+import { CompareMenu, ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
+import { Chip } from "./parts";
+
+export const Header = ({ onCommand }: { onCommand: (open: boolean) => void }): JSX.Element => {
+  const { trace, status } = usePage();
+  const [help, setHelp] = useState(false);
+  const { session } = trace;
+  void onCommand;
+  return (
+    <header class="top">
+      <h1>heaptrack</h1>
+      <code class="command" title={session?.command.join(" ") ?? trace.path}>
+        {session ? session.command.join(" ") : trace.name}
+      </code>
+      {session && (
+        <span class="facts">
+          {session.attached && <b class="badge">attached</b>}
+          {trace.state === "live" && <b class="badge live">live</b>}
+          {session.pid !== null && <>pid {session.pid} · </>}
+          {time(session.runtime_ns)} · {count(session.events)} events ·{" "}
+          <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that we know were not recorded" : "Nothing was lost"}>
+            {count(session.lost_events)} lost
+          </span>
+          {!session.complete && trace.state !== "live" && <b class="badge warn">not finished</b>}
+        </span>
+      )}
+      <span class="push" />
+      <Chips />
+      <FilterMenu />
+      <CompareMenu />
+      {!status.report && <OpenMenu />}
+      <ExportMenu />
+      <Theme />
+      <button type="button" class="button round" aria-label="Help" title="Help (?)" onClick={() => setHelp(true)}>
+        ?
+      </button>
+      {help && <HelpDialog onClose={() => setHelp(false)} />}
+    </header>
+  );
+};
+
+const Chips = (): JSX.Element => {
+  const { state, look, status } = usePage();
+  const without = (list: string[], index: number): string[] => list.filter((_, at) => at !== index);
+  const parts: JSX.Element[] = [];
+  const chip = (text: string, title: string, onRemove: () => void): void => {
+    parts.push(<Chip key={text} text={text} title={title} onRemove={onRemove} />);
+  };
+  if (state.at !== undefined) chip(`live at ${momentText(state.at, time)}`, "Only what was live at this moment", () => change({ at: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare }));
+  else if (state.from !== undefined || state.to !== undefined)
+    chip(`range ${time(state.from ?? 0)} – ${state.to === undefined ? "end" : time(state.to)}`, "Only this range of time", () => change({ from: undefined, to: undefined }));
+  if (look.levels === "mine") chip("my code", "Only levels in your own code are shown; the costs of what they call are theirs", () => change({ levels: "all" }));
+  state.include.forEach((text, index) => chip(text, "Only stacks with a level that matches", () => change({ include: without(state.include, index) })));
+  state.exclude.forEach((text, index) => chip(`not ${text}`, "No stacks with a level that matches", () => change({ exclude: without(state.exclude, index) })));
+  for (const thread of state.thread) chip(`thread ${thread}`, "Only blocks that this thread allocated", () => change({ thread: state.thread.filter((other) => other !== thread) }));
+  if (state.size !== undefined) chip(`size ${state.size}`, "Only blocks of this size", () => change({ size: undefined }));
+  if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks that lived so long", () => change({ lifetime: undefined }));
+  if (state.compare !== undefined) {
+    const text = state.compare === "@peak" ? "the peak" : state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : (status.traces[Number(state.compare)]?.name ?? status.beside.find(({ index }) => index === Number(state.compare))?.name ?? state.compare);
+    chip(`compared to ${text}`, "All numbers are differences", () => change({ compare: undefined }));
+  }
+  return (
+    <>
+      {parts}
+      {look.levels === "all" && (
+        <button type="button" class="button ghost" title="Show only levels in your own code" onClick={() => change({ levels: "mine" })}>
+          my code
+        </button>
+      )}
+      {(filtered(state) || state.at !== undefined || state.from !== undefined || state.to !== undefined) && (
+        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], size: undefined, lifetime: undefined, compare: undefined })}>
+          clear all
+        </button>
+      )}
+    </>
+  );
+};
+
+const lifetimeText = (range: string): string =>
+  range
+    .split("..")
+    .map((part) => (part === "" ? "" : Number.isFinite(Number(part)) ? time(Number(part)) : part))
+    .join(" – ");
+
+const Theme = (): JSX.Element => {
+  const [theme, set] = useState<string>(() => recall("theme", "auto"));
+  const next: Record<string, string> = { auto: "light", light: "dark", dark: "auto" };
+  return (
+    <button
+      type="button"
+      class="button round"
+      title={`Colours: ${theme}`}
+      aria-label={`Colours: ${theme}. Change`}
+      onClick={() => {
+        const to = next[theme] ?? "auto";
+        set(to);
+        remember("theme", to);
+        applyTheme(to);
+      }}
+    >
+      {theme === "dark" ? "☾" : theme === "light" ? "☀" : "◐"}
+    </button>
+  );
+};
+
+export const applyTheme = (theme: string): void => {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  dispatchEvent(new Event("resize"));
+};

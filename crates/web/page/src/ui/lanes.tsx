@@ -1,0 +1,93 @@
+// A lane per thread: what is live of what it allocated.
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { ask } from "../client";
+import { PALETTE } from "../colours";
+import { timeless } from "../state";
+import { change, useAnswer } from "../store";
+import { bytes } from "../units";
+import { LEFT, RIGHT, xOf } from "./area";
+import { usePage } from "./context";
+import { Empty, Problem, ink, useSize } from "./parts";
+import { CanvasPen, type Point, sharpen } from "./pen";
+import type { Timeline } from "./series";
+
+const MOST = 6;
+const LANE = 26;
+
+type Thread = { index: number; tid: number | null; name: string | null; costs: Record<string, number> };
+
+export const threadName = (thread: { index: number; tid: number | null; name: string | null }): string =>
+  thread.name ? `${thread.name} (${thread.tid ?? thread.index})` : `thread ${thread.tid ?? thread.index}`;
+
+export const ThreadLanes = (): JSX.Element => {
+  const { state, ask: about, status } = usePage();
+  const answer = useAnswer(async () => {
+    const list = (await ask("raw", { view: "threads", trace: state.file, query: "" })).threads as Thread[];
+    const shown = [...list].sort((a, b) => (b.costs.peak_bytes ?? 0) - (a.costs.peak_bytes ?? 0)).slice(0, MOST);
+    if (status.report) return { list, lanes: [] };
+    const lanes = await Promise.all(
+      shown.map(async (thread) => {
+        const words = new URLSearchParams(timeless({ ...state, thread: [thread.index] }));
+        words.set("points", "256");
+        words.set("top", "0");
+        return { thread, data: (await ask("raw", { view: "timeline", trace: state.file, query: words.toString() })) as unknown as Timeline };
+      }),
+    );
+    return { list, lanes };
+  }, [timeless(state), state.file, about.version]);
+  const place = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { width } = useSize(place);
+  const lanes = answer.value?.lanes ?? [];
+  const height = Math.max(1, lanes.length) * LANE + 4;
+  useEffect(() => {
+    const node = canvas.current;
+    if (!node || width === 0) return;
+    const context = sharpen(node, width, height);
+    if (!context) return;
+    const pen = new CanvasPen(context);
+    const colours = ink();
+    lanes.forEach(({ data }, index) => {
+      const bottom = (index + 1) * LANE;
+      // Each to its own scale, which stands beside it: a thread that holds little is seen, too.
+      const top = Math.max(1, ...data.live_bytes);
+      const frame = { width, from: data.range.from_ns, to: data.range.to_ns };
+      const times = [data.range.from_ns, ...data.time_ns];
+      const points: Point[] = [[LEFT, bottom]];
+      data.live_bytes.forEach((value, slice) => {
+        const y = bottom - (value / top) * (LANE - 6);
+        points.push([xOf(frame, times[slice] ?? 0), y], [xOf(frame, times[slice + 1] ?? 0), y]);
+      });
+      points.push([width - RIGHT, bottom]);
+      pen.area(points, PALETTE[index % PALETTE.length] ?? "#888");
+      pen.line(
+        [
+          [LEFT, bottom + 0.5],
+          [width - RIGHT, bottom + 0.5],
+        ],
+        colours.line,
+        1,
+      );
+      pen.text(bytes(Math.max(0, ...data.live_bytes)), LEFT - 8, bottom - 10, colours.faint, "right");
+    });
+  });
+  if (answer.error) return <Problem text={answer.error} />;
+  if (answer.value && lanes.length === 0) return <Empty>{status.report ? "A report has no lanes of threads: open the trace with heaptrack analyze." : "No threads."}</Empty>;
+  return (
+    <>
+      <div ref={place} class="plot">
+        <canvas ref={canvas} style={{ width: `${width}px`, height: `${height}px` }} role="img" aria-label="Live heap over time, a lane per thread" />
+      </div>
+      <div class="legend">
+        {lanes.map(({ thread }, index) => (
+          <button key={thread.index} type="button" class="legend-entry plain" title="Show only this thread" onClick={() => change({ thread: [thread.index] })}>
+            <i style={{ background: PALETTE[index % PALETTE.length] }} />
+            <span class="legend-name">{threadName(thread)}</span>
+          </button>
+        ))}
+        {(answer.value?.list.length ?? 0) > lanes.length && <span class="legend-entry">and {(answer.value?.list.length ?? 0) - lanes.length} more</span>}
+      </div>
+    </>
+  );
+};

@@ -1,0 +1,83 @@
+// How stacks are looked at: whose levels, what is merged, which names; and the filter that is typed.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { change } from "../store";
+import { usePage } from "./context";
+import { Choices, Pick, Switch } from "./parts";
+
+export const LookTools = (): JSX.Element => {
+  const { state, look } = usePage();
+  return (
+    <>
+      <Choices
+        label="Whose levels are shown"
+        value={look.levels}
+        choices={[
+          { value: "mine", text: "my code", title: "Only levels in your own code; what they call is added to them" },
+          { value: "all", text: "all code", title: "Every level, of libraries and the language as well" },
+        ]}
+        onChange={(levels) => change({ levels })}
+      />
+      <Pick
+        label="merge by"
+        value={state.merge}
+        choices={[
+          { value: "function", text: "function" },
+          { value: "line", text: "line" },
+          { value: "namespace", text: "namespace" },
+          { value: "module", text: "module" },
+        ]}
+        onChange={(merge) => change({ merge })}
+      />
+      <Switch text="full names" title="Template arguments and parameters, too" on={state.full} onChange={(full) => change({ full })} />
+    </>
+  );
+};
+
+const KINDS = ["any", "function", "file", "module"] as const;
+type Kind = (typeof KINDS)[number];
+
+/** The text of the first filter, for marking it in names. */
+export const firstText = (include: string[]): string => {
+  const text = (include[0] ?? "").replace(/^(function|file|module):/, "");
+  return text.startsWith("/") ? "" : text;
+};
+
+/** Typing recomputes: what is left are the costs of stacks that match. */
+export const QuickFilter = (): JSX.Element => {
+  const { state } = usePage();
+  const first = state.include[0] ?? "";
+  const kindOf = (/^(function|file|module):/.exec(first)?.[1] ?? "any") as Kind;
+  const [kind, setKind] = useState<Kind>(kindOf);
+  const [text, setText] = useState(first.replace(/^(function|file|module):/, ""));
+  useEffect(() => {
+    setText(first.replace(/^(function|file|module):/, ""));
+    if (first) setKind(kindOf);
+  }, [first]);
+  const apply = (words: string, of: Kind): void => {
+    const wanted = words === "" ? "" : of === "any" ? words : `${of}:${words}`;
+    change({ include: [...(wanted ? [wanted] : []), ...state.include.slice(1)] }, "replace");
+  };
+  useEffect(() => {
+    const timer = setTimeout(() => apply(text, kind), 180);
+    return () => clearTimeout(timer);
+  }, [text, kind]);
+  return (
+    <span class="filter" role="search">
+      <select aria-label="What the filter looks at" value={kind} onChange={(event) => setKind(event.currentTarget.value as Kind)}>
+        <option value="any">any</option>
+        <option value="function">function</option>
+        <option value="file">file</option>
+        <option value="module">module</option>
+      </select>
+      <input
+        type="search"
+        placeholder="filter… or /regex/"
+        aria-label="Filter stacks"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        data-key="/"
+      />
+    </span>
+  );
+};

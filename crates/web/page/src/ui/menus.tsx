@@ -1,0 +1,339 @@
+// Filter, compare, open, export, help.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ask } from "../client";
+import { format } from "../state";
+import { change, recall, remember, useAsk } from "../store";
+import { time } from "../units";
+import { opened, usePage } from "./context";
+import { EDITORS, filled } from "./editor";
+import { threadName } from "./lanes";
+import { Dialog, Menu, Pick, copy, download } from "./parts";
+import { template } from "./editor";
+
+export const FilterMenu = (): JSX.Element => {
+  const { status } = usePage();
+  return (
+    <Menu text="+ filter" title="Add a filter">
+      {(close) => <FilterForm onDone={close} isReport={status.report !== null} />}
+    </Menu>
+  );
+};
+
+const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolean }): JSX.Element => {
+  const { state } = usePage();
+  const [how, setHow] = useState<"include" | "exclude">("include");
+  const [kind, setKind] = useState("");
+  const [text, setText] = useState("");
+  const [size, setSize] = useState(state.size ?? "");
+  const [lifetime, setLifetime] = useState(state.lifetime ?? "");
+  const [thread, setThread] = useState("");
+  const threads = useAsk("raw", isReport ? undefined : { view: "threads", trace: state.file, query: "" }).value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
+  const apply = (event: Event): void => {
+    event.preventDefault();
+    const pattern = kind ? `${kind}:${text}` : text;
+    change({
+      ...(text ? { [how]: [...state[how], pattern] } : {}),
+      size: size || undefined,
+      lifetime: lifetime || undefined,
+      ...(thread !== "" ? { thread: [...new Set([...state.thread, Number(thread)])] } : {}),
+    });
+    onDone();
+  };
+  return (
+    <form onSubmit={apply}>
+      <fieldset>
+        <legend>Stacks</legend>
+        <select aria-label="With or without" value={how} onChange={(event) => setHow(event.currentTarget.value as "include" | "exclude")}>
+          <option value="include">only with</option>
+          <option value="exclude">without</option>
+        </select>
+        <select aria-label="What to look at" value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+          <option value="">function, file or module</option>
+          <option value="function">function</option>
+          <option value="file">file</option>
+          <option value="module">module</option>
+        </select>
+        <input type="text" aria-label="Text or /regular expression/" placeholder="text or /regex/" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      </fieldset>
+      {!isReport && (
+        <fieldset>
+          <legend>Blocks</legend>
+          <label>
+            size <input type="text" placeholder="1k..1M" value={size} onInput={(event) => setSize(event.currentTarget.value)} />
+          </label>
+          <label>
+            lived <input type="text" placeholder="..1ms" value={lifetime} onInput={(event) => setLifetime(event.currentTarget.value)} />
+          </label>
+          <label>
+            thread{" "}
+            <select value={thread} onChange={(event) => setThread(event.currentTarget.value)}>
+              <option value="">any</option>
+              {threads?.map((one) => (
+                <option key={one.index} value={String(one.index)}>
+                  {threadName(one)}
+                </option>
+              ))}
+            </select>
+          </label>
+        </fieldset>
+      )}
+      <p class="hint">Costs are recomputed: what is left is what matching blocks cost.</p>
+      <button type="submit" class="button primary">
+        Apply
+      </button>
+    </form>
+  );
+};
+
+export const CompareMenu = (): JSX.Element => {
+  const { state, status } = usePage();
+  const others = [...opened(status), ...status.beside].filter(({ index }) => index !== state.file);
+  return (
+    <Menu text="Compare…" title="Compare with another trace or another moment">
+      {(close) => (
+        <>
+          <p>
+            <b>Two moments:</b> click one in the timeline, then shift-click the other.
+          </p>
+          {state.at !== undefined && (
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                change({ compare: "@0" });
+                close();
+              }}
+            >
+              with the start
+            </button>
+          )}
+          {others.length > 0 && !status.report ? (
+            <>
+              <p>
+                <b>Another trace:</b>
+              </p>
+              <ul class="plain-list">
+                {others.map(({ index, name }) => (
+                  <li key={index}>
+                    <button
+                      type="button"
+                      class="link"
+                      onClick={() => {
+                        change({ compare: String(index) });
+                        close();
+                      }}
+                    >
+                      {name}
+                    </button>
+                  </li>
+                ))}
+              </ul>
+            </>
+          ) : (
+            <p class="hint">Another trace: start with <code>heaptrack analyze FILE --compare BASE</code>.</p>
+          )}
+          {state.compare !== undefined && (
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                change({ compare: undefined });
+                close();
+              }}
+            >
+              Stop comparing
+            </button>
+          )}
+        </>
+      )}
+    </Menu>
+  );
+};
+
+export const OpenMenu = (): JSX.Element => {
+  const { state, status, say } = usePage();
+  const all = [...opened(status), ...status.beside];
+  return (
+    <Menu text="Open…" title="Another trace, suppressions, editor">
+      {(close) => (
+        <>
+          <p>
+            <b>Traces</b> <span class="hint">given, or in the same folder</span>
+          </p>
+          <ul class="plain-list traces">
+            {all.map(({ index, name }) => (
+              <li key={index}>
+                <button
+                  type="button"
+                  class="link"
+                  aria-current={index === state.file}
+                  onClick={() => {
+                    change({ file: index, at: undefined, from: undefined, to: undefined, zoom: "", zoomFrom: undefined, zoomTo: undefined, fn: undefined, src: undefined, compare: undefined });
+                    close();
+                  }}
+                >
+                  {name}
+                </button>
+                {index === state.file && " (open)"}
+              </li>
+            ))}
+          </ul>
+          <p>
+            <b>Suppressions</b> <span class="hint">LSan's format: lines of leak:NAME</span>
+          </p>
+          <label class="switch">
+            <input type="checkbox" checked={state.suppressions} onChange={(event) => change({ suppressions: event.currentTarget.checked })} />
+            <span>use suppressions (built in, embedded, from files)</span>
+          </label>
+          <label>
+            add a file{" "}
+            <input
+              type="file"
+              accept=".txt,.supp,text/plain"
+              onChange={async (event) => {
+                const file = event.currentTarget.files?.[0];
+                if (!file) return;
+                const response = await fetch("api/suppressions", { method: "POST", body: await file.text(), headers: { "content-type": "text/plain" } });
+                const answer = (await response.json().catch(() => ({}))) as { error?: string; added?: number };
+                say(response.ok ? `${answer.added ?? 0} suppressions added.` : (answer.error ?? "The server refused the file."));
+                close();
+              }}
+            />
+          </label>
+          <p>
+            <b>Editor</b>
+          </p>
+          <Editor />
+        </>
+      )}
+    </Menu>
+  );
+};
+
+const Editor = (): JSX.Element => {
+  const [name, setName] = useState(() => recall<string>("editor", "vscode"));
+  const [custom, setCustom] = useState(() => recall("editor.custom", "mycommand %f +%l:%c"));
+  useEffect(() => {
+    remember("editor", name);
+    remember("editor.custom", custom);
+  }, [name, custom]);
+  return (
+    <>
+      <Pick label="open sources with" value={name} choices={Object.entries(EDITORS).map(([value, [text]]) => ({ value, text }))} onChange={setName} />
+      {name === "custom" && (
+        <label>
+          %f file, %l line, %c column
+          <input type="text" value={custom} onInput={(event) => setCustom(event.currentTarget.value)} />
+        </label>
+      )}
+      <p class="hint">
+        <code>{filled(name === "custom" ? custom : template(), "/src/main.cpp", 42)}</code>
+      </p>
+    </>
+  );
+};
+
+export const ExportMenu = (): JSX.Element => {
+  const { ask: about, look, cost, trace, say, status, state } = usePage();
+  const save = async (form: "csv" | "json" | "folded"): Promise<void> => {
+    const text = await ask("text", { ask: about, look, format: form, cost });
+    download(`${trace.name}.${form === "folded" ? "folded.txt" : form}`, text);
+  };
+  return (
+    <Menu text="Export" title="Save what is shown">
+      {(close) => {
+        const item = (text: string, action: () => unknown): JSX.Element => (
+          <li>
+            <button
+              type="button"
+              class="link"
+              onClick={() => {
+                void action();
+                close();
+              }}
+            >
+              {text}
+            </button>
+          </li>
+        );
+        return (
+          <ul class="plain-list">
+            {item("Functions as CSV", () => save("csv"))}
+            {item("Stacks as JSON", () => save("json"))}
+            {item("Folded stacks (flamegraph.pl, speedscope)", () => save("folded"))}
+            {item("Copy a link to this view", async () => {
+              const link = `${location.origin}${location.pathname}${format(state)}`;
+              await copy(link);
+              say(`Copied: ${link}`);
+            })}
+            {!status.report && (
+              <li class="hint">
+                One file to share: <code>heaptrack report {trace.name} -o out.html</code>
+              </li>
+            )}
+          </ul>
+        );
+      }}
+    </Menu>
+  );
+};
+
+const KEYS: [string, string][] = [
+  ["1 … 9", "views, in the order of the tabs"],
+  ["/", "filter or search"],
+  ["Esc", "close details, clear zoom"],
+  ["Alt + ← →", "back and forward"],
+  ["?", "this help"],
+  ["m", "my code or all code"],
+  ["p", "what was live at the peak"],
+  ["t", "to the timeline: arrows move, Enter = moment, Shift+arrows = range"],
+  ["In tables", "arrows, Page, Home, End; → ← expand and collapse; * all below; H the most expensive way; Enter = callers; Ctrl+C copies the row"],
+  ["In the flame graph", "arrows walk, Enter zooms, Space = details, Esc = all"],
+];
+
+export const HelpDialog = ({ onClose }: { onClose: () => void }): JSX.Element => {
+  const { runtime } = usePage();
+  return (
+    <Dialog title="Help" onClose={onClose}>
+      <h3>How to find …</h3>
+      <dl>
+        <dt>what fills memory</dt>
+        <dd>“Held at the peak” on the Summary; click the peak in the timeline for what was live then; the flame graph shows how it came about.</dd>
+        <dt>a leak</dt>
+        <dd>“Never freed, judged”: what <b>grows</b> is the leak; what is <b>bounded</b> is a cache. The Leaks view has the counts and the reason.</dd>
+        <dt>needless allocations</dt>
+        <dd>“Allocated most”: a short mean life and many calls. Temporary ones are freed before the next allocation. Lifetimes shows all.</dd>
+        <dt>what happened between two moments</dt>
+        <dd>Drag over the timeline (here 0 to {time(runtime)}): every number is then about that range.</dd>
+      </dl>
+      <h3>Words</h3>
+      <dl>
+        <dt>Peak</dt>
+        <dd>held when the whole heap was at its largest</dd>
+        <dt>Leaked</dt>
+        <dd>not freed until the end, without what suppressions match</dd>
+        <dt>Growth</dt>
+        <dd>live at the end of a range minus live at its start</dd>
+        <dt>Kept</dt>
+        <dd>allocated in a range and not freed in it</dd>
+        <dt>Self</dt>
+        <dd>allocated right there, not by what it calls</dd>
+      </dl>
+      <p class="hint">Units are powers of 1000: 1 kB = 1000 B.</p>
+      <h3>Keys</h3>
+      <table class="plain-table keys">
+        <tbody>
+          {KEYS.map(([key, text]) => (
+            <tr key={key}>
+              <th scope="row">
+                <kbd>{key}</kbd>
+              </th>
+              <td>{text}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Dialog>
+  );
+};

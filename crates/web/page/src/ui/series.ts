@@ -1,0 +1,98 @@
+// The `timeline` answer as bands that can be drawn, in one of several ways.
+import { OTHER, bandColour } from "../colours";
+import { base } from "../names";
+import { bytes, count, time } from "../units";
+import type { Band, Drawing } from "./area";
+
+type Values = { live_bytes: number[]; allocations: number[]; temporary: number[] };
+export type Timeline = {
+  range: { from_ns: number; to_ns: number };
+  time_ns: number[];
+  live_bytes: number[];
+  live_bytes_end: number[];
+  live_allocations: number[];
+  allocations: number[];
+  allocated_bytes: number[];
+  deallocations: number[];
+  temporary: number[];
+  rss_bytes: (number | null)[];
+  overhead_bytes?: (number | null)[];
+  bands: ({ function: string | null; short?: string | null; file: string | null; line: number | null; module: string | null } & Values)[];
+  other: Values;
+  peak: { index: number; time_ns: number };
+};
+
+export type What = "live_bytes" | "allocations" | "temporary";
+export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "stepped" | "format"> & { unit: string };
+
+export const bandName = (band: { function: string | null; short?: string | null; module: string | null }): string =>
+  band.short ?? band.function ?? (band.module ? base(band.module) : "[unknown]");
+
+/** Lines of one function are one band: two bands of the same name would tell nobody anything. */
+const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
+  const known = new Map<string, Timeline["bands"][number]>();
+  for (const band of bands) {
+    const name = `${band.function} ${band.module}`;
+    const first = known.get(name);
+    const sum = (a: number[], b: number[]): number[] => a.map((value, index) => value + (b[index] ?? 0));
+    if (!first) known.set(name, band);
+    else
+      known.set(name, {
+        ...first,
+        live_bytes: sum(first.live_bytes, band.live_bytes),
+        allocations: sum(first.allocations, band.allocations),
+        temporary: sum(first.temporary, band.temporary),
+      });
+  }
+  return [...known.values()];
+};
+
+/** `rate`: per second within each slice; else summed up from the start. Levels (live bytes) are what they are. */
+export const series = (answer: Timeline, what: What, options: { rate: boolean; detail: boolean; total: boolean; rss: boolean; keep: number }): Series => {
+  const times = [answer.range.from_ns, ...answer.time_ns];
+  const isLevel = what === "live_bytes";
+  const shape = (values: number[]): number[] => {
+    if (isLevel) return values;
+    if (options.rate) return values.map((value, index) => (value / Math.max(1, (times[index + 1] ?? 0) - (times[index] ?? 0))) * 1e9);
+    let sum = 0;
+    return values.map((value) => {
+      sum += value;
+      return sum;
+    });
+  };
+  const bands: Band[] = [];
+  if (options.detail) {
+    const all = byFunction(answer.bands);
+    const kept = all.slice(0, options.keep);
+    const rest = all.slice(options.keep);
+    const other = (answer.other?.[what] ?? []).map((value, index) => rest.reduce((sum, band) => sum + (band[what][index] ?? 0), value));
+    if (other.some((value) => value > 0)) bands.push({ name: "other", colour: OTHER, values: shape(other) });
+    // Colours go by rank, bands are drawn from below.
+    for (const band of kept) bandColour(band.function ?? band.module ?? "");
+    for (const band of [...kept].reverse()) {
+      if (band[what].every((value) => value === 0)) continue;
+      bands.push({ name: bandName(band), colour: bandColour(band.function ?? band.module ?? ""), values: shape(band[what]) });
+    }
+  } else bands.push({ name: "all", colour: "#8fb0ea", values: shape(answer[what]) });
+  const lines: Band[] = [];
+  if (options.rss && isLevel) {
+    let last = answer.rss_bytes.find((value) => value !== null) ?? 0;
+    const rss = answer.rss_bytes.map((value) => {
+      last = value ?? last;
+      return last;
+    });
+    if (rss.some((value) => value > 0)) lines.push({ name: "RSS", colour: "#7b53c1", values: rss });
+  }
+  if (what === "allocations" && options.rate) lines.push({ name: "frees", colour: "#1a2a4a", values: shape(answer.deallocations) });
+  return {
+    times,
+    bands,
+    total: options.total ? shape(answer[what]) : undefined,
+    lines,
+    stepped: !isLevel && options.rate,
+    format: isLevel ? bytes : options.rate ? (value) => `${count(Math.round(value))}/s` : (value) => count(Math.round(value)),
+    unit: isLevel ? "live heap" : options.rate ? "per second" : "since the start",
+  };
+};
+
+export const formatTime = (ns: number): string => (ns === 0 ? "0 s" : time(ns));

@@ -1,0 +1,71 @@
+// What each thread allocated.
+import type { JSX } from "preact";
+import { change, useAsk } from "../store";
+import { bytes, exact, percent } from "../units";
+import { usePage } from "./context";
+import { type Column, Grid } from "./grid";
+import { threadName } from "./lanes";
+import { Problem } from "./parts";
+
+type Thread = { index: number; tid: number | null; name: string | null; costs: Record<string, number> };
+
+export const Threads = (): JSX.Element => {
+  const { state, ask, mode, status } = usePage();
+  const answer = useAsk("raw", { view: "threads", trace: state.file, query: ask.query });
+  const main = mode === "moment" ? "live_bytes" : "peak_bytes";
+  const list = ((answer.value?.threads as Thread[] | undefined) ?? []).slice().sort((a, b) => (b.costs[main] ?? 0) - (a.costs[main] ?? 0) || (b.costs.allocations ?? 0) - (a.costs.allocations ?? 0));
+  const column = (id: string, title: string, help: string, isBytes: boolean): Column<Thread> => {
+    const all = Math.max(1, list.reduce((sum, thread) => sum + (thread.costs[id] ?? 0), 0));
+    return {
+      id,
+      title,
+      help,
+      width: 130,
+      numeric: true,
+      cell: (thread) => (
+        <>
+          {isBytes ? bytes(thread.costs[id] ?? 0) : exact(thread.costs[id] ?? 0)}
+          <span class="share">{percent((thread.costs[id] ?? 0) / all)}</span>
+        </>
+      ),
+      text: (thread) => String(thread.costs[id] ?? 0),
+      bar: (thread) => (thread.costs[id] ?? 0) / all,
+    };
+  };
+  const columns: Column<Thread>[] = [
+    { id: "name", title: "Thread", help: "Double click: only what this thread allocated", width: 240, cell: (thread) => threadName(thread), text: threadName },
+    ...(mode === "moment"
+      ? [column("live_bytes", "Live", "Bytes live at this moment", true), column("live_allocations", "Live blocks", "Blocks live at this moment", false)]
+      : [
+          column("peak_bytes", "Peak", "Bytes of this thread's blocks when the whole heap was at its largest", true),
+          column("live_bytes", mode === "session" ? "Live at end" : "Live at range's end", "Bytes of its blocks that were not freed", true),
+          column("allocations", "Allocations", "Calls by this thread", false),
+          column("temporary", "Temporary", "Freed by this thread before it allocated anything else", false),
+          column("allocated_bytes", "Allocated", "Bytes in all", true),
+          column("deallocations", "Frees", "Of blocks that this thread allocated, by whomever", false),
+        ]),
+  ];
+  return (
+    <section class="view" aria-label="Threads">
+      {answer.error && <Problem text={answer.error} />}
+      <Grid
+        label="Threads"
+        name="threads"
+        tall
+        columns={columns}
+        count={list.length}
+        rows={(from, to) => list.slice(from, to)}
+        version={answer.value}
+        idOf={(thread) => String(thread.index)}
+        selected={state.thread.length === 1 ? String(state.thread[0]) : undefined}
+        onSelect={() => undefined}
+        onOpen={(thread) => !status.report && change({ thread: [thread.index] })}
+      />
+      {!status.report && (
+        <p class="status-line">
+          {list.length} threads · Enter or double click: only that one
+        </p>
+      )}
+    </section>
+  );
+};

@@ -1,0 +1,291 @@
+// The timeline on top of every view. Drag = a range, click = what was live at that moment, shift-click = compare two moments.
+//
+// What must hold: it always shows the whole session (or what was zoomed to), with the range or moment marked in it; everything that the
+// mouse can do the keyboard can, too.
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask } from "../client";
+import { PEAK, type State, momentText, timeless } from "../state";
+import { change, useAnswer, useAsk } from "../store";
+import { bytes, count, signed, time } from "../units";
+import { type Drawing, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, xOf } from "./area";
+import { usePage } from "./context";
+import { Choices, Problem, ink, useSize } from "./parts";
+import { CanvasPen, sharpen } from "./pen";
+import { type Timeline as Answer, formatTime, series } from "./series";
+import { ThreadLanes } from "./lanes";
+
+/** Higher where there is room. */
+const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
+
+export const Timeline = (): JSX.Element => {
+  const { state, ask: about, runtime, status } = usePage();
+  const zoomed = state.zoomFrom !== undefined && state.zoomTo !== undefined;
+  const words = new URLSearchParams(status.report ? "" : timeless(state));
+  words.set("points", "256");
+  words.set("top", "10");
+  if (zoomed && !status.report) {
+    words.set("from", String(state.zoomFrom));
+    words.set("to", String(state.zoomTo));
+  }
+  const answer = useAnswer(() => ask("raw", { view: "timeline", trace: state.file, query: words.toString() }), [words.toString(), state.file, about.version]);
+  const data = answer.value as unknown as Answer | undefined;
+  const isRate = state.chart === "rate";
+  const other = state.compare !== undefined && !state.compare.startsWith("@") ? Number(state.compare) : undefined;
+  const base = useAsk("raw", other === undefined || answer.busy ? undefined : { view: "timeline", trace: other, query: "points=256&top=0" }).value as unknown as Answer | undefined;
+  return (
+    <section class="card timeline" aria-label="Timeline">
+      <header class="card-head">
+        <h2>{isRate ? "Allocations per second" : state.chart === "rss" ? "Live heap and RSS" : state.chart === "threads" ? "Live heap by allocating thread" : "Live heap by owner"}</h2>
+        <span class="hint">drag = range · click = moment · shift-click = compare with · ctrl-wheel = zoom</span>
+        <span class="push" />
+        {zoomed && (
+          <button type="button" class="button" onClick={() => change({ zoomFrom: undefined, zoomTo: undefined })}>
+            Zoom out
+          </button>
+        )}
+        {!zoomed && state.from !== undefined && state.to !== undefined && (
+          <button type="button" class="button" title="Show only the range in the timeline" onClick={() => change({ zoomFrom: state.from, zoomTo: state.to })}>
+            Zoom to range
+          </button>
+        )}
+        <Choices
+          label="What the timeline shows"
+          value={state.chart}
+          choices={[
+            { value: "live", text: "live" },
+            { value: "rate", text: "rate" },
+            { value: "rss", text: "RSS" },
+            { value: "threads", text: "threads" },
+          ]}
+          onChange={(chart) => change({ chart })}
+        />
+      </header>
+      {answer.error && <Problem text={answer.error} />}
+      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} base={base} state={state} runtime={runtime} />}
+      {!data && !answer.error && <div class="plot-space" />}
+    </section>
+  );
+};
+
+const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | undefined; state: State; runtime: number }): JSX.Element => {
+  const { say } = usePage();
+  const place = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { width } = useSize(place);
+  const [hover, setHover] = useState<number | undefined>(undefined);
+  const [drag, setDrag] = useState<[number, number] | undefined>(undefined);
+  const last = useRef(0);
+  // The first step of a drag is one for Back, all others are the same one.
+  const isStepped = useRef(false);
+  const isRate = state.chart === "rate";
+  const what = isRate ? "allocations" : "live_bytes";
+  const shape = series(data, what, { rate: isRate, detail: state.chart !== "rss", total: true, rss: state.chart === "rss", keep: 10 });
+  if (base) shape.lines.push({ name: "base", colour: "#7b53c1", values: resampled(base, isRate ? "allocations" : "live_bytes", shape.times) });
+  const from = state.zoomFrom ?? data.range.from_ns;
+  const to = state.zoomTo ?? Math.max(data.range.to_ns, data.range.from_ns + 1);
+  const drawing: Drawing = { width, height: HEIGHT, from, to, ...shape, log: state.log, formatTime, ink: ink() };
+  useEffect(() => {
+    const node = canvas.current;
+    if (!node || width === 0) return;
+    const context = sharpen(node, width, HEIGHT);
+    if (context) draw(new CanvasPen(context), drawing);
+  });
+
+  const commit = (range: [number, number], how: "push" | "replace"): void => {
+    const [low, high] = range[0] < range[1] ? range : [range[1], range[0]];
+    change({ at: undefined, from: Math.round(low), to: Math.round(high), compare: state.compare?.startsWith("@") ? undefined : state.compare }, how);
+  };
+  const moment = (at: number, shift: boolean): void => {
+    if (shift && state.at !== undefined) change({ compare: state.at === PEAK ? "@peak" : `@${Math.round(state.at)}`, at: Math.round(at), from: undefined, to: undefined });
+    else change({ at: Math.round(at), from: undefined, to: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare });
+  };
+  const eventTime = (event: { clientX: number }): number => timeOf(drawing, event.clientX - (canvas.current?.getBoundingClientRect().left ?? 0));
+  const shownHover = drag ? drag[1] : hover;
+  const index = shownHover === undefined ? undefined : indexAt(shape.times, shownHover);
+  const selection: [number, number] | undefined = drag ?? (state.from !== undefined || state.to !== undefined ? [state.from ?? 0, state.to ?? runtime] : undefined);
+
+  const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
+    const size = (to - from) / 100;
+    const now = hover ?? (state.at === undefined || state.at === PEAK ? data.peak.time_ns : state.at);
+    if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+      const next = Math.max(from, Math.min(to, now + (event.key === "ArrowRight" ? size : -size) * (event.ctrlKey ? 10 : 1)));
+      if (event.shiftKey) commit([state.from ?? now, next], "replace");
+      setHover(next);
+      say(`${time(next)}: ${readout(data, shape.times, next)}`);
+    } else if (event.key === "Enter" || event.key === " ") moment(now, event.shiftKey);
+    else if (event.key === "p") moment(PEAK, false);
+    else if (event.key === "Escape") change({ at: undefined, from: undefined, to: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare });
+    else return;
+    event.preventDefault();
+  };
+  const peakX = xOf(drawing, data.peak.time_ns);
+  const peakValue = data.live_bytes[data.peak.index] ?? 0;
+  return (
+    <>
+      <div
+        ref={place}
+        class="plot"
+        tabIndex={0}
+        role="group"
+        aria-roledescription="timeline"
+        aria-label="Timeline: arrow keys move, Enter shows what was live at that moment, Shift with arrows selects a range, P goes to the peak, Escape clears"
+        onKeyDown={keys}
+        onPointerDown={(event) => {
+          if (event.button !== 0) return;
+          event.currentTarget.setPointerCapture(event.pointerId);
+          const at = eventTime(event);
+          isStepped.current = false;
+          setDrag([at, at]);
+        }}
+        onPointerMove={(event) => {
+          const at = eventTime(event);
+          setHover(at);
+          if (!drag) return;
+          const next: [number, number] = [drag[0], at];
+          setDrag(next);
+          // The tables follow the mouse; asking for every pixel would only make them late.
+          if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, at)) > 4 && event.timeStamp - last.current > 100) {
+            last.current = event.timeStamp;
+            commit(next, isStepped.current ? "replace" : "push");
+            isStepped.current = true;
+          }
+        }}
+        onPointerUp={(event) => {
+          if (!drag) return;
+          const end = eventTime(event);
+          setDrag(undefined);
+          if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, end)) > 4) commit([drag[0], end], isStepped.current ? "replace" : "push");
+          else moment(Math.abs(peakX - xOf(drawing, end)) <= 4 && !isRate ? PEAK : end, event.shiftKey);
+        }}
+        onPointerLeave={() => setHover(undefined)}
+        onWheel={(event) => {
+          if (!event.ctrlKey && !event.metaKey) return;
+          event.preventDefault();
+          const at = eventTime(event);
+          const factor = event.deltaY > 0 ? 1.4 : 1 / 1.4;
+          const low = Math.max(0, at - (at - from) * factor);
+          const high = Math.min(runtime, at + (to - at) * factor);
+          const whole = low <= 0 && high >= runtime;
+          change({ zoomFrom: whole ? undefined : Math.round(low), zoomTo: whole ? undefined : Math.round(high) }, "replace");
+        }}
+      >
+        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={`Live heap over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`} />
+        {selection && <Selection drawing={drawing} range={selection} data={data} times={shape.times} showDelta={drag !== undefined} />}
+        {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? data.peak.time_ns : Number(state.compare.slice(1))} text="base" kind="base" />}
+        {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? data.peak.time_ns : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
+        {!isRate && peakX >= LEFT - 1 && peakX <= width - RIGHT + 1 && (
+          <button
+            type="button"
+            class={peakX > width - 220 ? "peak left" : "peak"}
+            style={{ left: `${peakX}px`, height: `${HEIGHT - BOTTOM - 2}px` }}
+            title="Show what was live at the peak"
+            onPointerDown={(event) => event.stopPropagation()}
+            onPointerUp={(event) => event.stopPropagation()}
+            onClick={(event) => moment(PEAK, event.shiftKey)}
+          >
+            <span>
+              peak {bytes(peakValue)} at {time(data.peak.time_ns)}
+            </span>
+          </button>
+        )}
+        {shownHover !== undefined && index !== undefined && (
+          <div class="cursor" style={{ left: `${xOf(drawing, shownHover)}px`, top: `${TOP}px`, height: `${HEIGHT - TOP - BOTTOM}px` }} />
+        )}
+      </div>
+      <Legend drawing={drawing} index={index} hover={shownHover} />
+    </>
+  );
+};
+
+/** The other trace's values at this one's times. */
+const resampled = (base: Answer, what: "live_bytes" | "allocations", times: number[]): number[] => {
+  const own = [base.range.from_ns, ...base.time_ns];
+  return times.slice(1).map((end, index) => {
+    const middle = (end + (times[index] ?? 0)) / 2;
+    if (middle > base.range.to_ns) return 0;
+    const at = indexAt(own, middle);
+    const seconds = ((own[at + 1] ?? 0) - (own[at] ?? 0)) / 1e9;
+    return what === "live_bytes" ? (base.live_bytes[at] ?? 0) : (base.allocations[at] ?? 0) / Math.max(1e-9, seconds);
+  });
+};
+
+const readout = (data: Answer, times: number[], at: number): string => {
+  const index = indexAt(times, at);
+  return `${bytes(data.live_bytes[index] ?? 0)} in ${count(data.live_allocations[index] ?? 0)} blocks`;
+};
+
+const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element => {
+  const x = xOf(drawing, at);
+  return (
+    <div class={`marker ${kind}${x > drawing.width - 160 ? " left" : ""}`} style={{ left: `${x}px`, height: `${drawing.height - BOTTOM}px` }}>
+      <span>{text}</span>
+    </div>
+  );
+};
+
+const Selection = ({ drawing, range, data, times, showDelta }: { drawing: Drawing; range: [number, number]; data: Answer; times: number[]; showDelta: boolean }): JSX.Element => {
+  const [low, high] = range[0] < range[1] ? range : [range[1], range[0]];
+  const left = Math.max(LEFT, xOf(drawing, low));
+  const right = Math.min(drawing.width - RIGHT, xOf(drawing, high));
+  const start = data.live_bytes_end[Math.max(0, indexAt(times, low) - 1)] ?? 0;
+  const end = data.live_bytes_end[indexAt(times, high)] ?? 0;
+  return (
+    <div class="brush" style={{ left: `${left}px`, width: `${Math.max(1, right - left)}px`, height: `${drawing.height - BOTTOM}px` }}>
+      {showDelta && (
+        <table class="delta">
+          <thead>
+            <tr>
+              <th />
+              <th>start</th>
+              <th>end</th>
+              <th>delta</th>
+            </tr>
+          </thead>
+          <tbody>
+            <tr>
+              <th>time</th>
+              <td>{time(low)}</td>
+              <td>{time(high)}</td>
+              <td>{time(high - low)}</td>
+            </tr>
+            <tr>
+              <th>live</th>
+              <td>{bytes(start)}</td>
+              <td>{bytes(end)}</td>
+              <td>{signed(end - start, "bytes")}</td>
+            </tr>
+          </tbody>
+        </table>
+      )}
+    </div>
+  );
+};
+
+/** Names, and their values under the mouse. */
+export const Legend = ({ drawing, index, hover }: { drawing: Drawing; index: number | undefined; hover: number | undefined }): JSX.Element => (
+  <div class="legend">
+    {[...drawing.bands].reverse().map((band) => (
+      <span key={band.name} class="legend-entry" title={band.name}>
+        <i style={{ background: band.colour }} />
+        <span class="legend-name">{band.name}</span>
+        {index !== undefined && <b>{drawing.format(band.values[index] ?? 0)}</b>}
+      </span>
+    ))}
+    {drawing.lines.map((line) => (
+      <span key={line.name} class="legend-entry">
+        <i class="stroke" style={{ background: line.colour }} />
+        <span class="legend-name">{line.name}</span>
+        {index !== undefined && <b>{drawing.format(line.values[index] ?? 0)}</b>}
+      </span>
+    ))}
+    {index !== undefined && hover !== undefined && (
+      <span class="legend-entry read">
+        {time(hover)} · total <b>{drawing.format(drawing.total?.[index] ?? drawing.bands.reduce((sum, band) => sum + (band.values[index] ?? 0), 0))}</b>
+      </span>
+    )}
+  </div>
+);
+
+export const useTimeline = (state: State, version: number, query: string): Answer | undefined =>
+  useAsk("raw", { view: "timeline", trace: state.file, query: `${query}&v=${version}` }).value as unknown as Answer | undefined;

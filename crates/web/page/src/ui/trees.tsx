@@ -1,0 +1,137 @@
+// Bottom-up and top-down: a tree table over the whole set of stacks.
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { ask } from "../client";
+import { COSTS, type Cost, help, name, usable, value } from "../costs";
+import { labelOf, where, whole } from "../names";
+import { change, useAsk } from "../store";
+import { exact, percent, show } from "../units";
+import type { TreeRow } from "../work/protocol";
+import type { Direction } from "../work/tree";
+import { ColumnMenu, costColumn, recalled, shown } from "./columns";
+import { usePage } from "./context";
+import { nameKey } from "./figures";
+import { type Column, Grid } from "./grid";
+import { LookTools, QuickFilter, firstText } from "./look";
+import { Marked, Problem } from "./parts";
+
+export const TreeView = ({ direction }: { direction: Direction }): JSX.Element => {
+  const { state, ask: about, look, mode, pick, picked, say, status } = usePage();
+  const [shape, setShape] = useState(() => recalled(direction));
+  const [version, setVersion] = useState(0);
+  const [count, setCount] = useState<number | undefined>(undefined);
+  const [scroll, setScroll] = useState<number | undefined>(undefined);
+  const sortCost: Cost | "name" = state.sort === "name" ? "name" : usable((state.sort ?? state.cost) as Cost, mode);
+  const sort = { cost: sortCost, ascending: state.ascending };
+  const tree = useAsk("tree", { ask: about, look, direction, sort });
+  useEffect(() => {
+    if (!tree.value || tree.busy) return;
+    setCount(tree.value.count);
+    setVersion((old) => old + 1);
+  }, [tree.value, tree.busy]);
+  const totals = tree.value?.totals;
+  const costs = shown(shape, mode, status.report !== null);
+  const toggle = async (row: { path: string }, how: "open" | "close" | "all" | "hot" | "none"): Promise<void> => {
+    const answer = await ask("toggle", { direction, path: row.path, how });
+    setCount(answer.count);
+    setVersion((old) => old + 1);
+    if (how === "hot") setScroll(answer.index);
+    if (how === "all") say(`${exact(answer.count)} rows`);
+  };
+  const highlight = firstText(state.include);
+  const columns = useMemo<Column<TreeRow>[]>(() => {
+    const location: Column<TreeRow> = {
+      id: "name",
+      title: direction === "bottom-up" ? "Location (callers below)" : "Location (callees below)",
+      help: "Function, file and line. Right and left expand and collapse, * expands all below, H the most expensive way.",
+      width: 340,
+      cell: (row) => (
+        <span class="tree-cell" style={{ paddingLeft: `${row.indent * 14}px` }} title={`${labelOf(row.level, look.merge, true)}\n${whole(row.level)}\n${row.level.module ?? ""}`}>
+          {row.expandable ? (
+            <button
+              type="button"
+              tabIndex={-1}
+              class={row.expanded ? "twist open" : "twist"}
+              aria-label={row.expanded ? "Collapse" : "Expand"}
+              onClick={(event) => {
+                event.stopPropagation();
+                void toggle(row, event.altKey || event.shiftKey ? "all" : row.expanded ? "close" : "open");
+              }}
+            >
+              ▸
+            </button>
+          ) : (
+            <span class="twist none" />
+          )}
+          <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
+          <span class="tree-name">
+            <Marked text={labelOf(row.level, look.merge, state.full)} search={highlight} />
+          </span>
+          <span class="place">{where(row.level)}</span>
+        </span>
+      ),
+      text: (row) => `${labelOf(row.level, look.merge, true)}\t${whole(row.level)}`,
+    };
+    const numbers = costs.map((cost) => costColumn(cost, { mode, totals }) as Column<TreeRow>);
+    const selfCost: Cost = sortCost === "name" ? usable(state.cost, mode) : sortCost;
+    const own: Column<TreeRow> = {
+      ...(costColumn(selfCost, { mode, totals, self: true }) as Column<TreeRow>),
+      title: `Self: ${name(selfCost, mode)}`,
+      help: `${help(selfCost, mode)} Only of stacks that end here.`,
+      sortable: false,
+    };
+    return direction === "top-down" ? [location, ...numbers, own] : [location, ...numbers];
+  }, [direction, look.merge, state.full, highlight, costs.join(), mode, totals, sortCost, version]);
+  return (
+    <section class="view" aria-label={direction === "bottom-up" ? "Bottom-up" : "Top-down"}>
+      <div class="tools">
+        <QuickFilter />
+        <LookTools />
+        <span class="push" />
+        <button type="button" class="button" title="Follow the most expensive way down (H)" onClick={() => toggle({ path: "" }, "hot")}>
+          Hot path
+        </button>
+        <button type="button" class="button" title="Collapse everything" onClick={() => toggle({ path: "" }, "none")}>
+          Collapse
+        </button>
+        <ColumnMenu where={direction} mode={mode} shape={shape} isReport={status.report !== null} onChange={setShape} />
+      </div>
+      {tree.error && <Problem text={tree.error} />}
+      <Grid
+        label={direction === "bottom-up" ? "Bottom-up tree" : "Top-down tree"}
+        name={direction}
+        tall
+        columns={columns}
+        count={count ?? 0}
+        rows={(from, to) => ask("window", { direction, from, to })}
+        version={version}
+        idOf={(row) => row.path}
+        selected={picked?.selection.of === "tree" && picked.selection.direction === direction ? picked.selection.path : undefined}
+        onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "tree", direction, path: row.path } })}
+        onOpen={(row) => change({ view: "callers", fn: nameKey(row) })}
+        sort={{ id: sortCost, ascending: state.ascending }}
+        onSort={(id) => change(id === sortCost ? { ascending: !state.ascending } : { sort: id as Cost, ascending: id === "name", ...(id === "name" ? {} : { cost: id as Cost }) })}
+        scrollTo={scroll}
+        tree={{
+          depth: (row) => row.depth,
+          expandable: (row) => row.expandable,
+          expanded: (row) => row.expanded,
+          place: (row) => [row.place, row.siblings],
+          toggle,
+          parent: (row) => row.path.slice(0, Math.max(0, row.path.lastIndexOf("."))),
+        }}
+        empty={tree.busy ? "Computing…" : "No stack matches. Remove a filter above."}
+      />
+      {totals && (
+        <p class="status-line">
+          {exact(count ?? 0)} rows ·{" "}
+          {costs
+            .slice(0, 5)
+            .map((cost) => `${name(cost, mode)} ${show(value(totals.sums, cost), COSTS[cost].kind)}`)
+            .join(" · ")}
+          {picked && sortCost !== "name" && picked.row.sums.length > 0 && <> · selected {percent(value(picked.row.sums, sortCost) / Math.max(1, value(totals.sums, sortCost)))} of {name(sortCost, mode)}</>}
+        </p>
+      )}
+    </section>
+  );
+};

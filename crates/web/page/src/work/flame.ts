@@ -1,0 +1,116 @@
+// A flame graph as columns of numbers, ready to be drawn.
+//
+// Given: a tree, a cost, a threshold. Gives back: boxes in depth-first order with their place (0 to 1), so that whoever draws skips a whole
+// subtree when its box is too narrow. In a comparison a box is as wide as the larger of before and after, so that what is gone is seen.
+import { type Cost, WIDTH, at, value } from "../costs";
+import type { Node, Tree } from "./tree";
+
+export type Flame = {
+  count: number;
+  from: Float64Array;
+  to: Float64Array;
+  depth: Uint16Array;
+  /** The index behind the last box of this one's subtree. */
+  end: Uint32Array;
+  parent: Int32Array;
+  key: Int32Array;
+  level: Int32Array;
+  value: Float64Array;
+  base: Float64Array | undefined;
+  deepest: number;
+  /** Boxes left out because they are below the threshold. */
+  cut: number;
+};
+
+type Box = { node: Node; from: number; parent: number };
+
+export const MOST = 400_000;
+
+export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
+  const weight = weights(tree, cost);
+  const all = weight(tree.root);
+  const least = all * threshold;
+  const boxes: { node: Node; from: number; to: number; parent: number }[] = [];
+  let cut = 0;
+  const open: Box[] = [{ node: tree.root, from: 0, parent: -1 }];
+  const sort = { cost, ascending: false };
+  for (let next = open.pop(); next; next = open.pop()) {
+    const index = boxes.length;
+    const width = all > 0 ? weight(next.node) / all : 0;
+    boxes.push({ node: next.node, from: next.from, to: next.from + width, parent: next.parent });
+    const children = tree.children(next.node, sort).filter((child) => weight(child) > 0);
+    const shown = children.filter((child) => weight(child) >= least);
+    cut += children.length - shown.length;
+    if (boxes.length + open.length > MOST) {
+      cut += shown.length;
+      continue;
+    }
+    const order = tree.profile.base ? shown.sort((a, b) => weight(b) - weight(a)) : shown;
+    let place = next.from;
+    const starts = order.map((child) => {
+      const start = place;
+      place += weight(child) / all;
+      return start;
+    });
+    // The last one pushed is the next one drawn: the largest, at the left.
+    for (let child = order.length - 1; child >= 0; child--) {
+      const node = order[child];
+      if (node) open.push({ node, from: starts[child] ?? 0, parent: index });
+    }
+  }
+  return columns(tree, boxes, cost, cut);
+};
+
+/** A stack's larger side, summed: the width of a box in a comparison. */
+const weights = (tree: Tree, cost: Cost): ((node: Node) => number) => {
+  const { sums, base } = tree.profile;
+  if (!base) return (node) => Math.max(0, value(node.sums, cost));
+  const larger = new Float64Array(sums.length / WIDTH);
+  const place = at(cost as never);
+  for (let row = 0; row < larger.length; row++) larger[row] = Math.max(sums[row * WIDTH + place] ?? 0, base[row * WIDTH + place] ?? 0);
+  const known = new Map<Node, number>();
+  return (node) => {
+    let sum = known.get(node);
+    if (sum === undefined) {
+      sum = 0;
+      for (const row of node.rows) sum += larger[row] ?? 0;
+      known.set(node, sum);
+    }
+    return sum;
+  };
+};
+
+const columns = (tree: Tree, boxes: { node: Node; from: number; to: number; parent: number }[], cost: Cost, cut: number): Flame => {
+  const count = boxes.length;
+  const result: Flame = {
+    count,
+    from: new Float64Array(count),
+    to: new Float64Array(count),
+    depth: new Uint16Array(count),
+    end: new Uint32Array(count),
+    parent: new Int32Array(count),
+    key: new Int32Array(count),
+    level: new Int32Array(count),
+    value: new Float64Array(count),
+    base: tree.profile.base && new Float64Array(count),
+    deepest: 0,
+    cut,
+  };
+  boxes.forEach((box, index) => {
+    result.from[index] = box.from;
+    result.to[index] = box.to;
+    result.depth[index] = box.node.depth;
+    result.parent[index] = box.parent;
+    result.key[index] = box.node.key;
+    result.level[index] = box.node.level;
+    result.value[index] = value(box.node.sums, cost);
+    if (result.base && box.node.base) result.base[index] = value(box.node.base, cost);
+    result.deepest = Math.max(result.deepest, box.node.depth);
+    result.end[index] = index + 1;
+  });
+  for (let index = count - 1; index > 0; index--) {
+    const parent = result.parent[index] ?? -1;
+    if (parent >= 0) result.end[parent] = Math.max(result.end[parent] ?? 0, result.end[index] ?? 0);
+  }
+  return result;
+};

@@ -1,0 +1,50 @@
+// What the page asks of its worker, and what it gets. Numbers travel as typed arrays, names as text.
+import type { Cost } from "../costs";
+import type { Flame } from "./flame";
+import type { Level, Look } from "./stacks";
+import type { Direction, Sort } from "./tree";
+
+/** What decides the costs: a trace and a query (state.ts). `version` counts up while a trace grows. */
+export type Ask = { trace: number; query: string; version: number };
+
+/** A level and its costs. */
+export type Row = { level: Level; key: number; sums: Float64Array; base: Float64Array | undefined; self?: Float64Array };
+export type TreeRow = Row & { path: string; indent: number; depth: number; expandable: boolean; expanded: boolean; siblings: number; place: number };
+export type Stack = { stack: number; sums: Float64Array; base: Float64Array | undefined; own?: { bytes: number; time_ns: number; largest: number }; levels: Level[]; blamed: number };
+
+export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; baseAnswer: Record<string, number> | undefined; from_ns: number; to_ns: number };
+export type Entry = Row & { via: Level[]; stacks: number };
+export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number };
+
+/** Which stacks: all below a node of a tree, all with a function on them, all blamed on one, or all. */
+export type Selection =
+  | { of: "tree"; direction: Direction; path: string }
+  | { of: "function"; key: number }
+  | { of: "blamed"; key: number }
+  | { of: "site"; stack: number }
+  | { of: "all" };
+
+export type FlameAnswer = { flame: Flame; labels: Map<number, Level>; total: number };
+
+export type Requests = {
+  raw: { args: { view: string; trace: number; query: string }; result: Record<string, unknown> };
+  overview: { args: { ask: Ask; costs: Cost[]; limit: number }; result: Overview };
+  tree: { args: { ask: Ask; look: Look; direction: Direction; sort: Sort }; result: { count: number; totals: Totals } };
+  window: { args: { direction: Direction; from: number; to: number }; result: TreeRow[] };
+  toggle: { args: { direction: Direction; path: string; how: "open" | "close" | "all" | "hot" | "none" }; result: { count: number; index: number } };
+  place: { args: { direction: Direction; path: string }; result: number };
+  flame: { args: { ask: Ask; look: Look; direction: Direction; cost: Cost; threshold: number }; result: FlameAnswer };
+  functions: { args: { ask: Ask; look: Look; sort: Sort; self: boolean; filter: string }; result: { count: number; totals: Totals } };
+  functionWindow: { args: { from: number; to: number }; result: Row[] };
+  neighbours: {
+    args: { ask: Ask; look: Look; key: number; cost: Cost };
+    result: { subject: Row; callers: Row[]; callees: Row[]; lines: { file: string; line: number; sums: Float64Array; self: Float64Array }[] } | undefined;
+  };
+  key: { args: { ask: Ask; look: Look; name: string }; result: number | undefined };
+  stacks: { args: { ask: Ask; look: Look; selection: Selection; cost: Cost; from: number; to: number }; result: { count: number; sums: Float64Array; stacks: Stack[] } };
+  diff: { args: { ask: Ask; look: Look; cost: Cost }; result: { rows: Row[]; totals: Totals } };
+  text: { args: { ask: Ask; look: Look; format: "csv" | "json" | "folded"; cost: Cost }; result: string };
+};
+export type Op = keyof Requests;
+export type Message = { id: number; op: Op; args: unknown };
+export type Reply = { id: number; result?: unknown; error?: string };

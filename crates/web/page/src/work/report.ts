@@ -1,0 +1,194 @@
+// Answers out of a report: one file without a server.
+//
+// Given: the answers for the whole session, and for each slice of time the stacks on which something happened. Gives back: the same answers as a
+// server for every range that begins and ends at a border of slices; others are moved to the nearest border, and the answer's `range` says so.
+// What must hold: there is no replay here, only sums of what the engine counted.
+import type { Answer, Source } from "./source";
+import { Refusal } from "./source";
+
+/** Row r happened in slice s when `start[s] <= r < start[s + 1]`; `live_*` and `peak_*` are values, the others sums within the slice. */
+export type Slices = {
+  /** Borders: one more than slices. */
+  time_ns: number[];
+  /** The whole heap's highest in each slice, and when. */
+  highest: number[];
+  highest_ns: number[];
+  start: number[];
+  stack: number[];
+} & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>;
+
+export type ReportData = {
+  status: Answer;
+  answers: Record<string, Answer>;
+  slices: Slices;
+  /** Texts of source files, by path. */
+  sources: Record<string, string>;
+};
+
+const SUMMED = ["allocations", "allocated_bytes", "deallocations", "freed_bytes", "temporary", "temporary_bytes", "lifetime_ns"] as const;
+const STATES = ["live_bytes", "live_allocations", "peak_bytes", "peak_allocations"] as const;
+
+export class Report implements Source {
+  readonly isReport = true;
+
+  constructor(private readonly data: ReportData) {}
+
+  async get(view: string, _trace: number, query: string): Promise<Answer> {
+    const words = new URLSearchParams(query);
+    if (view === "status") return this.data.status;
+    if (view === "source-text") return this.text(words.get("file") ?? "");
+    for (const name of ["thread", "size", "lifetime"]) {
+      if (words.has(name)) throw new Refusal(`A report cannot be filtered by ${name}: open the trace with \`heaptrack analyze\`.`);
+    }
+    if (view === "profile") return this.profile(words);
+    const answer = this.data.answers[view];
+    if (!answer) throw new Refusal(`This report has no ${view}: open the trace with \`heaptrack analyze\`.`);
+    return answer;
+  }
+
+  private text(file: string): Answer {
+    const text = this.data.sources[file];
+    if (text === undefined) throw new Refusal(`The text of ${file} is not in this report.`);
+    return { file, text };
+  }
+
+  private profile(words: URLSearchParams): Answer {
+    const number = (name: string): number | undefined => (words.has(name) ? this.time(words.get(name) ?? "") : undefined);
+    const compare = words.get("compare");
+    const whole = this.data.answers.profile ?? {};
+    let now: Answer;
+    if (words.get("at") === "peak") now = this.peak();
+    else if (words.has("at")) now = this.moment(this.border(number("at") ?? 0));
+    else if (words.has("from") || words.has("to")) {
+      const last = this.data.slices.time_ns.length - 1;
+      now = this.range(this.border(number("from") ?? 0), words.has("to") ? this.border(number("to") ?? 0) : last);
+    } else now = whole;
+    if (compare?.startsWith("@")) {
+      const base = compare === "@peak" ? this.peak() : this.moment(this.border(this.time(compare.slice(1))));
+      return { ...now, base: base.columns ?? base, base_totals: base.totals };
+    }
+    return now;
+  }
+
+  private time(word: string): number {
+    return word === "peak" ? ((this.data.answers.profile?.totals as Record<string, number> | undefined)?.peak_time_ns ?? 0) : Number(word);
+  }
+
+  /** The peak itself is known exactly, wherever the borders are. */
+  private peak(): Answer {
+    const whole = (this.data.answers.profile ?? {}) as unknown as Record<string, number[]>;
+    const columns = new Columns();
+    whole.stack?.forEach((stack, index) => {
+      if ((whole.peak_allocations?.[index] ?? 0) === 0) return;
+      columns.set(stack, "live_bytes", whole.peak_bytes?.[index] ?? 0);
+      columns.set(stack, "live_allocations", whole.peak_allocations?.[index] ?? 0);
+    });
+    const time = this.time("peak");
+    return { ...columns.answer(), range: { from_ns: time, to_ns: time } };
+  }
+
+  /** The nearest border. */
+  private border(time: number): number {
+    const { time_ns } = this.data.slices;
+    let best = 0;
+    time_ns.forEach((border, index) => {
+      if (Math.abs(border - time) < Math.abs((time_ns[best] ?? 0) - time)) best = index;
+    });
+    return best;
+  }
+
+  /** What is live at a border. */
+  private live(border: number): Map<number, [number, number]> {
+    const { start, stack, live_bytes, live_allocations } = this.data.slices;
+    const live = new Map<number, [number, number]>();
+    const end = start[border] ?? 0;
+    for (let row = 0; row < end; row++) live.set(stack[row] ?? 0, [live_bytes[row] ?? 0, live_allocations[row] ?? 0]);
+    return live;
+  }
+
+  private moment(border: number): Answer {
+    const columns = new Columns();
+    for (const [stack, [bytes, blocks]] of this.live(border)) {
+      if (blocks === 0) continue;
+      columns.set(stack, "live_bytes", bytes);
+      columns.set(stack, "live_allocations", blocks);
+    }
+    const time = this.data.slices.time_ns[border] ?? 0;
+    return { ...columns.answer(), range: { from_ns: time, to_ns: time } };
+  }
+
+  private range(first: number, last: number): Answer {
+    if (last <= first) return this.moment(first);
+    const { slices } = this.data;
+    const columns = new Columns();
+    const base = this.live(first);
+    for (const [stack, [bytes, blocks]] of base) {
+      if (blocks === 0) continue;
+      columns.set(stack, "base_bytes", bytes);
+      columns.set(stack, "base_allocations", blocks);
+    }
+    let top = first;
+    for (let slice = first; slice < last; slice++) if ((slices.highest[slice] ?? 0) > (slices.highest[top] ?? 0)) top = slice;
+    for (let row = slices.start[first] ?? 0; row < (slices.start[last] ?? 0); row++) {
+      const stack = slices.stack[row] ?? 0;
+      for (const name of SUMMED) columns.add(stack, name, slices[name][row] ?? 0);
+    }
+    for (const [stack, [bytes, blocks]] of this.live(last)) {
+      columns.set(stack, "live_bytes", bytes);
+      columns.set(stack, "live_allocations", blocks);
+    }
+    // What did not change in the slice of the peak was held as before.
+    const held = this.live(top);
+    for (let row = slices.start[top] ?? 0; row < (slices.start[top + 1] ?? 0); row++) {
+      held.set(slices.stack[row] ?? 0, [slices.peak_bytes[row] ?? 0, slices.peak_allocations[row] ?? 0]);
+    }
+    for (const [stack, [bytes, blocks]] of held) {
+      columns.set(stack, "peak_bytes", bytes);
+      columns.set(stack, "peak_allocations", blocks);
+    }
+    const answer = columns.answer();
+    (answer.totals as Record<string, number>).peak_time_ns = slices.highest_ns[top] ?? 0;
+    return { ...answer, range: { from_ns: slices.time_ns[first] ?? 0, to_ns: slices.time_ns[last] ?? 0 } };
+  }
+}
+
+class Columns {
+  private readonly places = new Map<number, number>();
+  private readonly columns = new Map<string, number[]>();
+
+  private slot(stack: number, name: string): [number[], number] {
+    let place = this.places.get(stack);
+    if (place === undefined) {
+      place = this.places.size;
+      this.places.set(stack, place);
+    }
+    let column = this.columns.get(name);
+    if (!column) {
+      column = [];
+      this.columns.set(name, column);
+    }
+    return [column, place];
+  }
+
+  set(stack: number, name: string, amount: number): void {
+    const [column, place] = this.slot(stack, name);
+    column[place] = amount;
+  }
+
+  add(stack: number, name: string, amount: number): void {
+    const [column, place] = this.slot(stack, name);
+    column[place] = (column[place] ?? 0) + amount;
+  }
+
+  answer(): Answer {
+    const rows = [...this.places].filter(([, place]) => [...this.columns.values()].some((column) => (column[place] ?? 0) !== 0));
+    const result: Record<string, number[]> = { stack: rows.map(([stack]) => stack) };
+    const totals: Record<string, number> = {};
+    for (const [name, column] of this.columns) {
+      const filled = rows.map(([, place]) => column[place] ?? 0);
+      result[name] = filled;
+      totals[name] = filled.reduce((sum, amount) => sum + amount, 0);
+    }
+    return { ...result, totals };
+  }
+}

@@ -1,0 +1,274 @@
+// The stacks of a trace, and what makes two of their levels the same.
+//
+// Given: the `stacks` answer (docs/views.md). Gives back: for a way of looking (which levels are shown, what is merged) the path of every stack
+// as a run of keys, root first. What must hold: a key means the same as long as the trace is open, so that what is expanded or zoomed into
+// stays so when costs change.
+
+export type StacksAnswer = {
+  strings: string[];
+  levels: {
+    function: (number | null)[];
+    short: (number | null)[];
+    file: (number | null)[];
+    line: (number | null)[];
+    module: (number | null)[];
+    offset: (number | null)[];
+    class: (string | null)[];
+    inlined: (boolean | number)[];
+  };
+  nodes: { parent: number[]; level: number[] };
+  stacks: { node: number[]; blamed: number[]; suppressed?: number[] };
+  suppressions?: { pattern: string; source: string }[];
+};
+
+export type Merge = "function" | "line" | "module" | "namespace";
+export type Look = { levels: "mine" | "all"; merge: Merge; recursion: boolean };
+
+export type Level = {
+  function: string | null;
+  short: string | null;
+  file: string | null;
+  line: number | null;
+  module: string | null;
+  offset: number | null;
+  class: string | null;
+  inlined: boolean;
+};
+
+/** Paths of all stacks: those of stack s are `keys[start[s] .. start[s+1]]`, root first; `levels` has a level for each. */
+export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array };
+
+const NOTHING: Level = { function: null, short: null, file: null, line: null, module: null, offset: null, class: null, inlined: false };
+
+export class Stacks {
+  readonly count: number;
+  private readonly paths = new Map<string, Paths>();
+  private readonly keyOf = new Map<Merge, { ids: Map<string, number>; names: string[]; level: number[]; ofLevel: Uint32Array }>();
+  private depths: Uint32Array | undefined;
+
+  /** `byName`: levels are the same when their functions' names are, as between two traces. */
+  constructor(
+    readonly answer: StacksAnswer,
+    private readonly byName = false,
+  ) {
+    this.count = answer.stacks.node.length;
+  }
+
+  /** Stands for a stack of which nothing is shown. */
+  get nothing(): number {
+    return this.answer.levels.function.length;
+  }
+
+  level(id: number): Level {
+    if (id === this.nothing) return NOTHING;
+    const { strings, levels } = this.answer;
+    const text = (column: (number | null)[]): string | null => {
+      const index = column[id];
+      return index === null || index === undefined ? null : (strings[index] ?? null);
+    };
+    return {
+      function: text(levels.function),
+      short: text(levels.short),
+      file: text(levels.file),
+      line: levels.line[id] ?? null,
+      module: text(levels.module),
+      offset: levels.offset[id] ?? null,
+      class: levels.class[id] ?? null,
+      inlined: Boolean(levels.inlined[id]),
+    };
+  }
+
+  /** The level that is to blame for a stack; none: nothing of the user's own is on it. */
+  blamed(stack: number): number | undefined {
+    const node = this.answer.stacks.blamed[stack];
+    return node === undefined || node < 0 ? undefined : this.answer.nodes.level[node];
+  }
+
+  /** Levels of a stack, leaf first. */
+  whole(stack: number): number[] {
+    const { parent, level } = this.answer.nodes;
+    const list: number[] = [];
+    for (let node = this.answer.stacks.node[stack] ?? 0; node > 0; node = parent[node] ?? 0) {
+      const id = level[node];
+      if (id !== undefined && id >= 0) list.push(id);
+    }
+    return list;
+  }
+
+  /** The key of a level, which is an index into `keyLevel`. */
+  keys(merge: Merge): { names: string[]; level: number[]; ofLevel: Uint32Array; ids: Map<string, number> } {
+    const known = this.keyOf.get(merge);
+    const count = this.nothing + 1;
+    if (known && known.ofLevel.length === count) return known;
+    const fresh = { ids: new Map<string, number>(), names: [] as string[], level: [] as number[], ofLevel: new Uint32Array(count) };
+    for (let level = 0; level < count; level++) {
+      const name = this.keyName(level, merge);
+      let id = fresh.ids.get(name);
+      if (id === undefined) {
+        id = fresh.names.length;
+        fresh.ids.set(name, id);
+        fresh.names.push(name);
+        fresh.level.push(level);
+      }
+      fresh.ofLevel[level] = id;
+    }
+    this.keyOf.set(merge, fresh);
+    return fresh;
+  }
+
+  private keyName(id: number, merge: Merge): string {
+    const level = this.level(id);
+    if (!this.byName) return keyName(level, merge);
+    const module = level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null;
+    // A line moves with every change above it.
+    return keyName({ ...level, module: level.function === null || merge === "module" ? module : null }, merge === "line" ? "function" : merge);
+  }
+
+  /** Paths for a way of looking; made once. */
+  look(look: Look): Paths {
+    const name = `${look.levels} ${look.merge} ${look.recursion}`;
+    let paths = this.paths.get(name);
+    if (!paths) {
+      paths = this.make(look);
+      this.paths.set(name, paths);
+    }
+    return paths;
+  }
+
+  private make(look: Look): Paths {
+    const { parent, level } = this.answer.nodes;
+    const { ofLevel } = this.keys(look.merge);
+    const hidden = this.hidden(look);
+    const start = new Uint32Array(this.count + 1);
+    const lengths = this.depth();
+    let room = 0;
+    for (let stack = 0; stack < this.count; stack++) room += lengths[this.answer.stacks.node[stack] ?? 0] ?? 0;
+    const keys = new Uint32Array(room + this.count);
+    const levels = new Uint32Array(room + this.count);
+    let end = 0;
+    for (let stack = 0; stack < this.count; stack++) {
+      const from = end;
+      for (let node = this.answer.stacks.node[stack] ?? 0; node > 0; node = parent[node] ?? 0) {
+        const id = level[node] ?? -1;
+        if (id < 0) continue;
+        if (hidden[id]) continue;
+        const key = ofLevel[id] ?? 0;
+        if (look.recursion && end > from && keys[end - 1] === key) {
+          levels[end - 1] = id;
+          continue;
+        }
+        keys[end] = key;
+        levels[end] = id;
+        end += 1;
+      }
+      // A stack with nothing of the user's own still has its costs.
+      if (end === from) {
+        keys[end] = ofLevel[this.nothing] ?? 0;
+        levels[end] = this.nothing;
+        end += 1;
+      }
+      keys.subarray(from, end).reverse();
+      levels.subarray(from, end).reverse();
+      start[stack + 1] = end;
+    }
+    return { start, keys: keys.slice(0, end), levels: levels.slice(0, end) };
+  }
+
+  /** Nodes from the root, per node. */
+  private depth(): Uint32Array {
+    const { parent } = this.answer.nodes;
+    if (this.depths && this.depths.length === parent.length) return this.depths;
+    const depths = new Uint32Array(parent.length);
+    for (let node = 1; node < parent.length; node++) depths[node] = (depths[parent[node] ?? 0] ?? 0) + 1;
+    this.depths = depths;
+    return depths;
+  }
+
+  private hidden(look: Look): Uint8Array {
+    const { levels } = this.answer;
+    const hidden = new Uint8Array(levels.class.length);
+    if (look.levels === "all") return hidden;
+    for (let id = 0; id < hidden.length; id++) {
+      // A marker has no class and always stays.
+      const name = levels.class[id] ?? null;
+      if (name !== "program" && name !== null) hidden[id] = 1;
+    }
+    return hidden;
+  }
+
+  /** For each stack whether it matches all of `include` and none of `exclude`. */
+  matching(include: string[], exclude: string[]): Uint8Array | undefined {
+    if (include.length + exclude.length === 0) return undefined;
+    const count = this.answer.levels.function.length;
+    const tests = [...include, ...exclude].map((pattern) => {
+      const test = matcher(pattern);
+      const found = new Uint8Array(count);
+      for (let id = 0; id < count; id++) found[id] = test(this.level(id)) ? 1 : 0;
+      return found;
+    });
+    const result = new Uint8Array(this.count);
+    for (let stack = 0; stack < this.count; stack++) {
+      const levels = this.whole(stack);
+      const has = tests.map((found) => levels.some((id) => found[id]));
+      result[stack] = has.every((one, index) => one === index < include.length) ? 1 : 0;
+    }
+    return result;
+  }
+}
+
+export const keyName = (level: Level, merge: Merge): string => {
+  const own = `${level.function ?? `+${level.offset ?? ""}`}\n${level.module ?? ""}`;
+  switch (merge) {
+    case "line":
+      return `${own}\n${level.file ?? ""}\n${level.line ?? ""}`;
+    case "module":
+      return level.module ?? "";
+    case "namespace":
+      return namespace(level);
+    default:
+      return own;
+  }
+};
+
+/** What stands before the last `::` of the short name outside of brackets; without one, the module. */
+export const namespace = (level: Level): string => {
+  const short = level.short ?? level.function ?? "";
+  let depth = 0;
+  let last = -1;
+  for (let place = 0; place + 1 < short.length; place++) {
+    const letter = short[place] ?? "";
+    if ("<([{".includes(letter)) depth += 1;
+    else if (">)]}".includes(letter)) depth = Math.max(0, depth - 1);
+    else if (depth === 0 && letter === ":" && short[place + 1] === ":") last = place;
+  }
+  return last > 0 ? short.slice(0, last) : (level.module ?? "");
+};
+
+/** `[function:|file:|module:]TEXT` or `/REGEX/`; a regular expression that cannot be read matches nothing. */
+export const matcher = (pattern: string): ((level: Level) => boolean) => {
+  const prefix = /^(function|file|module):/.exec(pattern)?.[1];
+  const text = prefix ? pattern.slice(prefix.length + 1) : pattern;
+  let test: (text: string) => boolean;
+  if (text.length > 1 && text.startsWith("/") && text.endsWith("/")) {
+    try {
+      const regex = new RegExp(text.slice(1, -1), "i");
+      test = (candidate) => regex.test(candidate);
+    } catch {
+      return () => false;
+    }
+  } else {
+    const wanted = text.toLowerCase();
+    test = (candidate) => candidate.toLowerCase().includes(wanted);
+  }
+  const has = (candidate: string | null): boolean => candidate !== null && test(candidate);
+  switch (prefix) {
+    case "function":
+      return (level) => has(level.function) || has(level.short);
+    case "file":
+      return (level) => has(level.file);
+    case "module":
+      return (level) => has(level.module);
+    default:
+      return (level) => has(level.function) || has(level.short) || has(level.file) || has(level.module);
+  }
+};

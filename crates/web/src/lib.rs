@@ -1,0 +1,22 @@
+//! The page: a server for the user's own browser, and the report that needs no server.
+//!
+//! Given: traces. Gives back: a page over the answers of `analysis` (docs/views.md), or one file with all of it. What must hold:
+//!
+//! - only the traces that were given, those beside them, and the sources that they name are read; nobody but the user is answered (`guard.rs`);
+//! - numbers are the engine's: the page only adds them up along stacks;
+//! - a released binary needs no Node: `build.rs` builds the page and it is embedded.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod again;
+mod assets;
+mod guard;
+mod report;
+mod server;
+mod shelf;
+mod sources;
+mod trace;
+
+pub use report::{Page, report};
+pub use server::{Answers, BindError, Refusal, Server};
+pub use shelf::{OpenError, Options, Shelf};

@@ -1,0 +1,187 @@
+//! HTTP: from a request to an answer of the shelf, past the guard.
+//!
+//! Given: an address, and who answers. Gives back: the address that a browser is to open; then serves until told to stop. What must hold: no
+//! request gets anything before the guard let it pass; every answer has the guard's headers; a question that takes long holds up no other.
+use crate::assets;
+use crate::guard::{Guard, HEADERS, LONGEST_BODY, Pass, Refused, Token};
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+/// A question that has no answer: why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    pub sentence: String,
+}
+
+impl Refusal {
+    pub fn new(status: u16, sentence: impl Into<String>) -> Self {
+        Refusal { status, sentence: sentence.into() }
+    }
+}
+
+/// Who knows the answers.
+pub trait Answers: Send + Sync + 'static {
+    /// JSON. `query`: the parameters of the address, not decoded.
+    fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal>;
+    /// JSON, after taking in more suppressions.
+    fn suppress(&self, text: &str) -> Result<Vec<u8>, Refusal>;
+}
+
+/// Bound, not yet serving.
+pub struct Server {
+    listener: TcpListener,
+    guard: Guard,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("port {0} is in use by another program: leave --port out, or choose another one")]
+    InUse(u16),
+    #[error("cannot listen on {0}: {1}")]
+    Other(SocketAddr, io::Error),
+    #[error("no random numbers for the token: {0}")]
+    Token(io::Error),
+}
+
+struct Site<A> {
+    guard: Guard,
+    answers: Arc<A>,
+}
+
+impl Server {
+    /// `port` 0: any that is free.
+    pub fn bind(address: IpAddr, port: u16) -> Result<Self, BindError> {
+        let wanted = SocketAddr::new(address, port);
+        let listener = TcpListener::bind(wanted).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => BindError::InUse(port),
+            _ => BindError::Other(wanted, error),
+        })?;
+        let other = |error| BindError::Other(wanted, error);
+        listener.set_nonblocking(true).map_err(other)?;
+        let bound = listener.local_addr().map_err(other)?;
+        let token = Token::new().map_err(BindError::Token)?;
+        Ok(Server { listener, guard: Guard { token, listen: address, port: bound.port() } })
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.guard.port
+    }
+
+    /// What a browser is to open.
+    pub fn address(&self) -> String {
+        let host = match self.guard.listen {
+            any if any.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(address) => format!("[{address}]"),
+            IpAddr::V4(address) => address.to_string(),
+        };
+        format!("http://{host}:{}/?token={}", self.guard.port, self.guard.token.text())
+    }
+
+    /// Serves until the process ends.
+    pub fn serve<A: Answers>(self, answers: Arc<A>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let site = Arc::new(Site { guard: self.guard, answers });
+        let routes = Router::new()
+            .fallback(route::<A>)
+            .layer(from_fn_with_state(Arc::clone(&site), watch::<A>))
+            .with_state(site);
+        let listener = self.listener;
+        runtime.block_on(async move { axum::serve(tokio::net::TcpListener::from_std(listener)?, routes).await })
+    }
+}
+
+/// Runs before every route.
+async fn watch<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request, next: Next) -> Response<Body> {
+    let mut response = match site.guard.check(request.method(), request.uri(), request.headers()) {
+        Err(refused) => refuse(request.uri(), refused),
+        Ok(Pass::ByAddress) if request.uri().path() == "/" => enter(&site.guard),
+        Ok(_) => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The token moves from the address, which people copy around, into a cookie.
+fn enter(guard: &Guard) -> Response<Body> {
+    let mut response = plain(StatusCode::SEE_OTHER, "text/plain", Bytes::new());
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/"));
+    if let Ok(cookie) = HeaderValue::from_str(&guard.cookie()) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn refuse(uri: &Uri, refused: Refused) -> Response<Body> {
+    let status = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let mut response = if uri.path().starts_with("/api/") {
+        error(status, refused.sentence())
+    } else {
+        plain(status, "text/plain; charset=utf-8", Bytes::from(format!("heaptrack: {}\n", refused.sentence())))
+    };
+    // What is left of a body that is too large is not read.
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+async fn route<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    if let Some(view) = path.strip_prefix("/api/") {
+        return api(site, view.to_owned(), request).await;
+    }
+    let name = path.strip_prefix('/').map(|name| if name.is_empty() { "index.html" } else { name });
+    match assets::ALL.iter().find(|asset| Some(asset.name) == name) {
+        Some(asset) => plain(StatusCode::OK, asset.kind, Bytes::from_static(asset.bytes)),
+        None => plain(
+            StatusCode::NOT_FOUND,
+            "text/plain; charset=utf-8",
+            Bytes::from_static(b"heaptrack: there is no such page\n"),
+        ),
+    }
+}
+
+async fn api<A: Answers>(site: Arc<Site<A>>, view: String, request: Request) -> Response<Body> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let body = if request.method() == Method::POST {
+        match to_bytes(request.into_body(), LONGEST_BODY as usize).await {
+            Ok(bytes) => Some(bytes),
+            Err(_) => return error(StatusCode::PAYLOAD_TOO_LARGE, Refused::Body.sentence()),
+        }
+    } else {
+        None
+    };
+    let work = move || match body {
+        Some(bytes) => site.answers.suppress(&String::from_utf8_lossy(&bytes)),
+        None => site.answers.answer(&view, &query),
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(json)) => plain(StatusCode::OK, "application/json", Bytes::from(json)),
+        Ok(Err(refusal)) => {
+            error(StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST), &refusal.sentence)
+        }
+        Err(_) => error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This question made heaptrack stumble. Please report it with the trace.",
+        ),
+    }
+}
+
+fn error(status: StatusCode, sentence: &str) -> Response<Body> {
+    let json = serde_json::json!({ "error": sentence }).to_string();
+    plain(status, "application/json", Bytes::from(json))
+}
+
+fn plain(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,360 @@
+//! All traces of a server, and the answers about them.
+//!
+//! Given: files. Gives back: JSON. What must hold: an address names a trace by its number, never by a path; the numbers that exist are the files
+//! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
+use crate::server::{Answers, Refusal};
+use crate::sources;
+use crate::trace::{Open, Opener, Stage, Trace};
+use analysis::view::{self, AnswerError, View};
+use analysis::{Classes, Query, Source, Suppressions, Table};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Traces beside the given ones that are offered.
+const MOST_BESIDE: usize = 200;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whose code is whose: the text of a rules file.
+    pub rules: String,
+    /// LSan's suppressions.
+    pub suppressions: String,
+    pub builtin: bool,
+    /// Those that the program brought.
+    pub embedded: bool,
+    /// Who we are.
+    pub tool: String,
+    pub opener: Opener,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0}: {1}")]
+    File(PathBuf, String),
+    #[error("{0}")]
+    Rules(analysis::BadRule),
+    #[error("suppressions, {0}")]
+    Suppressions(String),
+}
+
+pub struct Shelf {
+    traces: Vec<Arc<Trace>>,
+    options: RwLock<Options>,
+    tables: Mutex<Tables>,
+}
+
+/// Tables of stacks, by trace; made anew when a trace has grown or there are other suppressions.
+#[derive(Default)]
+struct Tables {
+    generation: u64,
+    made: HashMap<usize, (u64, Arc<Table>)>,
+}
+
+impl Shelf {
+    /// One file that cannot be opened is an error; of several, the page says which.
+    pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
+        classes(&options, "").map_err(OpenError::Rules)?;
+        check_suppressions(&options.suppressions).map_err(OpenError::Suppressions)?;
+        let mut failed = None;
+        for path in files {
+            if let Err(error) = look(path) {
+                let reason = error.to_string();
+                let reason = reason.split(" (os error").next().unwrap_or(&reason).to_owned();
+                failed = failed.or(Some(OpenError::File((*path).to_owned(), reason))).filter(|_| files.len() == 1);
+                if failed.is_some() {
+                    break;
+                }
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Self::with(files, options)),
+        }
+    }
+
+    /// A file to which nothing may have been written yet.
+    pub fn growing(path: &Path, options: Options) -> Arc<Self> {
+        Self::with(&[path], options)
+    }
+
+    fn with(files: &[&Path], options: Options) -> Arc<Self> {
+        let mut traces: Vec<Arc<Trace>> = files.iter().map(|path| Trace::new(path, true, options.opener)).collect();
+        traces.extend(beside(files).iter().map(|path| Trace::new(path, false, options.opener)));
+        Arc::new(Shelf { traces, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
+    }
+
+    /// Loads what was given, the first one first.
+    pub fn start(&self) {
+        self.traces.iter().filter(|trace| trace.is_given).for_each(Trace::start);
+    }
+
+    fn options(&self) -> Options {
+        self.options.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn trace(&self, number: usize) -> Result<&Arc<Trace>, Refusal> {
+        let trace = self.traces.get(number);
+        let trace = trace.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
+        // Who asks for one that lies beside wants it.
+        trace.start();
+        Ok(trace)
+    }
+
+    fn table(&self, number: usize, version: u64, open: &Open) -> Arc<Table> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, table)) = tables.made.get(&number)
+            && *known == version
+        {
+            return Arc::clone(table);
+        }
+        let table = Arc::new(table(open, &self.options()));
+        tables.made.insert(number, (version, Arc::clone(&table)));
+        table
+    }
+
+    fn ask(&self, view: View, number: usize, query: &Query) -> Result<Vec<u8>, Refusal> {
+        let trace = self.trace(number)?;
+        let stage = trace.stage();
+        let open = opened(&stage)?;
+        let table = self.table(number, trace.version(), open);
+        answer(view, open, &table, query)
+    }
+
+    /// A trace that lies beside and was never asked for is only offered.
+    fn status(&self, asked: usize) -> Value {
+        if let Some(trace) = self.traces.get(asked) {
+            trace.start();
+        }
+        let is_open = |trace: &Trace| trace.is_given || !matches!(*trace.stage(), Stage::Waiting);
+        let entry = |trace: &Arc<Trace>| if is_open(trace) { status_of(trace) } else { Value::Null };
+        let offered = self.traces.iter().enumerate().filter(|(_, trace)| !is_open(trace));
+        let beside: Vec<Value> =
+            offered.map(|(number, trace)| json!({ "index": number, "name": trace.name() })).collect();
+        json!({
+            "tool": self.options().tool,
+            "traces": self.traces.iter().map(entry).collect::<Vec<_>>(),
+            "beside": beside,
+            "compare": null,
+            "report": null,
+        })
+    }
+
+    /// The text of a source file, if an open trace names it.
+    fn source_text(&self, number: usize, file: &str) -> Result<Vec<u8>, Refusal> {
+        let trace = self.trace(number)?;
+        let stage = trace.stage();
+        let open = opened(&stage)?;
+        let table = self.table(number, trace.version(), open);
+        let is_named = table.levels.iter().any(|level| table.text(level.file) == Some(file));
+        if !is_named {
+            return Err(Refusal::new(403, "That file is no source of this trace."));
+        }
+        let text = sources::read(Path::new(file)).map_err(|reason| Refusal::new(404, format!("{file} {reason}.")))?;
+        Ok(json!({ "file": file, "text": text }).to_string().into_bytes())
+    }
+}
+
+pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
+    match stage {
+        Stage::Open(open) => Ok(open),
+        Stage::Failed(sentence) => Err(Refusal::new(422, sentence.clone())),
+        Stage::Waiting | Stage::Loading(_) => Err(Refusal::new(503, "This trace is still being read.")),
+    }
+}
+
+pub(crate) fn table(open: &Open, options: &Options) -> Table {
+    let book = open.engine.book();
+    // The rules were checked when the shelf was made.
+    let classes = classes(options, &book.session.exe).unwrap_or_else(|_| Classes::new(&book.session.exe));
+    let mut suppressions = Suppressions::new();
+    suppressions.add(&options.suppressions, Source::File);
+    if options.embedded {
+        suppressions.add(&book.suppressions, Source::Embedded);
+    }
+    if options.builtin {
+        suppressions.add_builtin();
+    }
+    Table::new(book, &classes, suppressions)
+}
+
+pub(crate) fn answer(view: View, open: &Open, table: &Table, query: &Query) -> Result<Vec<u8>, Refusal> {
+    let mut blocks = open.blocks()?;
+    let mut trace =
+        view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.finished && open.damage == 0 };
+    let mut out = Vec::new();
+    match view::answer(view, query, &mut trace, None, &mut out) {
+        Ok(()) => Ok(out),
+        Err(AnswerError::Query(bad)) => Err(Refusal::new(400, bad.to_string())),
+        Err(error) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
+    }
+}
+
+fn classes(options: &Options, exe: &str) -> Result<Classes, analysis::BadRule> {
+    let mut classes = Classes::new(exe);
+    classes.add_rules(&options.rules)?;
+    Ok(classes)
+}
+
+fn check_suppressions(text: &str) -> Result<usize, String> {
+    let mut list = Suppressions::new();
+    match list.add(text, Source::File).first() {
+        Some(bad) => Err(bad.to_string()),
+        None => Ok(list.list().len()),
+    }
+}
+
+/// Opens just enough to know whether it is a trace.
+fn look(path: &Path) -> Result<(), format::Error> {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    }
+    format::Source::open(path).map(drop)
+}
+
+/// Traces in the folders of the given ones, by name.
+fn beside(files: &[&Path]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned())).collect();
+    folders.sort();
+    folders.dedup();
+    let given: Vec<PathBuf> = files.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with('.')
+            && (name.ends_with(".htz")
+                || name.starts_with("heaptrack.") && (name.ends_with(".zst") || name.ends_with(".gz")))
+    };
+    let mut found: Vec<PathBuf> = folders
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| is_trace(path) && !given.contains(path) && path.is_file())
+        .collect();
+    found.sort();
+    found.truncate(MOST_BESIDE);
+    found
+}
+
+pub(crate) fn status_of(trace: &Trace) -> Value {
+    let stage = trace.stage();
+    let (state, progress, remaining, error) = match &*stage {
+        Stage::Waiting => ("waiting", 0.0, None, None),
+        Stage::Loading(since) => {
+            let (share, left) = trace.progress(*since);
+            ("loading", share, left.map(|left| left.as_nanos() as u64), None)
+        }
+        Stage::Open(open) => (if open.live { "live" } else { "ready" }, 1.0, None, None),
+        Stage::Failed(sentence) => ("failed", 0.0, None, Some(sentence.as_str())),
+    };
+    let open = opened(&stage).ok();
+    json!({
+        "name": trace.name(),
+        "path": trace.path.to_string_lossy(),
+        "state": state,
+        "progress": progress,
+        "remaining_ns": remaining,
+        "error": error,
+        "version": trace.version(),
+        "notes": open.map(Open::notes).unwrap_or_default(),
+        "session": open.map(session),
+    })
+}
+
+fn session(open: &Open) -> Value {
+    let (book, totals) = (open.engine.book(), open.engine.totals());
+    json!({
+        "command": book.session.command,
+        "pid": book.session.pid,
+        "attached": book.session.attached,
+        "complete": book.summary.is_some_and(|summary| summary.complete) && open.finished,
+        "runtime_ns": totals.runtime_ns,
+        "system_memory": Some(book.session.system_memory).filter(|bytes| *bytes > 0),
+        "events": totals.allocations + totals.deallocations,
+        "lost_events": totals.lost_events,
+        "peak_rss_bytes": totals.peak_rss_bytes,
+        "overhead_bytes": totals.overhead_bytes,
+        "exit": book.summary.map(|summary| format!("{:?}", summary.exit)),
+    })
+}
+
+impl Answers for Shelf {
+    fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
+        let pairs = decode(query)?;
+        let number = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.parse::<usize>());
+        let trace = match number("trace") {
+            None => 0,
+            Some(Ok(number)) => number,
+            Some(Err(_)) => return Err(Refusal::new(400, "`trace` is a number.")),
+        };
+        let text = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        match view {
+            "status" => return Ok(self.status(trace).to_string().into_bytes()),
+            "source-text" => return self.source_text(trace, text("file").unwrap_or_default()),
+            _ => {}
+        }
+        let view = View::parse(view).ok_or_else(|| Refusal::new(404, format!("There is no view `{view}`.")))?;
+        let asked = pairs.iter().filter(|(key, _)| !matches!(key.as_str(), "trace" | "token" | "v"));
+        let query = Query::new(asked.map(|(key, value)| (key.as_str(), value.as_str())))
+            .map_err(|bad| Refusal::new(400, bad.to_string()))?;
+        self.ask(view, trace, &query)
+    }
+
+    fn suppress(&self, text: &str) -> Result<Vec<u8>, Refusal> {
+        let added = check_suppressions(text).map_err(|bad| Refusal::new(400, bad))?;
+        {
+            let mut options = self.options.write().unwrap_or_else(PoisonError::into_inner);
+            options.suppressions.push('\n');
+            options.suppressions.push_str(text);
+        }
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.generation += 1;
+        tables.made.clear();
+        for trace in &self.traces {
+            trace.touch();
+        }
+        Ok(json!({ "added": added }).to_string().into_bytes())
+    }
+}
+
+/// `a=b&c=d` with %XX and + decoded.
+fn decode(query: &str) -> Result<Vec<(String, String)>, Refusal> {
+    let word = |text: &str| -> Option<String> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.bytes();
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'+' => bytes.push(b' '),
+                b'%' => {
+                    let digit = |byte: u8| (byte as char).to_digit(16);
+                    bytes.push((digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8);
+                }
+                other => bytes.push(other),
+            }
+        }
+        String::from_utf8(bytes).ok()
+    };
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        Some((word(name)?, word(value)?))
+    };
+    let pairs: Option<Vec<_>> = query.split('&').filter(|text| !text.is_empty()).map(pair).collect();
+    pairs.ok_or_else(|| Refusal::new(400, "The address cannot be decoded."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_decoded() {
+        let pairs = decode("a=b%20c&d=%2Fx%2F&e&f=1+2").unwrap();
+        let expected = [("a", "b c"), ("d", "/x/"), ("e", ""), ("f", "1 2")];
+        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert!(decode("a=%2").is_err() && decode("a=%ff").is_err() && decode("%zz").is_err());
+    }
+}

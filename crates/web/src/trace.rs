@@ -1,0 +1,279 @@
+//! One trace: opened in the background, then asked, and followed while it grows.
+//!
+//! ```text
+//! Waiting -> Loading -> Open (ready, or live while the program runs)
+//!                    \-> Failed (a sentence)
+//! ```
+//!
+//! What must hold: a question never waits for a load; what could not be read is said (`notes`).
+use crate::again::{Again, FileBlocks, MemoryBlocks, Shared};
+use crate::server::Refusal;
+use analysis::{Blocks, Engine};
+use format::{BlockKind, Reader, Source};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+/// How often a growing file is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+/// A file that did not grow for so long, and has no end, is not being written any more.
+const QUIET: Duration = Duration::from_secs(10);
+
+pub enum Stage {
+    Waiting,
+    Loading(Instant),
+    Open(Box<Open>),
+    Failed(String),
+}
+
+/// A trace that can be asked.
+pub struct Open {
+    pub engine: Engine,
+    pub file: Arc<File>,
+    pub again: Again,
+    /// The writer came to its end.
+    pub finished: bool,
+    /// Somebody still writes to it.
+    pub live: bool,
+    pub damage: u64,
+}
+
+/// How files are opened: who composes us knows how to find names for those that have none.
+pub type Opener = fn(&Path) -> Result<Source, format::Error>;
+
+pub struct Trace {
+    pub path: PathBuf,
+    opener: Opener,
+    /// Given on the command line, not only found beside.
+    pub is_given: bool,
+    stage: RwLock<Stage>,
+    /// Bytes read and bytes there are.
+    read: AtomicU64,
+    size: AtomicU64,
+    /// Counted up when there is more.
+    version: AtomicU64,
+    started: Mutex<bool>,
+}
+
+impl Trace {
+    pub fn new(path: &Path, is_given: bool, opener: Opener) -> Arc<Self> {
+        Arc::new(Trace {
+            path: path.to_owned(),
+            opener,
+            is_given,
+            stage: RwLock::new(Stage::Waiting),
+            read: AtomicU64::new(0),
+            size: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+            started: Mutex::new(false),
+        })
+    }
+
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    pub fn stage(&self) -> RwLockReadGuard<'_, Stage> {
+        self.stage.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The share that is read, and the time that is left.
+    pub fn progress(&self, since: Instant) -> (f64, Option<Duration>) {
+        let (read, size) = (self.read.load(Ordering::Relaxed), self.size.load(Ordering::Relaxed).max(1));
+        let share = (read as f64 / size as f64).min(1.0);
+        let left = (share > 0.01).then(|| since.elapsed().mul_f64((1.0 - share) / share));
+        (share, left)
+    }
+
+    /// Starts to load, once.
+    pub fn start(self: &Arc<Self>) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *started, true) {
+            return;
+        }
+        let trace = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("heaptrack-open".into());
+        if let Err(error) = thread.spawn(move || trace.load()) {
+            self.set(Stage::Failed(format!("no thread to read it: {error}")));
+        }
+    }
+
+    /// Answers about it have changed.
+    pub fn touch(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn set(&self, stage: Stage) {
+        *self.stage.write().unwrap_or_else(PoisonError::into_inner) = stage;
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Loads here and now, and follows nothing.
+    pub fn load_now(&self) {
+        if let Err(error) = self.read_all() {
+            self.set(Stage::Failed(refusal(&self.path, &error)));
+        }
+    }
+
+    fn load(&self) {
+        self.set(Stage::Loading(Instant::now()));
+        match self.read_all() {
+            Ok(Some(mut follower)) => follower.follow(self),
+            Ok(None) => {}
+            Err(error) => self.set(Stage::Failed(refusal(&self.path, &error))),
+        }
+    }
+
+    fn read_all(&self) -> Result<Option<Follower>, format::Error> {
+        let metadata = std::fs::metadata(&self.path)?;
+        if metadata.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no file").into());
+        }
+        let file = Arc::new(File::open(&self.path)?);
+        self.size.store(metadata.len(), Ordering::Relaxed);
+        let mut kde = (self.opener)(&self.path)?;
+        if kde.is_kde() {
+            let mut blocks = Vec::new();
+            let mut engine = Engine::indexed();
+            while let Some(block) = kde.next_block()? {
+                engine.add(block);
+                if block.kind == BlockKind::Events {
+                    blocks.push(block.clone());
+                }
+            }
+            let (finished, damage) = (kde.finished(), kde.damage_count());
+            let again = Again::Memory(Arc::new(blocks));
+            self.set(Stage::Open(Box::new(Open { engine, file, again, finished, live: false, damage })));
+            return Ok(None);
+        }
+        let mut reader = Reader::new(Shared::new(Arc::clone(&file)))?;
+        let again = Again::Places(Vec::new());
+        let mut open = Open { engine: Engine::indexed(), file, again, finished: false, live: false, damage: 0 };
+        open.read(&mut reader, |at| self.read.store(at, Ordering::Relaxed))?;
+        open.live = is_locked(&open.file) || !open.finished && is_recent(&metadata);
+        self.set(Stage::Open(Box::new(open)));
+        Ok(Some(Follower { reader, quiet_since: Instant::now() }))
+    }
+}
+
+impl Open {
+    /// Reads what there is, or what is new. True: there was something.
+    fn read(&mut self, reader: &mut Reader<Shared>, told: impl Fn(u64)) -> Result<bool, format::Error> {
+        let mut has_more = false;
+        loop {
+            let place = reader.offset();
+            let Some(block) = reader.next_block()? else { break };
+            has_more = true;
+            if let (BlockKind::Events, Again::Places(places)) = (block.kind, &mut self.again) {
+                places.push(place);
+            }
+            self.engine.add(block);
+            told(reader.offset());
+        }
+        self.finished = reader.finished();
+        self.damage = reader.damage_count();
+        Ok(has_more)
+    }
+
+    pub fn blocks(&self) -> Result<Box<dyn Blocks>, Refusal> {
+        let places = match &self.again {
+            Again::Memory(blocks) => return Ok(Box::new(MemoryBlocks(Arc::clone(blocks)))),
+            Again::Places(places) => places.as_slice().into(),
+        };
+        FileBlocks::new(Arc::clone(&self.file), places)
+            .map(|blocks| Box::new(blocks) as Box<dyn Blocks>)
+            .map_err(|error| Refusal::new(410, format!("The trace cannot be read any more: {error}.")))
+    }
+
+    /// What should be known before numbers are believed.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let faults = self.engine.faults();
+        let book = self.engine.book();
+        if self.damage > 0 {
+            notes
+                .push(format!("Parts of this file are damaged ({} places); what could be read is shown.", self.damage));
+        }
+        if faults.missing_allocations + faults.damaged_events > 0 {
+            let (missing, events) = (faults.missing_allocations, faults.damaged_events);
+            notes.push(format!(
+                "{missing} allocations are in lost parts of the file, {events} events refer to lost parts."
+            ));
+        }
+        if !self.finished && !self.live {
+            notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());
+        }
+        if book.losses.lost_events > 0 {
+            let causes: Vec<String> =
+                book.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+            notes.push(format!("{} events were not recorded: {}.", book.losses.lost_events, causes.join(", ")));
+        }
+        if book.names.is_empty() && book.site_count() > 0 && !self.live {
+            notes.push("There are no function names in this trace: `heaptrack symbolize FILE` adds them.".into());
+        }
+        notes
+    }
+}
+
+/// Goes on reading where the file grows.
+struct Follower {
+    reader: Reader<Shared>,
+    quiet_since: Instant,
+}
+
+impl Follower {
+    fn follow(&mut self, trace: &Trace) {
+        loop {
+            {
+                let mut stage = trace.stage.write().unwrap_or_else(PoisonError::into_inner);
+                let Stage::Open(open) = &mut *stage else { return };
+                if !open.live {
+                    return;
+                }
+                // Names may still come behind the end, as long as somebody holds the file.
+                let is_written = is_locked(&open.file);
+                let grew = open.read(&mut self.reader, |_| ()).unwrap_or(false);
+                if grew {
+                    self.quiet_since = Instant::now();
+                    trace.version.fetch_add(1, Ordering::AcqRel);
+                }
+                if !is_written && (open.finished || self.quiet_since.elapsed() > QUIET) {
+                    open.live = false;
+                    trace.version.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+            std::thread::sleep(FOLLOW_EVERY);
+        }
+    }
+}
+
+/// Who records holds a lock on the file.
+fn is_locked(file: &File) -> bool {
+    match file.try_lock_shared() {
+        Ok(()) => {
+            let _ = file.unlock();
+            false
+        }
+        Err(_) => true,
+    }
+}
+
+fn is_recent(metadata: &std::fs::Metadata) -> bool {
+    metadata.modified().ok().and_then(|time| time.elapsed().ok()).is_none_or(|age| age < QUIET)
+}
+
+fn refusal(path: &Path, error: &format::Error) -> String {
+    let reason = error.to_string();
+    let reason = reason.split(" (os error").next().unwrap_or(&reason);
+    format!("{} cannot be read: {reason}", path.display())
+}

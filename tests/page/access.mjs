@@ -1,0 +1,89 @@
+// For everybody: axe-core, keyboard, light and dark, from 1280 pixels to 4K.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { check, equal, go, has, holds, serve, settled, trace, visit } from "./harness.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const server = await serve([trace("orders")]);
+const page = await visit(server.url);
+await settled(page);
+const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source"];
+// The page's own policy forbids foreign scripts; the browser's debugger may run them.
+const problems = async () => {
+  const found = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`);
+  return found.violations.filter((one) => one.impact === "serious" || one.impact === "critical").map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 3).join(", ")}`);
+};
+
+for (const theme of ["light", "dark"]) {
+  await check(`axe-core finds nothing serious, ${theme}`, async () => {
+    await page.emulateMedia({ colorScheme: theme });
+    const found = [];
+    for (const view of VIEWS) {
+      await go(page, `#/${view}`);
+      found.push(...(await problems()).map((problem) => `${view}: ${problem}`));
+    }
+    await go(page, "#/bottom-up");
+    await page.locator(".grid-row").first().click();
+    await settled(page);
+    found.push(...(await problems()).map((problem) => `details: ${problem}`));
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Help" }).click();
+    found.push(...(await problems()).map((problem) => `help: ${problem}`));
+    await page.keyboard.press("Escape");
+    equal(found, [], "violations");
+  });
+}
+await check("everything by keyboard: timeline, tabs, tables, flame graph, menus", async () => {
+  await page.emulateMedia({ colorScheme: "light" });
+  await go(page, "#/summary");
+  await page.keyboard.press("t");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("at="));
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !location.hash.includes("at="));
+  await page.keyboard.press("Shift+ArrowRight");
+  await page.keyboard.press("Shift+ArrowRight");
+  await page.waitForFunction(() => location.hash.includes("from="));
+  await page.keyboard.press("Escape");
+  await page.locator("#tab-summary").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(() => location.hash.startsWith("#/flame"));
+  await settled(page);
+  await page.locator(".flame-paper").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.waitForFunction(() => document.querySelector(".said")?.textContent?.includes("of all"));
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("zoom="));
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !location.hash.includes("zoom="));
+  await page.keyboard.press("/");
+  equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search", "search has the focus");
+});
+await check("tables tell a screen reader where it is", async () => {
+  await go(page, "#/top-down");
+  const table = page.locator('[role="treegrid"]');
+  holds(Number(await table.getAttribute("aria-rowcount")) > 1, "row count");
+  const row = table.locator(".grid-row").first();
+  equal(await row.getAttribute("aria-level"), "1", "level");
+  equal(await row.getAttribute("aria-expanded"), "false", "expanded");
+  await table.focus();
+  await page.keyboard.press("ArrowRight");
+  await settled(page);
+  equal(await row.getAttribute("aria-expanded"), "true", "expanded");
+  has(await table.getAttribute("aria-activedescendant"), "row-0");
+});
+await check("from 1280 pixels to 4K nothing is wider than the window", async () => {
+  for (const [width, height] of [[1280, 720], [1540, 980], [2560, 1440], [3840, 2160]]) {
+    await page.setViewportSize({ width, height });
+    for (const view of VIEWS) {
+      await go(page, `#/${view}`);
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      holds(over <= 0, `${view} at ${width}: ${over} pixels too wide`);
+    }
+  }
+  await page.setViewportSize({ width: 1540, height: 980 });
+});
+await page.close();
+server.child.kill();

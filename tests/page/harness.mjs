@@ -1,0 +1,140 @@
+// What all tests of the page share: a browser, servers, and checks that say what failed.
+//
+// Given (environment): HEAPTRACK_BIN, TRACES = a folder with orders.htz, base.htz, python.htz, node.htz, SHOTS = where pictures go.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+export const bin = process.env.HEAPTRACK_BIN ?? "heaptrack";
+export const traces = process.env.TRACES ?? ".";
+export const shots = process.env.SHOTS ?? "shots";
+mkdirSync(shots, { recursive: true });
+export const trace = (name) => join(traces, `${name}.htz`);
+
+let failed = 0;
+let done = 0;
+
+/** One thing that must hold. The next one runs whatever becomes of it. */
+export const check = async (name, body) => {
+  const start = performance.now();
+  try {
+    await body();
+    done += 1;
+    console.log(`ok      ${name} (${Math.round(performance.now() - start)} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}: ${error.stack ?? error}`);
+    const page = open.filter((one) => !one.isClosed()).at(-1);
+    if (page) await page.screenshot({ path: join(shots, `failed-${name.replace(/\W+/g, "-").slice(0, 60)}.png`) }).catch(() => undefined);
+  }
+};
+
+export const equal = (found, wanted, what) => {
+  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
+  if (a !== b) throw new Error(`${what}: found ${a?.slice(0, 400)}, wanted ${b?.slice(0, 400)}`);
+};
+export const holds = (condition, what) => {
+  if (!condition) throw new Error(what);
+};
+export const has = (text, part, what = "text") => holds(String(text).includes(part), `${what}: ${JSON.stringify(part)} is not in ${JSON.stringify(String(text).slice(0, 600))}`);
+
+/** What the command line says, as JSON. */
+export const print = (view, file, ...options) =>
+  JSON.parse(execFileSync(bin, ["print", "--json", "--view", view, ...options, file], { encoding: "utf8", maxBuffer: 1 << 30 }));
+
+const servers = [];
+/** A server over these files. */
+export const serve = (files, ...options) =>
+  new Promise((resolve, reject) => {
+    const child = spawn(bin, ["analyze", "--no-browser", ...options, ...files], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, SSH_CONNECTION: "" } });
+    servers.push(child);
+    let [out, said] = ["", ""];
+    // All that there is to say has been said when it says how to end it.
+    const look = () => {
+      if (!out.includes("\n") || !said.includes("Ctrl-C")) return;
+      const url = new URL(out.trim());
+      resolve({ child, url: url.href, origin: url.origin, port: Number(url.port), token: url.searchParams.get("token"), said: () => said });
+    };
+    child.stderr.on("data", (text) => {
+      said += text;
+      look();
+    });
+    child.stdout.on("data", (text) => {
+      out += text;
+      look();
+    });
+    child.on("exit", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
+  });
+
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const folder = mkdtempSync(join(tmpdir(), "heaptrack-browser-"));
+let context;
+const open = [];
+export const browser = async () => {
+  context ??= await chromium.launchPersistentContext(folder, {
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    headless: true,
+    viewport: { width: 1540, height: 980 },
+    acceptDownloads: true,
+    permissions: ["clipboard-read", "clipboard-write"],
+    args: FLAGS,
+  });
+  return context;
+};
+
+/** A page at a state. Whatever it logs or throws is a failure. */
+export const visit = async (url, hash = "") => {
+  const page = await (await browser()).newPage();
+  open.push(page);
+  page.problems = [];
+  page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  page.setDefaultTimeout(15_000);
+  await page.goto(url + hash);
+  await page.waitForSelector(".page, .lonely");
+  await page.waitForSelector(".figures, .lonely");
+  return page;
+};
+
+/** Changes the state as a link would, and waits until the page has drawn it. */
+export const go = async (page, hash) => {
+  await page.evaluate((address) => {
+    location.hash = address;
+  }, hash);
+  await settled(page);
+};
+
+/** Nothing is being computed any more. */
+export const settled = async (page) => {
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForFunction(() => !document.querySelector(".busy") && (window.heaptrackWaiting?.() ?? 0) === 0);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForFunction(() => (window.heaptrackWaiting?.() ?? 0) === 0);
+};
+
+/** The rows of a table as objects of its columns' exact values. */
+export const rows = (page, label) =>
+  page.$$eval(`[aria-label="${label}"] .grid-row`, (list) =>
+    list
+      .map((row) => ({ at: Number(row.getAttribute("aria-rowindex")), cells: Object.fromEntries([...row.querySelectorAll("[data-column]")].map((cell) => [cell.dataset.column, cell.dataset.value])), level: Number(row.getAttribute("aria-level")), text: row.innerText }))
+      .sort((a, b) => a.at - b.at),
+  );
+
+export const finish = async () => {
+  for (const page of open) if (!page.isClosed()) equal(page.problems, [], "errors of a page");
+};
+
+export const end = async () => {
+  const problems = open.flatMap((page) => page.problems);
+  if (problems.length > 0) {
+    failed += 1;
+    console.log(`FAILED  pages logged errors: ${problems.join("\n")}`);
+  }
+  await context?.close();
+  for (const child of servers) child.kill("SIGTERM");
+  rmSync(folder, { recursive: true, force: true });
+  console.log(`${done} hold, ${failed} failed`);
+  process.exit(failed > 0 ? 1 : 0);
+};

@@ -1,0 +1,94 @@
+//! The page in a real browser: `tests/page` has the tests, in the browser's own language; here they get their traces.
+//!
+//! `node tests/page/run.mjs THEME` runs one theme by hand with `HEAPTRACK_BIN` and `TRACES` set. Pictures of every view are left in
+//! `target/screenshots`, those of failed checks too.
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::{target, workspace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const PYTHON: &str = "\
+import json
+records = [{'key%d' % i: [1.5 * i] * 20} for i in range(4000)]
+for turn in range(3):
+    json.loads(json.dumps(records))
+";
+const NODE: &str = "const all = []; for (let i = 0; i < 20000; i++) all.push(Buffer.alloc(300 + i % 50).toString('hex').slice(0, 20));";
+
+/// A folder with a trace of each program, recorded once.
+fn traces() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = workspace().join("target/page-traces");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder for traces");
+        let orders = target("orders");
+        let orders = orders.to_str().expect("a path");
+        record(&folder, "orders", &[orders]);
+        record(&folder, "base", &[orders, "6"]);
+        record(&folder, "python", &["/usr/bin/python3.11", "-c", PYTHON]);
+        record(&folder, "node", &["node", "--perf-basic-prof", "-e", NODE]);
+        folder
+    })
+}
+
+fn record(folder: &Path, name: &str, words: &[&str]) {
+    let done = Command::new(heaptrack())
+        .args(["-q", "-o", name, "--"])
+        .args(words)
+        .current_dir(folder)
+        .output()
+        .expect("heaptrack runs");
+    assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn run(themes: &[&str]) {
+    let done = Command::new("node")
+        .arg(workspace().join("tests/page/run.mjs"))
+        .args(themes)
+        .env("HEAPTRACK_BIN", heaptrack())
+        .env("TRACES", traces())
+        .env("SHOTS", workspace().join("target/screenshots"))
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&done.stdout);
+    println!("{said}");
+    let failed: Vec<&str> = said.lines().filter(|line| line.starts_with("FAILED")).collect();
+    assert!(done.status.success(), "{}\n{}", failed.join("\n"), String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn it_can_all_that_the_older_one_can() {
+    run(&["lists"]);
+}
+
+#[test]
+fn it_is_better() {
+    run(&["better"]);
+}
+
+#[test]
+fn the_three_hunts_end_on_the_first_screen() {
+    run(&["hunts"]);
+}
+
+#[test]
+fn every_number_is_that_of_print() {
+    run(&["numbers"]);
+}
+
+#[test]
+fn nobody_else_is_answered_and_bad_files_are_told() {
+    run(&["safety", "files"]);
+}
+
+#[test]
+fn a_report_is_the_same_page_and_a_running_program_is_followed() {
+    run(&["report", "live"]);
+}
+
+#[test]
+fn everybody_can_use_it() {
+    run(&["access", "screens"]);
+}
