@@ -176,6 +176,7 @@ pub fn program_headers_at(process: &Process) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     pub kind: elf::ProgramType,
+    pub flags: u32,
     pub vaddr: u64,
     pub memsz: u64,
 }
@@ -188,8 +189,12 @@ pub fn headers(memory: &Memory, at: u64, count: u16) -> Vec<Header> {
     }
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-    let header =
-        |b: &[u8]| Header { kind: elf::ProgramType(word(b, 0) as u32), vaddr: word(b, 16), memsz: word(b, 40) };
+    let header = |b: &[u8]| Header {
+        kind: elf::ProgramType(word(b, 0) as u32),
+        flags: (word(b, 0) >> 32) as u32,
+        vaddr: word(b, 16),
+        memsz: word(b, 40),
+    };
     bytes.chunks_exact(56).map(header).collect()
 }
 

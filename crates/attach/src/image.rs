@@ -4,6 +4,7 @@
 //! the loader's entry are. What must hold: the file asks for nothing that only a loader could give (`capture-so` and its
 //! tests see to that).
 use crate::error::Refusal;
+use capture::api::ENTRIES;
 use capture::entry::{Shim, Table};
 use object::Endianness;
 use object::elf::{self, FileHeader64, PT_LOAD};
@@ -37,6 +38,8 @@ pub struct Places {
     pub core: u64,
     pub loader: u64,
     pub shims: [u64; Shim::COUNT],
+    /// What programs call to report blocks of their own.
+    pub reports: [u64; ENTRIES],
 }
 
 impl Image {
@@ -59,12 +62,16 @@ impl Image {
         for (index, shim) in shims.iter_mut().enumerate() {
             *shim = word(2 + index)?;
         }
-        let places = Places { core: word(0)?, loader: word(1)?, shims };
+        let mut reports = [0; ENTRIES];
+        for (index, report) in reports.iter_mut().enumerate() {
+            *report = word(2 + Shim::COUNT + index)?;
+        }
+        let places = Places { core: word(0)?, loader: word(1)?, shims, reports };
         Some((content, places))
     }
 }
 
-const _: () = assert!(size_of::<Table>() == (2 + Shim::COUNT) * 8);
+const _: () = assert!(size_of::<Table>() == (2 + Shim::COUNT + ENTRIES) * 8);
 
 fn read(file: &[u8]) -> Option<Image> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;

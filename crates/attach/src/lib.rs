@@ -36,6 +36,7 @@ mod ptrace;
 mod ready;
 mod remote;
 mod repair;
+mod reports;
 mod scan;
 mod session;
 mod slots;

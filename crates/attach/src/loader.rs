@@ -5,6 +5,8 @@
 use crate::files::{Header, headers, headers_of_file, program_headers_at};
 use crate::memory::Memory;
 use crate::process::Process;
+use crate::reports;
+use capture::api::Located;
 use capture::modules::Description;
 use channel::BUILD_ID_MAX;
 use object::elf;
@@ -48,6 +50,8 @@ pub struct Module {
     pub end: u64,
     eh_frame_hdr: u64,
     build_id: Vec<u8>,
+    /// Where it wants to hear that somebody records.
+    pub tables: Vec<Located>,
 }
 
 impl Loader {
@@ -182,6 +186,7 @@ fn describe(memory: &Memory, listed: Listed, headers: &[Header], name: Vec<u8>) 
         end: listed.bias.wrapping_add(high).wrapping_add(0xfff) & !0xfff,
         eh_frame_hdr: unwind.map_or(0, |header| listed.bias.wrapping_add(header.vaddr)),
         build_id: build_id(memory, listed.bias, headers).unwrap_or_default(),
+        tables: reports::tables(memory, listed.bias, headers),
     })
 }
 

@@ -17,8 +17,10 @@ use crate::process::{self, Process};
 use crate::ptrace;
 use crate::ready::Ready;
 use crate::repair::{self, Restored};
+use crate::reports;
 use crate::scan;
 use crate::world::World;
+use capture::api::{ENTRIES, Located};
 use capture::core::{ACTIVE, Attached as Core};
 use capture::entry::Range;
 use channel::{Clock, Fence, Phase, Region, Stamp};
@@ -36,6 +38,9 @@ pub struct Attached {
     checked: Checked,
     journal: Journal,
     region: u64,
+    /// Tables in the program by which it reports blocks of its own, and what they were filled with.
+    tables: Vec<Located>,
+    reports: [u64; ENTRIES],
     /// How long all threads stood still.
     pub pause: Duration,
     /// Functions that are patched.
@@ -80,13 +85,13 @@ fn begin(prepared: Prepared, region: &Region, stamp: Stamp) -> Result<Attached, 
             continue;
         }
         move_threads(&prepared.ready, &threads)?;
-        open(&prepared, region, &known, stamp)?;
+        let tables = open(&prepared, region, &known, stamp)?;
         let pause = world.elapsed();
         drop(world);
         header.phase.store(Phase::Recording as u32, Ordering::Release);
         let functions = prepared.ready.len();
-        let Prepared { checked, journal, region, .. } = prepared;
-        return Ok(Attached { checked, journal, region, pause, functions });
+        let Prepared { checked, journal, region, places, .. } = prepared;
+        return Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions });
     }
     Err(Refusal::Busy)
 }
@@ -128,11 +133,11 @@ fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal
 }
 
 /// Everything that begins to be true in the target at attach, in this order. All threads stand still.
-fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<(), Refusal> {
+fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
     let Prepared { checked, journal, loader, .. } = prepared;
     let (process, memory) = (&checked.process, &checked.memory);
     let failed = |error| Refusal::Memory { pid: process.pid, error };
-    adopt_modules(prepared, region, known, stamp);
+    let tables = adopt_modules(prepared, region, known, stamp);
     let debug = match loader.debug {
         0 => home::make_board(memory, journal, loader.bias).map_err(failed)?,
         debug => debug,
@@ -147,7 +152,9 @@ fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Re
     for ready in &prepared.ready {
         memory.write(ready.patch.at, &ready.patch.ours).map_err(failed)?;
     }
-    memory.write_words(journal.gate, &[u64::from(ACTIVE)]).map_err(failed)
+    reports::fill(memory, &tables, &prepared.places.reports).map_err(failed)?;
+    memory.write_words(journal.gate, &[u64::from(ACTIVE)]).map_err(failed)?;
+    Ok(tables)
 }
 
 fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> Core {
@@ -166,8 +173,8 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
     }
 }
 
-/// What the loader has loaded; the list is looked at again, for it may have changed since.
-fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) {
+/// What the loader has loaded; the list is looked at again, for it may have changed since. Gives back the tables for reports.
+fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Vec<Located> {
     let memory = &prepared.checked.memory;
     let list = prepared.loader.list(memory);
     let Prepared { checked, journal, loader, .. } = prepared;
@@ -176,12 +183,25 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
     let modules = fresh.as_ref().unwrap_or(&known.modules);
     // SAFETY: the channel of a session that begins now: the target has it mapped, but no hook is in force.
     unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
+    modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
 }
 
 impl Attached {
     /// Puts everything back.
     pub fn end(self) -> Result<Restored, Refusal> {
-        crate::on_own_thread(|| repair::restore(&self.checked, std::slice::from_ref(&self.in_force())))
+        crate::on_own_thread(|| {
+            self.clear_tables();
+            repair::restore(&self.checked, std::slice::from_ref(&self.in_force()))
+        })
+    }
+
+    /// Nothing depends on it: what is left there leads to a gate that is shut.
+    fn clear_tables(&self) {
+        if !self.tables.is_empty()
+            && let Ok(_world) = World::stop(&self.checked.process)
+        {
+            reports::clear(&self.checked.memory, &self.tables, &self.reports);
+        }
     }
 
     fn in_force(&self) -> Journal {

@@ -32,6 +32,7 @@ static heaptrack_core_table: Table = Table {
         new_aligned_entry,
         watch_entry,
     ],
+    reports: capture::api::ENTRY_POINTS,
 };
 
 extern "C" fn after_malloc(context: &mut Context) -> Next {

@@ -101,4 +101,6 @@ pub struct Table {
     /// In place of the loader's empty function.
     pub loader: unsafe extern "C" fn(),
     pub shims: [unsafe extern "C" fn(); Shim::COUNT],
+    /// What tables of programs are filled with.
+    pub reports: [extern "C" fn(); crate::api::ENTRIES],
 }
