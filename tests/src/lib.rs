@@ -19,6 +19,7 @@ pub mod run;
 pub mod scale;
 pub mod symbols;
 pub mod targets;
+pub mod view;
 
 pub use chance::Chance;
 pub use folder::Folder;

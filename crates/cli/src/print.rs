@@ -174,8 +174,8 @@ impl Asked {
         let faults = self.opened.engine.faults();
         if self.opened.damage_count > 0 || !faults.is_empty() {
             crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
-        } else if book.summary.is_none() && book.session.kde().is_none() {
-            crate::say(format_args!("heaptrack: {name} was not finished; what is there is shown"));
+        } else if !self.opened.complete() && book.session.kde().is_none() {
+            crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
         }
     }
 
