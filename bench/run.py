@@ -20,6 +20,7 @@ import subprocess
 import threading
 import time
 
+import attached
 import inputs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -288,6 +289,8 @@ def main():
         print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  named {ratio(row, 'named'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
     (inputs.FOLDER / "results.json").write_text(json.dumps(results, indent=1))
     text = page(results, rounds, load)
+    if not options.only:
+        text += "\n" + attached.section(rounds)
     if options.write:
         options.write.parent.mkdir(exist_ok=True)
         options.write.write_text(text)
