@@ -20,6 +20,7 @@ import subprocess
 import threading
 import time
 
+import attached
 import inputs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -292,7 +293,7 @@ def ranges(runner):
     example(("analysis", "ranges"))
     trace = runner.folder / "hundred.htz"
     folder = ROOT / "target" / "release" / "examples"
-    subprocess.run([folder / "throughput", "100000000", "1", "20000", trace], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([folder / "throughput", "100000000", "1", "20000", "0", trace], check=True, stdout=subprocess.DEVNULL)
     told = subprocess.run([folder / "ranges", trace, "50"], check=True, capture_output=True, text=True).stdout
     trace.unlink()
     return [line for line in told.splitlines() if not line.startswith("HEAPTRACK_SEED")]
@@ -392,6 +393,8 @@ def main():
         print(line, flush=True)
     (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "ranges": told}, indent=1))
     text = page(results, rounds, load, opening_table(opened, told))
+    if not options.only:
+        text += "\n" + attached.section(rounds)
     if options.write:
         options.write.parent.mkdir(exist_ok=True)
         options.write.write_text(text)

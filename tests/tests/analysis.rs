@@ -40,7 +40,9 @@ fn agree(trace: &Path) {
     for cost in ["allocations", "freed_bytes", "peak_allocations", "live_bytes", "kept_bytes", "lifetime_ns"] {
         assert_eq!(column(&profile, cost), total(&profile, cost), "{cost}");
     }
-    for options in [&[][..], &["--hide", "all-but-mine", "--merge", "line"], &["--merge", "module", "--collapse", "recursion"]] {
+    for options in
+        [&[][..], &["--hide", "all-but-mine", "--merge", "line"], &["--merge", "module", "--collapse", "recursion"]]
+    {
         for name in ["bottom-up", "top-down"] {
             let tree = view(trace, name, options);
             for cost in SUMS {
@@ -50,15 +52,23 @@ fn agree(trace: &Path) {
         }
         let callers = view(trace, "callers", options);
         for cost in SUMS {
-            assert_eq!(rows(&callers["functions"], &["self", cost]), total(&callers, cost), "callers {options:?} {cost}");
+            assert_eq!(
+                rows(&callers["functions"], &["self", cost]),
+                total(&callers, cost),
+                "callers {options:?} {cost}"
+            );
         }
     }
-    for (cost, name) in [("peak", "peak_bytes"), ("leaked", "leaked_bytes"), ("allocations", "allocations"), ("temporary", "temporary")] {
+    for (cost, name) in
+        [("peak", "peak_bytes"), ("leaked", "leaked_bytes"), ("allocations", "allocations"), ("temporary", "temporary")]
+    {
         let flame = view(trace, "flame", &["--cost", cost]);
         assert_eq!(rows(&flame["folded"], &["value"]), total(&flame, name), "flame {cost}");
     }
     let sizes = view(trace, "sizes", &[]);
-    for (name, cost) in [("allocations", "allocations"), ("allocated_bytes", "allocated_bytes"), ("peak_bytes", "peak_bytes")] {
+    for (name, cost) in
+        [("allocations", "allocations"), ("allocated_bytes", "allocated_bytes"), ("peak_bytes", "peak_bytes")]
+    {
         assert_eq!(column(&sizes, name), total(&sizes, cost), "sizes {name}");
     }
     let lifetimes = view(trace, "lifetimes", &[]);
@@ -66,7 +76,11 @@ fn agree(trace: &Path) {
     assert_eq!(column(&lifetimes, "live_allocations"), total(&lifetimes, "live_allocations"));
     let threads = view(trace, "threads", &[]);
     for cost in SUMS {
-        assert_eq!(rows(&threads["threads"], &["costs", cost]), sum_without_suppressions(&threads, cost), "threads {cost}");
+        assert_eq!(
+            rows(&threads["threads"], &["costs", cost]),
+            sum_without_suppressions(&threads, cost),
+            "threads {cost}"
+        );
     }
     check_timeline(&view(trace, "timeline", &["--points", "50", "--top", "3"]), &profile);
 }
@@ -122,7 +136,9 @@ fn views_of_python_sqlite_and_jq_agree() {
     let sql = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 500) \
                insert into t select i, 'number ' || i from n; select count(*), max(b) from t;";
     agree(&Program::new("/usr/bin/sqlite3").args([":memory:", sql]).recorded().trace);
-    agree(&Program::new("/usr/bin/jq").args(["-n", "[range(300)] | map({n: ., s: tostring}) | length"]).recorded().trace);
+    agree(
+        &Program::new("/usr/bin/jq").args(["-n", "[range(300)] | map({n: ., s: tostring}) | length"]).recorded().trace,
+    );
 }
 
 #[test]
@@ -157,7 +173,8 @@ fn exports_have_the_numbers_of_dhat() {
         text(&outcome.trace, &["-H", file]);
         let sizes = std::fs::read_to_string(&out).unwrap();
         let pairs = sizes.lines().map(|line| line.split_once('\t').unwrap());
-        let pairs: Vec<(u64, u64)> = pairs.map(|(size, count)| (size.parse().unwrap(), count.parse().unwrap())).collect();
+        let pairs: Vec<(u64, u64)> =
+            pairs.map(|(size, count)| (size.parse().unwrap(), count.parse().unwrap())).collect();
         assert!(pairs.is_sorted_by(|a, b| a.0 < b.0), "{name}");
         assert_eq!(pairs.iter().map(|(_, count)| count).sum::<u64>(), counts.allocations, "{name}");
         assert_eq!(pairs.iter().map(|(size, count)| size * count).sum::<u64>(), counts.allocated_bytes, "{name}");
@@ -172,7 +189,8 @@ fn ranges_tile_and_the_peak_is_an_instant() {
     let outcome = Program::target("leaky").recorded();
     let trace = outcome.trace.as_path();
     let whole = view(trace, "profile", &[]);
-    let parts = [["--from", "start", "--to", "30%"], ["--from", "30%", "--to", "peak"], ["--from", "peak", "--to", "end"]];
+    let parts =
+        [["--from", "start", "--to", "30%"], ["--from", "30%", "--to", "peak"], ["--from", "peak", "--to", "end"]];
     let parts: Vec<Value> = parts.iter().map(|part| view(trace, "profile", part)).collect();
     for cost in ["allocations", "allocated_bytes", "deallocations", "freed_bytes", "temporary", "lifetime_ns"] {
         assert_eq!(parts.iter().map(|part| total(part, cost)).sum::<u64>(), total(&whole, cost), "{cost}");
@@ -208,9 +226,15 @@ fn filters_take_a_trace_apart() {
     }
     assert_eq!((total(&with, "allocations"), total(&with, "live_bytes")), (200, 20200));
     let exact = ask(&["--size", "201..201"]);
-    assert_eq!((total(&exact, "allocations"), total(&exact, "deallocations"), total(&exact, "live_bytes")), (200, 180, 4020));
+    assert_eq!(
+        (total(&exact, "allocations"), total(&exact, "deallocations"), total(&exact, "live_bytes")),
+        (200, 180, 4020)
+    );
     assert_eq!(total(&ask(&["--include", "/^(forget|tidy)$/"]), "allocations"), 400);
-    assert_eq!(total(&ask(&["--include", "file:leaky.c", "--exclude", "function:tidy", "--size", "400.."]), "allocations"), 7);
+    assert_eq!(
+        total(&ask(&["--include", "file:leaky.c", "--exclude", "function:tidy", "--size", "400.."]), "allocations"),
+        7
+    );
     assert_eq!(total(&ask(&["--include", "nowhere"]), "allocations"), 0);
 }
 
@@ -240,9 +264,14 @@ fn leaks_are_judged() {
         ("in_flight", "tail", 1, 301),
         ("tidy", "exit", 0, 0),
     ] {
-        let site = sites.iter().find(|site| site["function"] == function).unwrap_or_else(|| panic!("{function}: {leaks}"));
+        let site =
+            sites.iter().find(|site| site["function"] == function).unwrap_or_else(|| panic!("{function}: {leaks}"));
         assert_eq!(site["verdict"], verdict, "{function}: {}", site["reason"]);
-        assert_eq!((site["live_allocations"].as_u64(), site["live_bytes"].as_u64()), (Some(blocks), Some(bytes)), "{function}");
+        assert_eq!(
+            (site["live_allocations"].as_u64(), site["live_bytes"].as_u64()),
+            (Some(blocks), Some(bytes)),
+            "{function}"
+        );
         assert_eq!(site["sparkline"].as_array().unwrap().len(), 32);
     }
     let said = text(&outcome.trace, &["-l"]);
@@ -272,18 +301,26 @@ fn known_leaks_are_left_out() {
     let rows = table["suppressions"].as_array().unwrap();
     let found: Vec<(&str, &str, u64)> = rows
         .iter()
-        .map(|row| (row["pattern"].as_str().unwrap(), row["source"].as_str().unwrap(), row["leaked_bytes"].as_u64().unwrap()))
+        .map(|row| {
+            (row["pattern"].as_str().unwrap(), row["source"].as_str().unwrap(), row["leaked_bytes"].as_u64().unwrap())
+        })
         .collect();
     assert_eq!(found, [("^known$", "file", 1), ("new", "file", 2)]);
     let said = text(trace, &[&bare[..1], &["--print-suppressions"]].concat());
-    assert!(said.contains("\nsuppressed leaks: 1B\n") && said.contains("               1               1B known\n"), "{said}");
+    assert!(
+        said.contains("\nsuppressed leaks: 1B\n") && said.contains("               1               1B known\n"),
+        "{said}"
+    );
     std::fs::write(&list, "race:x\n").unwrap();
     let output = print(trace, &file);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 1: `race:x` is no suppression"));
     // `print --json` always has all that is live; what of it is known is said beside.
     let json: Value = serde_json::from_str(&text(trace, &["--json", "--disable-builtin-suppressions"])).unwrap();
-    assert_eq!((json["totals"]["leaked_bytes"].as_u64(), json["totals"]["suppressed_bytes"].as_u64()), (Some(all.0), Some(1)));
+    assert_eq!(
+        (json["totals"]["leaked_bytes"].as_u64(), json["totals"]["suppressed_bytes"].as_u64()),
+        (Some(all.0), Some(1))
+    );
 }
 
 #[test]
@@ -308,10 +345,16 @@ fn differences_are_found_although_the_program_moved() {
     let said = Command::new(heaptrack()).arg("diff").arg(&before.trace).arg(&two.trace).output().unwrap();
     assert!(said.status.success());
     let said = String::from_utf8_lossy(&said.stdout);
-    assert!(said.contains("MOST CALLS TO ALLOCATION FUNCTIONS\n") && said.contains("WHAT CHANGED AT THE PEAK"), "{said}");
+    assert!(
+        said.contains("MOST CALLS TO ALLOCATION FUNCTIONS\n") && said.contains("WHAT CHANGED AT THE PEAK"),
+        "{said}"
+    );
     let time = view(&two.trace, "diff", &["--compare", "@start", "--cost", "live", "--no-suppressions"]);
     let list = time["functions"].as_array().unwrap();
-    assert!(list.iter().any(|row| row["function"] == "forget" && row["before"] == 0 && row["after"] == 20200), "{time}");
+    assert!(
+        list.iter().any(|row| row["function"] == "forget" && row["before"] == 0 && row["after"] == 20200),
+        "{time}"
+    );
 }
 
 #[test]
@@ -319,11 +362,13 @@ fn colours_only_where_they_are_wanted() {
     let outcome = Program::target("plain").recorded();
     assert!(!text(&outcome.trace, &[]).contains('\x1b'));
     let mut command = Command::new(heaptrack());
-    let forced = command.arg("print").arg(&outcome.trace).env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR").output().unwrap();
+    let forced =
+        command.arg("print").arg(&outcome.trace).env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR").output().unwrap();
     let forced = String::from_utf8(forced.stdout).unwrap();
     assert!(forced.contains("\x1b[1;36mPEAK MEMORY CONSUMERS") && forced.contains('█'), "{forced}");
     let mut command = Command::new(heaptrack());
-    let plain = command.arg("print").arg(&outcome.trace).envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).output().unwrap();
+    let plain =
+        command.arg("print").arg(&outcome.trace).envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).output().unwrap();
     assert!(!String::from_utf8(plain.stdout).unwrap().contains('\x1b'));
 }
 

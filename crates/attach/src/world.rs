@@ -23,10 +23,13 @@ const BUDGET: Duration = Duration::from_millis(100);
 const TRIES: u32 = 40;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 const SPINS: u32 = 20;
+/// How long we wait for a thread that came too late, when nobody stands still for it.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Stopped threads.
 #[derive(Debug)]
 pub struct World {
+    process: Process,
     pub tids: Vec<Tid>,
     /// When the first one was told to stop.
     pub since: Instant,
@@ -64,20 +67,18 @@ impl World {
 
     /// Only one.
     pub fn stop_one(process: &Process, tid: Tid) -> Result<World, Refusal> {
-        let mut world = World { tids: Vec::new(), since: Instant::now() };
+        let mut world = World { process: process.clone(), tids: Vec::new(), since: Instant::now() };
         seize(process, tid).map_err(|error| Refusal::seize(process, &error))?;
         world.tids.push(tid);
         ptrace::interrupt(tid).map_err(|error| Refusal::seize(process, &error))?;
-        if !wait_for(tid, Instant::now() + BUDGET) {
-            world.tids.clear();
+        if !wait_for(process, tid, Instant::now() + BUDGET) {
             return Err(Refusal::Unstoppable { tid });
         }
-        unhurt(process, tid);
         Ok(world)
     }
 
     fn try_stop(process: &Process) -> Result<World, Failure> {
-        let mut world = World { tids: Vec::new(), since: Instant::now() };
+        let mut world = World { process: process.clone(), tids: Vec::new(), since: Instant::now() };
         let deadline = world.since + BUDGET;
         let mut seen = HashSet::new();
         loop {
@@ -101,7 +102,7 @@ impl World {
                 let _ = ptrace::interrupt(*tid);
             }
             for tid in seized {
-                if !wait_for(tid, deadline) {
+                if !wait_for(process, tid, deadline) {
                     if process.thread_state(tid).is_some_and(|state| !matches!(state, 'Z' | 'X')) {
                         return Err(Failure::Slow(tid));
                     }
@@ -111,9 +112,6 @@ impl World {
         }
         if world.tids.is_empty() {
             return Err(Failure::Refused(Refusal::Gone));
-        }
-        for tid in &world.tids {
-            unhurt(process, *tid);
         }
         Ok(world)
     }
@@ -126,9 +124,14 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for tid in &self.tids {
-            // What has ended needs no letting go; what did not stop is let go when this thread ends.
-            let _ = ptrace::detach(*tid);
+        let late: Vec<Tid> = self.tids.iter().copied().filter(|tid| ptrace::detach(*tid).is_err()).collect();
+        // What has ended needs no letting go. What has yet to stop would return from its system call as if interrupted: the
+        // others run, so it can be waited for. What cannot stop is let go when this thread ends.
+        for tid in late {
+            let may_stop = self.process.thread_state(tid).is_some_and(|state| !matches!(state, 'D' | 'Z' | 'X'));
+            if may_stop && wait_for(&self.process, tid, Instant::now() + LATE) {
+                let _ = ptrace::detach(tid);
+            }
         }
     }
 }
@@ -153,12 +156,16 @@ fn uninterruptible(process: &Process) -> Option<Tid> {
     threads.into_iter().find(|tid| process.thread_state(*tid) == Some('D'))
 }
 
-/// Waits for a thread's stop; signals on the way are delivered to it. False: not in time, or it is gone.
-fn wait_for(tid: Tid, deadline: Instant) -> bool {
+/// Waits for a thread's stop, and puts right what the stop did; signals on the way are delivered to it. False: not in time,
+/// or it is gone.
+fn wait_for(process: &Process, tid: Tid, deadline: Instant) -> bool {
     let mut spins = 0;
     loop {
         match ptrace::poll(tid) {
-            Some(Event::Stopped) => return true,
+            Some(Event::Stopped) => {
+                unhurt(process, tid);
+                return true;
+            }
             Some(Event::Gone) => return false,
             Some(Event::Signal(signal)) => drop(ptrace::resume(tid, signal)),
             Some(Event::SystemCall) => drop(ptrace::resume(tid, 0)),

@@ -100,7 +100,7 @@ pub struct Record {
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "debug"])]
     pub pid: Option<u32>,
     /// With -p: detach after so long, as 30s, 5m, 1h; else at Ctrl-C.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "pid")]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
     pub duration: Option<Duration>,
     /// The program and its arguments.
     #[arg(required_unless_present = "pid", value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
