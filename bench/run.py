@@ -1,4 +1,4 @@
-"""Measures what recording costs: each command alone, under our heaptrack and under KDE's, interleaved, best of five.
+"""Measures what recording costs: each command alone, under our heaptrack and heaptrace and under KDE's, interleaved, best of five.
 
     bench/run.py [--quick] [--only NAME] [--rounds N] [--write docs/overhead.md]
 
@@ -20,13 +20,16 @@ import subprocess
 import threading
 import time
 
+import attached
 import inputs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" / "heaptrack"))
 KDE = shutil.which("heaptrack", path="/usr/bin:/usr/local/bin")
-# "named" is ours as people call it; "ours" leaves the names to `heaptrack symbolize`, to tell the two costs apart.
-TOOLS = ("base", "ours", "named", "kde")
+# "named" is ours as people call it; "ours" leaves the names to `heaptrack symbolize`, to tell the two costs apart. "live" is heaptrace.
+TOOLS = ("base", "ours", "named", "live", "kde")
+# An earlier figure for LG's heaptrace: what an event costs the program. This script does not run it.
+LG_EVENT_NS = 850
 PR_SET_CHILD_SUBREAPER = 36
 KDE_TIMEOUT_S = 120
 KDE_MEMORY_KB = 8 << 20
@@ -71,6 +74,9 @@ class Runner:
             out = self.folder / f"{tool}.htz"
             names = ["--no-symbols"] if tool == "ours" else []
             return [str(OURS), "-q", *names, "-o", str(out), *work.command], out
+        if tool == "live":
+            out = self.folder / "live"
+            return [str(OURS), "heaptrace", "--top", "10", "--outfile", str(out), *work.command], out
         limit = f"ulimit -v {KDE_MEMORY_KB}; " if work.kde_rounds else ""
         line = f'{limit}exec "$@"'
         return ["bash", "-c", line, "bash", KDE, "-o", str(self.folder / "kde"), *work.command], self.folder / "kde.zst"
@@ -210,13 +216,30 @@ def table(results):
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in results.items():
-        base, ours, named, kde = (row[tool] for tool in TOOLS)
+        base, ours, named, live, kde = (row[tool] for tool in TOOLS)
         extra = lambda tool: f"{tool['cpu'] - base['cpu']:.2f} s" if not tool["failed"] else f"({tool['cpu'] - base['cpu']:.1f} s)"
         lines.append(
             f"| {name} | {row['events'] / 1e6:.2f} M | {base['wall'] * 1000:.0f} ms | {ratio(row, 'ours')} | {ratio(row, 'named')} | {ratio(row, 'kde')} "
             f"| {extra(ours)} / {extra(named)} | {extra(kde)} | {named['size'] / 1024:.0f} KB | {kde['size'] / 1024:.0f} KB "
             f"| {megabytes(base['target_kb'])} / {megabytes(ours['target_kb'])} / {megabytes(kde['target_kb'])} "
             f"| {megabytes(named['profiler_kb'])} / {megabytes(kde['profiler_kb'])} | {row['events'] / ours['wall'] / 1e6:.1f} M |"
+        )
+    return "\n".join(lines)
+
+
+def live_table(results):
+    """heaptrace against recording, and what an event costs the program and the machine."""
+    lines = [
+        "| workload | events | base | recorded | heaptrace | extra CPU recorded / heaptrace | heaptrace MB | time an event | CPU an event |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in results.items():
+        base, ours, live = (row[tool] for tool in ("base", "ours", "live"))
+        each = lambda what: f"{(live[what] - base[what]) * 1e9 / row['events']:.0f} ns"
+        cost = f"{each('wall')} | {each('cpu')}" if row["events"] > 100_000 else "- | -"
+        lines.append(
+            f"| {name} | {row['events'] / 1e6:.2f} M | {base['wall'] * 1000:.0f} ms | {ratio(row, 'ours')} | {ratio(row, 'live')} "
+            f"| {ours['cpu'] - base['cpu']:.2f} s / {live['cpu'] - base['cpu']:.2f} s | {megabytes(live['profiler_kb'])} | {cost} |"
         )
     return "\n".join(lines)
 
@@ -238,13 +261,73 @@ def notes(results):
     return "\n".join(lines)
 
 
+def opening(runner, work, rounds):
+    """Best of several: our print of our trace and KDE's print of its file, of the same run's workload; wall and highest resident size."""
+    for tool in ("named", "kde"):
+        child, _ = runner.start(work, tool)
+        child.wait()
+    reap()
+    commands = {
+        "ours": [str(OURS), "print", str(runner.folder / "named.htz")],
+        "ours, KDE's file": [str(OURS), "print", str(runner.folder / "kde.zst")],
+        "kde": [shutil.which("heaptrack_print", path="/usr/bin:/usr/local/bin"), str(runner.folder / "kde.zst")],
+    }
+    best = {}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            wall = time.perf_counter() - began
+            child.returncode = status
+            known = best.setdefault(name, {"wall": wall, "kb": 0, "failed": status != 0})
+            known["wall"], known["kb"] = min(known["wall"], wall), max(known["kb"], usage.ru_maxrss)
+    best["events"], _ = events(runner.folder / "named.htz")
+    return best
+
+
+def ranges(runner):
+    """A trace of 100 million events made by the real collector, then range queries on it, open."""
+    example = lambda name: subprocess.run(["cargo", "build", "--release", "-q", "-p", name[0], "--example", name[1]], cwd=ROOT, check=True)
+    example(("collector", "throughput"))
+    example(("analysis", "ranges"))
+    trace = runner.folder / "hundred.htz"
+    folder = ROOT / "target" / "release" / "examples"
+    subprocess.run([folder / "throughput", "100000000", "1", "20000", "0", trace], check=True, stdout=subprocess.DEVNULL)
+    told = subprocess.run([folder / "ranges", trace, "50"], check=True, capture_output=True, text=True).stdout
+    trace.unlink()
+    return [line for line in told.splitlines() if not line.startswith("HEAPTRACK_SEED")]
+
+
+def opening_table(results, told):
+    if not results:
+        return ""
+    lines = [
+        "## What opening costs",
+        "",
+        "`heaptrack print` of our trace, and of KDE's file, against `heaptrack_print` of KDE's file of the same workload; wall time, best of the rounds, in turns.",
+        "",
+        "| workload | events | ours | KDE's print | KDE's file, ours | ours / KDE | our print of KDE's file / KDE | MB ours / KDE |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in results.items():
+        ours, own, kde = row["ours"], row["ours, KDE's file"], row["kde"]
+        lines.append(
+            f"| {name} | {row['events'] / 1e6:.2f} M | {ours['wall'] * 1000:.0f} ms | {kde['wall'] * 1000:.0f} ms | {own['wall'] * 1000:.0f} ms "
+            f"| {kde['wall'] / ours['wall']:.1f}x faster | {kde['wall'] / own['wall']:.1f}x faster | {ours['kb'] / 1024:.0f} / {kde['kb'] / 1024:.0f} |"
+        )
+    if told:
+        lines += ["", "A trace of 100 million events, open with its index (`crates/analysis/examples/ranges.rs`), random ranges:", ""] + [f"- {line}" for line in told]
+    return "\n".join(lines)
+
+
 def machine():
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return f"{model}, {os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"
 
 
-def page(results, rounds, load):
+def page(results, rounds, load, opened=""):
     return f"""# What recording costs
 
 Made by `make bench` (`bench/run.py`), which measures each command alone, under our `heaptrack` and under KDE's heaptrack 1.4.0,
@@ -256,6 +339,14 @@ Machine: {machine()}; load {load:.1f} at the start.
 
 {notes(results)}
 
+## heaptrace
+
+The same jobs under `heaptrace`, which writes no trace, against recording (*ours* above). *Time an event* is by how much the program
+takes longer, *CPU an event* that of all processes together. LG's heaptrace is not run here; an earlier measurement gave
+{LG_EVENT_NS} ns an event, all of it in the program.
+
+{live_table(results)}
+
 How to read it: *ours* is recording alone (`--no-symbols`); *with names* also looks up functions, files and lines, after the
 program has ended for what was not done before. *Events* are allocations and frees that our trace holds. *Extra CPU* is the CPU of all processes together beyond
 the base run's. *Target MB* is the highest resident size of the program itself, *profiler MB* that of all other processes
@@ -266,6 +357,8 @@ How the jobs were chosen: the churn program and the Python job were changed afte
 near what was known of it for such programs (9 to 11x, 2.3 to 2.6x). Both changes lower our ratios too: the first churn gave us 5.7 to 7.5x
 with one thread on a busy machine, and of six Python scripts tried, this one has the most work between two events. `python, parser only`
 is the Python job that was there first. A program that allocates more densely than these costs more than this page says.
+
+{opened}
 """
 
 
@@ -285,9 +378,23 @@ def main():
         if options.only and options.only not in work.name:
             continue
         row = results[work.name] = measure(runner, work, rounds)
-        print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  named {ratio(row, 'named'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
-    (inputs.FOLDER / "results.json").write_text(json.dumps(results, indent=1))
-    text = page(results, rounds, load)
+        print(f"{work.name:18} base {row['base']['wall']:6.2f} s  ours {ratio(row, 'ours'):>7}  named {ratio(row, 'named'):>7}  live {ratio(row, 'live'):>7}  KDE {ratio(row, 'kde'):>7}", flush=True)
+    opened = {}
+    for work in workloads():
+        wanted = work.name in ("python", "churn 1t depth 16") and (not options.only or options.only in work.name)
+        if wanted:
+            # As many events as the issue names: churn 8 million, Python 17 million.
+            if work.name.startswith("churn"):
+                work.command[-1] = "8"
+            row = opened[work.name] = opening(runner, work, rounds)
+            print(f"{work.name:18} print {row['ours']['wall']:.3f} s, KDE {row['kde']['wall']:.3f} s: {row['kde']['wall'] / row['ours']['wall']:.1f}x", flush=True)
+    told = ranges(runner) if not options.only or options.only == "ranges" else []
+    for line in told:
+        print(line, flush=True)
+    (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "ranges": told}, indent=1))
+    text = page(results, rounds, load, opening_table(opened, told))
+    if not options.only:
+        text += "\n" + attached.section(rounds)
     if options.write:
         options.write.parent.mkdir(exist_ok=True)
         options.write.write_text(text)

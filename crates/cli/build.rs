@@ -95,8 +95,10 @@ fn export_map() -> String {
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
     const LOADER: &[&str] = &["dlclose"];
+    // For the profiler that lays the library out in a process that runs already.
+    const TABLE: &[&str] = &["heaptrack_core_table"];
     let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-    let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(capture::api::NAMES);
+    let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
     let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }

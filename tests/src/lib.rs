@@ -6,6 +6,7 @@
 //!
 //! What must hold: nothing here is decided by a clock, except where a promise is about time; every random choice comes
 //! from a printed seed ([`chance`]); a tool that is missing fails the test (`tests/setup.sh` installs all of them).
+pub mod attach;
 pub mod chance;
 pub mod dhat;
 pub mod folder;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod scale;
 pub mod symbols;
 pub mod targets;
+pub mod view;
 
 pub use chance::Chance;
 pub use folder::Folder;

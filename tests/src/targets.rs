@@ -18,6 +18,22 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("libbump.so", "libbump.c", &["-shared", "-fPIC"], &[]),
     ("signals", "signals.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
     ("addon.node", "addon.c", &["-shared", "-fPIC", "-I/usr/include/node"], &[]),
+    ("attach_phases_static", "attach_phases.c", &["-static"], &[]),
+    ("attach_phases_static_pie", "attach_phases.c", &["-static-pie"], &[]),
+    ("attach_phases_no_pie", "attach_phases.c", &["-O2", "-no-pie"], &[]),
+    ("attach_phases_stripped", "attach_phases.c", &["-static", "-s"], &[]),
+    ("attach_phases_musl", "attach_phases.c", MUSL, &[]),
+    ("attach_phases_musl_static", "attach_phases.c", MUSL_STATIC, &[]),
+    ("attach_phases_jemalloc", "attach_phases.c", &["-ljemalloc"], &[]),
+    ("attach_phases_tcmalloc", "attach_phases.c", &["-ltcmalloc"], &[]),
+    ("attach_phases_mimalloc", "attach_phases.c", &["-lmimalloc"], &[]),
+    ("attach_phases_asan", "attach_phases.c", &["-fsanitize=address"], &[]),
+    ("attach_phases_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic"], &[]),
+    ("attach_new_jemalloc", "attach_new.cpp", &["-ljemalloc"], &[]),
+    ("attach_new_tcmalloc", "attach_new.cpp", &["-ltcmalloc"], &[]),
+    ("attach_new_mimalloc", "attach_new.cpp", &["-lmimalloc"], &[]),
+    ("attach_throw_jemalloc", "attach_throw.cpp", &["-ljemalloc"], &[]),
+    ("attach_throw_tcmalloc", "attach_throw.cpp", &["-ltcmalloc"], &[]),
     ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
     ("libblue.so", "libblue.c", &["-shared", "-fPIC"], &[]),
     ("deps/libinner.so", "libinner.c", &["-shared", "-fPIC"], &[]),
@@ -28,6 +44,10 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
         &["deps/libinner.so"],
     ),
 ];
+
+/// Not compiled by `cc` but by musl's: its first flag says so.
+const MUSL: &[&str] = &["musl"];
+const MUSL_STATIC: &[&str] = &["musl", "-static"];
 
 /// The path of a built target, building it if need be.
 pub fn target(name: &str) -> PathBuf {
@@ -69,8 +89,10 @@ fn compile(source: &Path, path: &Path, flags: &[&str]) {
             command
         }
         Some("cpp") => c_compiler("c++"),
+        _ if flags.first() == Some(&"musl") => c_compiler("musl-gcc"),
         _ => c_compiler("cc"),
     };
+    let flags = flags.strip_prefix(&["musl"]).unwrap_or(flags);
     command.current_dir(folder()).arg(source).arg("-o").arg(&unfinished).args(flags);
     // The target's own behaviour must not depend on how the harness itself was built.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");

@@ -1,6 +1,7 @@
 /* How much stack malloc, realloc and free take: painted stacks of 64 KB are switched to, one call is made there, and the paint that
  * is left is counted. Prints the most that any call took, `bytes=N`. First calls (lazy binding, our own start) are made before.
- * Calls come from 200 different depths, so that remembered and new stacks are both met. */
+ * Calls come from 200 different depths, so that remembered and new stacks are both met. With an argument it waits for a byte
+ * on stdin first. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,16 @@ NOINLINE static void call(int depth) {
 
 static void body(void) { call(depth_wanted); }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
     call(3);
+    /* To be attached to first. */
+    if (argc > 1) {
+        say("ready\n");
+        char byte;
+        if (read(0, &byte, 1) != 1) return 1;
+        call(3);
+    }
     for (int i = 0; i < 200; i++) {
         memset(stack, 0xa5, SIZE);
         depth_wanted = i;

@@ -304,3 +304,38 @@ fn a_program_that_reports_nothing_has_no_such_section() {
     let text = run(Command::new(heaptrack()).arg("print").arg(&outcome.trace));
     assert!(!text.contains("custom"), "{text}");
 }
+
+/// The lines that `heaptrack` says on stderr.
+fn said(arguments: &[&std::ffi::OsStr]) -> String {
+    let output = Command::new(heaptrack()).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn other_formats_hold_one_domain() {
+    let folder = Folder::new();
+    let path = compile("gcc", "pool.c", &["-O1"], &folder, "pool");
+    let outcome = Program::new(&path).arg("5000").recorded();
+    let allocations = |custom: &[&str]| {
+        let mut command = Command::new(heaptrack());
+        command.args(["export", "--to", "folded", "--cost", "allocations"]).args(custom).arg(&outcome.trace);
+        let lines = run(&mut command);
+        lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    assert_eq!(allocations(&[]), outcome.report().total("allocations"));
+    assert_eq!(allocations(&["--custom"]), 5000);
+    let short = folder.join("short.htz");
+    let trim = ["trim".as_ref(), outcome.trace.as_os_str(), "-o".as_ref(), short.as_os_str()];
+    assert!(said(&trim).contains("custom allocators"), "what is left out is said");
+    // A name that asks for KDE's format: the trace that holds more stays.
+    let zst = folder.join("kde.zst");
+    let said = said(&["-o".as_ref(), zst.as_os_str(), path.as_os_str(), "5000".as_ref()]);
+    assert!(said.contains("kde.zst.htz stays"), "{said}");
+    assert!(zst.exists());
+    assert_eq!(custom_total(&Report::of(&folder.join("kde.zst.htz")), "allocations"), 5000);
+    let none = Program::target("plain").recorded();
+    let refused =
+        Command::new(heaptrack()).args(["export", "--to", "folded", "--custom"]).arg(&none.trace).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}

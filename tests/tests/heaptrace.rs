@@ -308,3 +308,31 @@ fn find_below(pid: u32, program: &Path) -> Option<u32> {
     let mut below = heaptrack_tests::process::children(pid).into_iter();
     if is_it { Some(pid) } else { below.find_map(|child| find_below(child, program)) }
 }
+
+#[test]
+fn a_running_process_is_watched_and_let_go() {
+    let folder = Folder::new();
+    let out = folder.join("stdout");
+    let mut command = std::process::Command::new(target("trace_attach"));
+    let mut program = command.stdout(std::fs::File::create(&out).unwrap()).spawn().unwrap();
+    let said = |word: &str| wait_for(word, || std::fs::read_to_string(&out).ok().filter(|text| text.contains(word)));
+    said("ready");
+    let pid = program.id().to_string();
+    let child = Heaptrace::new(["--outfile"]).arg(folder.join("log")).args(["-p", &pid]).start();
+    let log = || files(&folder, "log").pop().map_or(String::new(), |(_, _, text)| text);
+    wait_for("the attach", || log().contains("initialized").then_some(()));
+    signal("USR1", &[program.id()]);
+    said("kept");
+    signal("USR1", &[child.id()]);
+    wait_for("a report", || log().contains("statm").then_some(()));
+    signal("INT", &[child.id()]);
+    let traced = Traced::of(child);
+    assert_eq!(traced.code, 0, "{}", traced.stderr);
+    let dumps = dumps(parse(&log()));
+    assert_eq!(dumps.iter().map(|dump| dump.of("keep")).collect::<Vec<_>>(), [(10, 5550), (10, 5550)]);
+    assert!(dumps.iter().all(|dump| dump.notes.is_empty()), "{dumps:?}");
+    signal("TERM", &[program.id()]);
+    assert_eq!(program.wait().unwrap().code(), Some(6), "it lives on");
+    let refused = Heaptrace::new(["-p", &pid]).run();
+    assert_eq!((refused.code, refused.parts().len()), (3, 1), "{}", refused.stderr);
+}

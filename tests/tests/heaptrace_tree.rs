@@ -106,6 +106,17 @@ fn a_child_in_a_sandbox_is_left_alone() {
 }
 
 #[test]
+fn a_forked_child_joins_on_a_small_stack() {
+    let bytes = |text: &str| text.trim().strip_prefix("bytes=").unwrap().parse::<u64>().unwrap();
+    let program = Program::target("trace_stack");
+    let alone = bytes(&program.alone().stdout);
+    let (traced, reports) = reports(&[program.path.to_str().unwrap()]);
+    assert_eq!(reports.len(), 2, "the child joined: {}", traced.stderr);
+    let watched = bytes(&traced.stdout);
+    assert!(watched <= alone + 1024, "{watched} bytes, alone {alone}");
+}
+
+#[test]
 fn what_the_program_leaves_behind_is_waited_for() {
     let folder = Folder::new();
     for kill_us in [false, true] {

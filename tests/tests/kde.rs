@@ -2,7 +2,7 @@
 use heaptrack_tests::kde::{self, COSTS};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
-use heaptrack_tests::{Folder, Report, process, scale};
+use heaptrack_tests::{Folder, Program, Report, dhat, process, scale};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -180,6 +180,30 @@ fn massif_is_read_by_ms_print() {
     let written = std::fs::read_to_string(&massif).unwrap();
     let highest = written.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse::<u64>().ok()).max();
     assert_eq!(highest, Some(Report::of(&trace).total("peak_bytes")));
+}
+
+/// DHAT counts the same programs by other means; what we export sums up to its numbers.
+#[test]
+fn what_is_exported_agrees_with_dhat() {
+    for name in ["plain", "grow", "kinds", "peak", "containers", "throwing", "boxes", "growth"] {
+        let program = Program::target(name);
+        let dhat = dhat::run(&program).total;
+        let trace = program.recorded();
+        let exported =
+            |to: &str, more: &[&str]| succeed(&[&["export", "--to", to], more, &[text(&trace.trace)]].concat());
+        let sum = |cost: &str| -> u64 {
+            let lines = exported("folded", &["--cost", cost]);
+            lines.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+        };
+        assert_eq!((sum("allocations"), sum("allocated")), (dhat.allocations, dhat.allocated_bytes), "{name}");
+        assert_eq!((sum("peak"), sum("leaked")), (dhat.peak_bytes, dhat.leaked_bytes), "{name}");
+        let massif = exported("massif", &[]);
+        let highest = massif.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse::<u64>().ok()).max();
+        assert_eq!(highest, Some(dhat.peak_bytes), "{name}");
+        let (_, tree) = massif.split_once("heap_tree=peak\n").unwrap();
+        let root: u64 = tree.split(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(root, dhat.peak_bytes, "{name}");
+    }
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "free",
         "free_aligned_sized",
         "free_sized",
+        "heaptrack_core_table",
         "heaptrack_free",
         "heaptrack_init",
         "heaptrack_inject",

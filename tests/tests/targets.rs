@@ -31,6 +31,7 @@ fn targets_keep_their_promises() {
     says("trampoline", &[], 0, "trampoline done\n");
     says("collected", &[], 0, "sum 15600000, collected yes\n");
     says("suppressed", &[], 0, "suppressed done\n");
+    says("leaky", &[], 0, "leaky done\n");
     says("own_malloc", &[], 0, "own malloc ran\n");
     says("hello", &["x"], 11, "hello 2 x\n");
     says("hello_static", &[], 0, "hello 1 \n");

@@ -4,7 +4,9 @@
 //! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
 use crate::map::IntMap;
 use crate::names::{Level, Names};
-use format::{Block, Frame, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary, Thread};
+use format::{
+    Block, Frame, HeapAtAttach, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary, Thread,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// Lost definitions that are kept a place for; a file that claims more of them lies.
@@ -31,6 +33,8 @@ pub struct Book {
     pub summary: Option<Summary>,
     pub losses: Losses,
     pub suppressions: String,
+    /// How large the heap was already, of a program that ran when we came.
+    pub heap_at_attach: Option<HeapAtAttach>,
     pub threads: BTreeMap<u32, Thread>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,
@@ -68,6 +72,7 @@ impl Book {
         match block {
             Block::Session(session) => self.session = session,
             Block::Suppressions(text) => self.suppressions = text.0,
+            Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return self.add_stacks(&stacks),

@@ -19,7 +19,7 @@ pub(crate) struct Birth {
 
 impl Kept for Birth {
     const DEAD: Birth = Birth { info: u32::MAX, thread: 0, time_ns: 0 };
-    const FEW: u32 = 1024;
+    const MANY: u32 = 1024;
     #[inline]
     fn is_dead(&self) -> bool {
         self.info == u32::MAX
@@ -274,16 +274,14 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Adds the blocks of `live` to `kept_*` of their groups' costs.
-    pub(crate) fn add_kept(&self, live: impl Iterator<Item = (u64, Birth)>, costs: &mut [Costs]) {
-        for (sequence, birth) in live {
-            let Some(KnownInfo { size, site }) = self.info(birth.info) else { continue };
-            let Some(costs) = costs.get_mut(self.group(site, birth.thread)) else { continue };
-            if self.selects(sequence, birth.thread) {
-                costs.kept_bytes = costs.kept_bytes.saturating_add(size);
-                costs.kept_allocations += 1;
-            }
-        }
+    /// Adds the blocks from sequence number `first` on to `kept_*` of their groups' costs.
+    pub(crate) fn add_kept(&self, live: &Live<Birth>, first: u64, costs: &mut [Costs]) {
+        live.each_from(first, |sequence, birth| {
+            let Some((group, size)) = self.group_of(sequence, &birth) else { return };
+            let Some(costs) = costs.get_mut(group) else { return };
+            costs.kept_bytes = costs.kept_bytes.saturating_add(size);
+            costs.kept_allocations += 1;
+        });
     }
 
     #[inline(never)]

@@ -326,10 +326,11 @@ impl Engine {
                         return;
                     }
                     bits = std::mem::take(&mut walker.sink.bits);
-                    let living = walker.live.iter_from(0);
-                    living
-                        .filter(|(_, birth)| span.contains(range.to_ns.saturating_sub(birth.time_ns)))
-                        .for_each(|(sequence, _)| bits.set(sequence));
+                    walker.live.each_from(0, |sequence, birth| {
+                        if span.contains(range.to_ns.saturating_sub(birth.time_ns)) {
+                            bits.set(sequence);
+                        }
+                    });
                 })?;
                 Some(bits)
             }
@@ -451,7 +452,7 @@ impl Chosen {
 fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let counter = &walker.sink;
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
-    counter.add_kept(walker.live.iter_from(first), &mut costs);
+    counter.add_kept(&walker.live, first, &mut costs);
     (costs, counter.peak)
 }
 

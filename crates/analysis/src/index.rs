@@ -279,13 +279,13 @@ impl Checkpoint {
 fn pack(live: &Live<Birth>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut last_sequence, mut last_time) = (0, 0);
-    for (sequence, birth) in live.iter_from(0) {
+    live.each_from(0, |sequence, birth| {
         put(&mut out, sequence - last_sequence);
         put(&mut out, birth.info as u64);
         put(&mut out, birth.thread as u64);
         put(&mut out, (birth.time_ns / TICK_NS).wrapping_sub(last_time));
         (last_sequence, last_time) = (sequence, birth.time_ns / TICK_NS);
-    }
+    });
     out.shrink_to_fit();
     out
 }

@@ -37,9 +37,10 @@ impl Sink for Lifespans<'_> {
 
     /// What lived until its image ended lived until then.
     fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
-        let fitting = |birth: &Birth| self.span.contains(now.time_ns.saturating_sub(birth.time_ns));
-        let fitting: Vec<u64> =
-            live.iter_from(0).filter(|(_, birth)| fitting(birth)).map(|(sequence, _)| sequence).collect();
-        fitting.into_iter().for_each(|sequence| self.bits.set(sequence));
+        live.each_from(0, |sequence, birth| {
+            if self.span.contains(now.time_ns.saturating_sub(birth.time_ns)) {
+                self.bits.set(sequence);
+            }
+        });
     }
 }

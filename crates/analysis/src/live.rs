@@ -4,6 +4,9 @@
 //! a chunk is dropped when its last block dies, and packed when few are left.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
+const WORDS: usize = CHUNK / 64;
+/// With so few blocks left in a chunk, a list takes less room than a map.
+const FEW: u32 = 32;
 /// Chunks that may be left out in a file: a hole of 16 G allocations. A file with a larger one lies.
 const HOLES: usize = 1 << 22;
 
@@ -11,8 +14,8 @@ const HOLES: usize = 1 << 22;
 pub(crate) trait Kept: Copy {
     /// The mark of a place whose block is dead.
     const DEAD: Self;
-    /// With so few blocks left in a chunk, pairs take less room than places, enough to be worth the search.
-    const FEW: u32;
+    /// With so few blocks left in a chunk, a map takes less room than places.
+    const MANY: u32;
     fn is_dead(&self) -> bool;
     fn info(&self) -> u32;
 }
@@ -20,7 +23,7 @@ pub(crate) trait Kept: Copy {
 /// Only the info.
 impl Kept for u32 {
     const DEAD: u32 = u32::MAX;
-    const FEW: u32 = 256;
+    const MANY: u32 = 256;
     #[inline]
     fn is_dead(&self) -> bool {
         *self == u32::MAX
@@ -31,21 +34,69 @@ impl Kept for u32 {
     }
 }
 
+/// A chunk grows old:
+///
+/// ```text
+/// Dense -> Mapped -> Listed -> Empty
+/// ```
+/// In the last two but one, dead blocks stay until they are half of all.
 enum Chunk<K> {
+    Empty,
+    /// A place for each.
     Dense {
         live: u32,
         places: Box<[K]>,
     },
-    /// By place in the chunk; dead ones stay until they are half of all.
-    Packed {
+    Mapped {
+        live: u32,
+        map: Box<Map>,
+        values: Vec<K>,
+    },
+    /// By place in the chunk.
+    Listed {
         live: u32,
         pairs: Vec<(u16, K)>,
     },
 }
 
+/// Which places of a chunk have a value, and which value.
+struct Map {
+    bits: [u64; WORDS],
+    /// Bits in all words before.
+    ranks: [u16; WORDS],
+}
+
+impl Map {
+    fn rank(&mut self) {
+        let mut count = 0;
+        for (rank, bits) in self.ranks.iter_mut().zip(&self.bits) {
+            *rank = count;
+            count += bits.count_ones() as u16;
+        }
+    }
+
+    #[inline]
+    fn find(&self, place: usize) -> Option<usize> {
+        let word = place / 64 % WORDS;
+        let bits = self.bits[word];
+        let bit = 1u64 << (place % 64);
+        (bits & bit != 0).then(|| self.ranks[word] as usize + (bits & (bit - 1)).count_ones() as usize)
+    }
+
+    fn each(&self, mut each: impl FnMut(u16)) {
+        for (word, bits) in self.bits.iter().enumerate() {
+            let mut bits = *bits;
+            while bits != 0 {
+                each(word as u16 * 64 + bits.trailing_zeros() as u16);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
 pub(crate) struct Live<K> {
-    /// By number; no chunk where nothing lives.
-    chunks: Vec<Option<Box<Chunk<K>>>>,
+    /// By number.
+    chunks: Vec<Chunk<K>>,
     holes: usize,
     /// The chunk that allocations go to now.
     current: usize,
@@ -62,8 +113,7 @@ impl<K: Kept> Live<K> {
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64, kept: K) -> bool {
         let (number, place) = split(sequence);
-        if let Some(Some(chunk)) = self.chunks.get_mut(number)
-            && let Chunk::Dense { live, places } = &mut **chunk
+        if let Some(Chunk::Dense { live, places }) = self.chunks.get_mut(number)
             && let Some(slot) = places.get_mut(place)
         {
             if !slot.is_dead() || kept.is_dead() {
@@ -80,64 +130,85 @@ impl<K: Kept> Live<K> {
     #[inline]
     pub(crate) fn remove(&mut self, sequence: u64) -> Option<K> {
         let (number, place) = split(sequence);
-        let chunk = self.chunks.get_mut(number)?.as_deref_mut()?;
-        match chunk {
-            Chunk::Dense { live, places } => {
-                let slot = places.get_mut(place)?;
-                if slot.is_dead() {
-                    return None;
-                }
-                let kept = std::mem::replace(slot, K::DEAD);
-                *live -= 1;
-                if *live <= K::FEW && number != self.current {
-                    self.thin_out(number);
-                }
-                Some(kept)
-            }
-            Chunk::Packed { live, pairs } => {
-                let at = pairs.binary_search_by_key(&(place as u16), |pair| pair.0).ok()?;
-                let slot = &mut pairs.get_mut(at)?.1;
-                if slot.is_dead() {
-                    return None;
-                }
-                let kept = std::mem::replace(slot, K::DEAD);
-                *live -= 1;
-                if *live as usize <= pairs.len() / 2 {
-                    self.thin_out(number);
-                }
-                Some(kept)
-            }
+        let Some(Chunk::Dense { live, places }) = self.chunks.get_mut(number) else {
+            return self.remove_old(number, place);
+        };
+        let slot = places.get_mut(place)?;
+        if slot.is_dead() {
+            return None;
         }
+        let kept = std::mem::replace(slot, K::DEAD);
+        *live -= 1;
+        if *live <= K::MANY && number != self.current {
+            self.thin_out(number);
+        }
+        Some(kept)
+    }
+
+    /// From a chunk in which few are left.
+    #[inline(never)]
+    fn remove_old(&mut self, number: usize, place: usize) -> Option<K> {
+        let (live, slot, half) = match self.chunks.get_mut(number)? {
+            Chunk::Empty | Chunk::Dense { .. } => return None,
+            Chunk::Mapped { live, map, values } => {
+                let half = values.len() as u32 / 2;
+                (live, values.get_mut(map.find(place)?)?, half)
+            }
+            Chunk::Listed { live, pairs } => {
+                let half = pairs.len() as u32 / 2;
+                let at = pairs.binary_search_by_key(&(place as u16), |pair| pair.0).ok()?;
+                (live, &mut pairs.get_mut(at)?.1, half)
+            }
+        };
+        if slot.is_dead() {
+            return None;
+        }
+        let kept = std::mem::replace(slot, K::DEAD);
+        *live -= 1;
+        if *live <= half {
+            self.thin_out(number);
+        }
+        Some(kept)
     }
 
     /// All blocks, by sequence number, from `first` on.
-    pub(crate) fn iter_from(&self, first: u64) -> impl Iterator<Item = (u64, K)> {
-        let chunks = self.chunks.iter().enumerate().skip(split(first).0);
-        chunks
-            .flat_map(|(number, chunk)| chunk.iter().flat_map(move |chunk| chunk.blocks(number)))
-            .skip_while(move |(sequence, _)| *sequence < first)
+    pub(crate) fn each_from(&self, first: u64, mut each: impl FnMut(u64, K)) {
+        for (number, chunk) in self.chunks.iter().enumerate().skip(split(first).0) {
+            let start = (number as u64) << CHUNK_BITS;
+            chunk.each(|place, kept| {
+                let sequence = start + place as u64;
+                if sequence >= first {
+                    each(sequence, kept);
+                }
+            });
+        }
     }
 
     pub(crate) fn clear(&mut self) {
         *self = Live { holes: self.holes, ..Live::default() };
     }
 
+    /// Makes a chunk as small as its blocks allow.
     #[cold]
     #[inline(never)]
     fn thin_out(&mut self, number: usize) {
-        let Some(place) = self.chunks.get_mut(number) else { return };
-        let Some(chunk) = place else { return };
-        match &mut **chunk {
-            Chunk::Dense { live: 0, .. } | Chunk::Packed { live: 0, .. } => *place = None,
-            Chunk::Packed { pairs, .. } => {
-                pairs.retain(|(_, kept)| !kept.is_dead());
-                pairs.shrink_to_fit();
-            }
-            Chunk::Dense { live, places } => {
-                let pairs = places.iter().enumerate().filter(|(_, kept)| !kept.is_dead());
-                let pairs = pairs.map(|(place, kept)| (place as u16, *kept)).collect();
-                **chunk = Chunk::Packed { live: *live, pairs };
-            }
+        let Some(chunk) = self.chunks.get_mut(number) else { return };
+        let live = chunk.live();
+        if live == 0 {
+            *chunk = Chunk::Empty;
+        } else if live <= FEW {
+            let mut pairs = Vec::with_capacity(live as usize);
+            chunk.each(|place, kept| pairs.push((place, kept)));
+            *chunk = Chunk::Listed { live, pairs };
+        } else {
+            let mut map = Box::new(Map { bits: [0; WORDS], ranks: [0; WORDS] });
+            let mut values = Vec::with_capacity(live as usize);
+            chunk.each(|place, kept| {
+                map.bits[place as usize / 64 % WORDS] |= 1 << (place % 64);
+                values.push(kept);
+            });
+            map.rank();
+            *chunk = Chunk::Mapped { live, map, values };
         }
     }
 
@@ -151,44 +222,61 @@ impl<K: Kept> Live<K> {
         }
         self.holes += gap;
         let before = std::mem::replace(&mut self.current, number);
-        if before != number && self.chunks.get(before).and_then(Option::as_deref).is_some_and(|chunk| chunk.is_thin()) {
+        if before != number && self.chunks.get(before).is_some_and(Chunk::is_thin) {
             self.thin_out(before);
         }
         if self.chunks.len() <= number {
-            self.chunks.resize_with(number + 1, || None);
+            self.chunks.resize_with(number + 1, || Chunk::Empty);
         }
         let mut places = vec![K::DEAD; CHUNK].into_boxed_slice();
         let mut live = 0;
         // Only a file that lies goes back to a chunk.
-        if let Some(Some(chunk)) = self.chunks.get(number) {
-            for (sequence, kept) in chunk.blocks(number) {
-                if let Some(slot) = places.get_mut(split(sequence).1) {
+        if let Some(chunk) = self.chunks.get(number) {
+            chunk.each(|place, kept| {
+                if let Some(slot) = places.get_mut(place as usize) {
                     *slot = kept;
                     live += 1;
                 }
-            }
+            });
         }
         let Some(slot) = self.chunks.get_mut(number) else { return false };
-        *slot = Some(Box::new(Chunk::Dense { live, places }));
+        *slot = Chunk::Dense { live, places };
         true
     }
 }
 
 impl<K: Kept> Chunk<K> {
     fn is_thin(&self) -> bool {
-        matches!(self, Chunk::Dense { live, .. } if *live <= K::FEW)
+        matches!(self, Chunk::Dense { live, .. } if *live <= K::MANY)
     }
 
-    fn blocks(&self, number: usize) -> impl Iterator<Item = (u64, K)> {
-        let first = (number as u64) << CHUNK_BITS;
-        let (dense, packed): (&[K], &[(u16, K)]) = match self {
-            Chunk::Dense { places, .. } => (places, &[]),
-            Chunk::Packed { pairs, .. } => (&[], pairs),
+    const fn live(&self) -> u32 {
+        match self {
+            Chunk::Empty => 0,
+            Chunk::Dense { live, .. } | Chunk::Mapped { live, .. } | Chunk::Listed { live, .. } => *live,
+        }
+    }
+
+    /// Living blocks by place.
+    fn each(&self, mut each: impl FnMut(u16, K)) {
+        let mut living = |place: u16, kept: K| {
+            if !kept.is_dead() {
+                each(place, kept);
+            }
         };
-        let dense = dense.iter().enumerate().filter(|(_, kept)| !kept.is_dead());
-        let dense = dense.map(move |(place, kept)| (first + place as u64, *kept));
-        let packed = packed.iter().filter(|(_, kept)| !kept.is_dead());
-        dense.chain(packed.map(move |(place, kept)| (first + *place as u64, *kept)))
+        match self {
+            Chunk::Empty => {}
+            Chunk::Dense { places, .. } => places.iter().zip(0u16..).for_each(|(kept, place)| living(place, *kept)),
+            Chunk::Listed { pairs, .. } => pairs.iter().for_each(|(place, kept)| living(*place, *kept)),
+            Chunk::Mapped { map, values, .. } => {
+                let mut values = values.iter();
+                map.each(|place| {
+                    if let Some(kept) = values.next() {
+                        living(place, *kept);
+                    }
+                });
+            }
+        }
     }
 }
 
@@ -221,15 +309,20 @@ mod tests {
         for sequence in (0..100_000u64).filter(|n| n % 100 != 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        let packed = live.chunks.iter().flatten().filter(|chunk| matches!(***chunk, Chunk::Packed { .. })).count();
+        let packed = live.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Mapped { .. })).count();
         assert_eq!(packed, 100_000 / CHUNK, "all but the chunk that allocations go to");
-        let left: Vec<u64> = live.iter_from(50_001).map(|(sequence, _)| sequence).collect();
+        let mut left = Vec::new();
+        live.each_from(50_001, |sequence, _| left.push(sequence));
         assert_eq!(left, (501..1000).map(|n| n * 100).collect::<Vec<_>>());
         for sequence in (0..100_000u64).filter(|n| n % 100 == 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        assert_eq!(live.chunks.iter().flatten().count(), 1, "chunks of dead blocks are gone");
-        assert_eq!(live.iter_from(0).count(), 0);
+        assert_eq!(
+            live.chunks.iter().filter(|chunk| !matches!(chunk, Chunk::Empty)).count(),
+            1,
+            "chunks of dead blocks are gone"
+        );
+        live.each_from(0, |sequence, _| assert_eq!(sequence, 0, "all are dead"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::book::{Book, NO_SITE};
 use crate::costs::Costs;
 use crate::live::Live;
+use crate::map::IntMap;
 use crate::walker::{Now, Sink};
 use format::Freed;
 
@@ -15,20 +16,27 @@ const LOST: u64 = u64::MAX;
 /// The global peak moves all the time while a heap grows, and must not visit every info each time. So a new peak only
 /// counts up an epoch, and an info keeps its live count for the peak before its first change after that.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Use {
     size: u64,
     allocations: u64,
-    temporary: u64,
+    /// What is beyond 32 bits is in `Plain::carried`.
+    temporary: u32,
     live: u32,
     at_peak: u32,
     epoch: u32,
 }
+
+/// Half a cache line.
+const _: () = assert!(size_of::<Use>() == 32);
 
 #[derive(Default)]
 pub(crate) struct Plain {
     uses: Vec<Use>,
     /// By info: blocks that went with an image that ended. Empty where no program was replaced.
     gone: Vec<u64>,
+    /// By info: temporary blocks beyond 32 bits.
+    carried: IntMap<u32, u64>,
     epoch: u32,
     live_bytes: u64,
     live_allocations: u64,
@@ -59,9 +67,10 @@ impl Plain {
     pub(crate) fn sites(&self, book: &Book) -> Vec<Costs> {
         let mut sites = vec![Costs::default(); book.stacks.len()];
         let gone = self.gone.iter().copied().chain(std::iter::repeat(0));
-        for ((used, info), gone) in self.uses.iter().zip(&book.infos).zip(gone) {
+        for (((used, info), gone), number) in self.uses.iter().zip(&book.infos).zip(gone).zip(0u32..) {
             let Some(site) = sites.get_mut(info.site as usize).filter(|_| used.allocations > 0) else { continue };
             let at_peak = if used.epoch == self.epoch { used.at_peak } else { used.live } as u64;
+            let temporary = used.temporary as u64 + self.carried.get(&number).copied().unwrap_or(0);
             let bytes = |count: u64| count.saturating_mul(used.size);
             let deallocations = used.allocations.saturating_sub(used.live as u64 + gone);
             site.add(&Costs {
@@ -69,8 +78,8 @@ impl Plain {
                 freed_bytes: bytes(deallocations),
                 allocations: used.allocations,
                 allocated_bytes: bytes(used.allocations),
-                temporary: used.temporary,
-                temporary_bytes: bytes(used.temporary),
+                temporary,
+                temporary_bytes: bytes(temporary),
                 live_allocations: used.live as u64,
                 live_bytes: bytes(used.live as u64),
                 kept_allocations: used.live as u64,
@@ -144,7 +153,12 @@ impl Sink for Plain {
         let Some(used) = self.uses.get_mut(info as usize) else { return };
         used.settle(self.epoch);
         used.live = used.live.wrapping_sub(1);
-        used.temporary += temporary as u64;
+        if temporary {
+            used.temporary = used.temporary.wrapping_add(1);
+            if used.temporary == 0 {
+                *self.carried.entry(info).or_default() += 1 << 32;
+            }
+        }
         self.deallocations += 1;
         self.live_allocations = self.live_allocations.wrapping_sub(1);
         self.live_bytes = self.live_bytes.wrapping_sub(used.size);

@@ -6,6 +6,7 @@
 
 mod api;
 mod closing;
+mod entries;
 mod exec;
 mod memory;
 mod sandbox;

@@ -17,18 +17,26 @@ extern "C" fn after_size1(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[1])
 }
 
+/// No overflow: the call would have failed.
+pub fn product(context: &Context) -> u64 {
+    context.arguments[0].wrapping_mul(context.arguments[1])
+}
+
 extern "C" fn after_product(context: &mut Context) -> Next {
-    // No overflow: the call would have failed.
-    events::allocated(context, context.result, context.arguments[0].wrapping_mul(context.arguments[1]))
+    events::allocated(context, context.result, product(context))
+}
+
+/// posix_memalign's block, 0 = it failed.
+pub fn after_out_result(context: &Context) -> u64 {
+    if context.result as u32 != 0 {
+        return 0;
+    }
+    // SAFETY: posix_memalign succeeded, so it stored a block there.
+    unsafe { *(context.arguments[0] as *const u64) }
 }
 
 extern "C" fn after_out(context: &mut Context) -> Next {
-    if context.result as u32 != 0 {
-        return Next::DONE;
-    }
-    // SAFETY: posix_memalign succeeded, so it stored a block there.
-    let address = unsafe { *(context.arguments[0] as *const u64) };
-    events::allocated(context, address, context.arguments[2])
+    events::allocated(context, after_out_result(context), context.arguments[2])
 }
 
 extern "C" fn during_resize1(context: &mut Context) -> Next {

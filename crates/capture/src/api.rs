@@ -9,7 +9,7 @@
 //! table:  | alloc | free | realloc | moving | pause | resume | stop |                                 8 bytes each
 //! ```
 use crate::core::CORE;
-use crate::elf::{Headers, PF_W, PT_GNU_RELRO, PT_LOAD};
+use crate::elf::{Headers, PF_W, PT_GNU_RELRO, PT_LOAD, ProgramHeader};
 use crate::events::custom::{reported_alloc, reported_free, reported_moving, reported_realloc};
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -109,8 +109,35 @@ pub extern "C" fn stop() {
     CORE.stop();
 }
 
-fn entries() -> [u64; ENTRIES] {
-    [alloc, free, realloc, moving, pause, resume, stop].map(|function| function as *const () as u64)
+/// What a table is filled with, in its order.
+pub const ENTRY_POINTS: [extern "C" fn(); ENTRIES] = [alloc, free, realloc, moving, pause, resume, stop];
+
+/// A table that a note locates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub address: u64,
+    /// Pointers that it has room for and that we know.
+    pub entries: usize,
+}
+
+impl Located {
+    /// `at`: the address of the note's content, in the process whose note it is.
+    pub fn by(name: &[u8], kind: u32, content: &[u8], at: u64) -> Option<Located> {
+        if name != NOTE_NAME || kind != NOTE_KIND {
+            return None;
+        }
+        let (count, rest) = content.split_first_chunk::<4>()?;
+        let distance = i32::from_le_bytes(*rest.first_chunk::<4>()?);
+        let entries = (u32::from_le_bytes(*count) as usize).min(ENTRIES);
+        let address = at.wrapping_add(4).wrapping_add_signed(distance as i64);
+        address.is_multiple_of(8).then_some(Located { address, entries })
+    }
+
+    /// True when the whole table lies in `[start, start + length)`.
+    pub const fn is_inside(&self, start: u64, length: u64) -> bool {
+        let end = self.address.wrapping_add(self.entries as u64 * 8);
+        self.address >= start && end <= start.wrapping_add(length)
+    }
 }
 
 /// Fills the tables that a module brings, unless it is the one that we are ourselves in.
@@ -119,33 +146,48 @@ pub fn fill(headers: Headers, bias: u64) {
         return;
     }
     headers.for_each_note(bias, |name, kind, content| {
-        if name == NOTE_NAME
-            && kind == NOTE_KIND
-            && let Some((&count, rest)) = content.split_first_chunk::<4>()
-            && let Some(distance) = rest.first_chunk::<4>()
-        {
-            let at = (distance.as_ptr() as u64).wrapping_add_signed(i32::from_le_bytes(*distance) as i64);
-            fill_table(headers, bias, at, u32::from_le_bytes(count) as usize);
+        if let Some(table) = Located::by(name, kind, content, content.as_ptr() as u64) {
+            fill_table(headers, bias, table);
         }
     });
 }
 
 /// Only where the module itself could write.
-fn fill_table(headers: Headers, bias: u64, table: u64, count: usize) {
-    let count = count.min(ENTRIES);
-    let end = table.wrapping_add(count as u64 * 8);
-    let inside = |header: &crate::elf::ProgramHeader| {
-        let start = bias.wrapping_add(header.vaddr);
-        table >= start && end <= start.wrapping_add(header.memsz)
-    };
+fn fill_table(headers: Headers, bias: u64, table: Located) {
+    let inside = |header: &ProgramHeader| table.is_inside(bias.wrapping_add(header.vaddr), header.memsz);
     let is_writable =
         headers.iter().any(|header| header.kind == PT_LOAD && header.flags & PF_W != 0 && inside(&header));
     let is_sealed = headers.iter().any(|header| header.kind == PT_GNU_RELRO && inside(&header));
-    if !is_writable || is_sealed || !table.is_multiple_of(8) {
+    if !is_writable || is_sealed {
         return;
     }
-    for (place, entry) in entries().into_iter().take(count).enumerate() {
+    for (place, function) in ENTRY_POINTS.into_iter().take(table.entries).enumerate() {
         // SAFETY: a writable word of the module that its own note names for this.
-        unsafe { AtomicU64::from_ptr((table as *mut u64).add(place)) }.store(entry, Ordering::Release);
+        let entry = unsafe { AtomicU64::from_ptr((table.address as *mut u64).add(place)) };
+        entry.store(function as *const () as u64, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_locates_its_table() {
+        let content = |entries: u32, distance: i32| [entries.to_le_bytes(), distance.to_le_bytes()].concat();
+        let by = |content: &[u8]| Located::by(NOTE_NAME, NOTE_KIND, content, 0x1000);
+        assert_eq!(by(&content(7, 0x2000 - 4)), Some(Located { address: 0x3000, entries: 7 }));
+        assert_eq!(
+            by(&content(3, -0x104)),
+            Some(Located { address: 0xf00, entries: 3 }),
+            "an older table, before the note"
+        );
+        assert_eq!(by(&content(99, 4)), Some(Located { address: 0x1008, entries: 7 }), "a later one");
+        assert_eq!(by(&content(7, 1)), None, "not a place for pointers");
+        assert_eq!(by(&content(7, 4)[..7]), None);
+        assert_eq!(Located::by(b"GNU\0", NOTE_KIND, &content(7, 4), 0x1000), None);
+        assert_eq!(Located::by(NOTE_NAME, 2, &content(7, 4), 0x1000), None);
+        let table = Located { address: 0x1008, entries: 2 };
+        assert!(table.is_inside(0x1008, 16) && !table.is_inside(0x1008, 15) && !table.is_inside(0x1010, 64));
     }
 }

@@ -201,7 +201,10 @@ impl Tables {
     fn description_in_table(&self, pc: u64) -> Option<Option<u64>> {
         const DATA_RELATIVE_4: u8 = 0x3b;
         let hdr = self.eh_frame_hdr;
-        let mut bytes = self.bytes(hdr)?;
+        // A program that was linked without one has got it from the profiler, elsewhere.
+        let is_own = hdr >= self.start && hdr < self.end;
+        let end = if is_own { self.end } else { u64::MAX };
+        let mut bytes = Bytes { at: hdr, end };
         let (version, frame_encoding, count_encoding, table_encoding) =
             (bytes.u8()?, bytes.u8()?, bytes.u8()?, bytes.u8()?);
         if version != 1 || table_encoding != DATA_RELATIVE_4 {
@@ -210,11 +213,11 @@ impl Tables {
         bytes.pointer(frame_encoding, hdr)?;
         let count = bytes.pointer(count_encoding, hdr)?;
         let table = bytes.at;
-        if count.checked_mul(8)?.checked_add(table)? > self.end {
+        if count.checked_mul(8)?.checked_add(table)? > end {
             return None;
         }
         let entry = |i: u64| {
-            // SAFETY: `i < count`, and the whole table lies inside the module, checked above.
+            // SAFETY: `i < count`, and the whole table lies inside the module, checked above, or is the profiler's.
             let pair = unsafe { ((table + i * 8) as *const [i32; 2]).read_unaligned() };
             (hdr.wrapping_add(pair[0] as u64), hdr.wrapping_add(pair[1] as u64))
         };

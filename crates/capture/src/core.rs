@@ -7,7 +7,12 @@
 //! ```
 //! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
 //! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+mod attached;
+
+pub use attached::{Attached, adopt};
+
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
+use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::follow;
 use crate::loader;
@@ -20,6 +25,7 @@ use crate::sys;
 use crate::unwatched;
 use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The gate's bits. Its page reads as zero in a forked child.
@@ -62,6 +68,7 @@ const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
 const _: () = assert!(Geometry::roomy().slots as usize <= SLOTS);
 
 /// Everything that is set once, before the gate opens.
+#[repr(C)]
 struct Parts {
     region: Region,
     private: *mut Private,
@@ -73,14 +80,18 @@ struct Parts {
     ticks: bool,
 }
 
+/// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+#[repr(C)]
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
-    parts: UnsafeCell<Option<Parts>>,
+    parts: UnsafeCell<MaybeUninit<Parts>>,
     /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
+    /// Where we are ourselves, in a process that ran already.
+    own: Range,
     /// A frame was guessed: loading a module may prove it wrong.
     guessed: AtomicBool,
     /// The Image record has been written.
@@ -106,9 +117,10 @@ static SHUT: AtomicU32 = AtomicU32::new(0);
 pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
-    parts: UnsafeCell::new(None),
+    parts: UnsafeCell::new(MaybeUninit::uninit()),
     carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
+    own: Range::NONE,
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
     accompanied: AtomicBool::new(false),
@@ -187,7 +199,7 @@ impl Core {
     #[inline(always)]
     fn parts(&self) -> &Parts {
         // SAFETY: set before the gate opened; only called behind it.
-        unsafe { (*self.parts.get()).as_ref().unwrap_unchecked() }
+        unsafe { (*self.parts.get()).assume_init_ref() }
     }
 
     /// The parts, for code that may run with the gate shut.
@@ -272,6 +284,11 @@ impl Core {
         let parts = self.parts_if_any()?;
         // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
         unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
+    }
+
+    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    pub fn is_own(&self, address: u64) -> bool {
+        self.own.holds(address)
     }
 
     pub fn note_guess(&self) {
@@ -528,7 +545,7 @@ impl Core {
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
         // SAFETY: `Starting`: no one else reads it yet.
-        unsafe { *self.parts.get() = Some(parts) };
+        unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
         unsafe { self.refresh_modules() };
@@ -601,7 +618,7 @@ impl Core {
             if text.is_null() {
                 return;
             }
-            let (at, len) = crate::modules::store_name(&parts.region, text);
+            let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
             self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
     }

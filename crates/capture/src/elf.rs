@@ -68,6 +68,7 @@ pub struct Debug {
 }
 
 /// Program headers of a mapped file, or of nothing.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Headers {
     pub first: *const ProgramHeader,

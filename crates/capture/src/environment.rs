@@ -14,6 +14,7 @@ pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";
 const VALUE_MAX: usize = 1024;
 
 /// A copied value: the original's memory belongs to the program.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Value {
     bytes: [u8; VALUE_MAX],
@@ -60,6 +61,7 @@ impl Value {
 }
 
 /// What an exec in place must bring along.
+#[repr(C)]
 pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,

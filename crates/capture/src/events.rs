@@ -3,8 +3,11 @@
 //! An allocation is stamped after the real call, a free before it, so that of two threads that hand an address over
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
+pub mod attached;
+
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::Place;
@@ -126,6 +129,9 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     // SAFETY: the calling thread's own.
     let local_ref = unsafe { &mut *local };
+    if cfa < local_ref.main.guard && attached::is_inside(local_ref.inside, cfa) {
+        return None;
+    }
     local_ref.main.pace.hurry();
     let on_signal_stack = core.may_call() && sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
@@ -134,6 +140,7 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
         core.lose(Loss::Abandoned);
         let header = local_ref.header();
         local_ref.memo.forget();
+        local_ref.inside = Range::NONE;
         local_ref.main.head = header.head.load(Ordering::Relaxed);
         header.intent.store(0, Ordering::Release);
         local_ref.nested.head = header.nested_head.load(Ordering::Relaxed);

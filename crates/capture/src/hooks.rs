@@ -28,6 +28,18 @@ macro_rules! for_each_hook {
     };
 }
 
+/// See [`for_each_hook`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Size0,
+    Size1,
+    Product,
+    Out,
+    Resize1,
+    ResizeProduct,
+    Free,
+}
+
 macro_rules! names {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {
         /// Index of a hook in `real::FUNCTIONS`.
@@ -38,6 +50,9 @@ macro_rules! names {
 
         /// Every hook's symbol, in the order of `Hook`.
         pub const NAMES: &[&[u8]] = &[$(stringify!($name).as_bytes()),*];
+
+        /// What each one's arguments mean, in the order of `Hook`.
+        pub const KINDS: &[Kind] = &[$(Kind::$kind),*];
     };
 }
 for_each_hook!(names);

@@ -16,7 +16,7 @@ const RET: u8 = 0xc3;
 
 unsafe extern "C" {
     /// Keeps every register, calls [`heaptrack_modules_changed`], returns to the loader.
-    fn heaptrack_loader_entry();
+    pub fn heaptrack_loader_entry();
 }
 
 core::arch::global_asm!(
@@ -66,7 +66,7 @@ extern "C" fn heaptrack_modules_changed() {
 }
 
 /// Puts the jump in. False when it is refused or the function is not the empty one we expect.
-pub fn watch(debug: *const Debug) -> bool {
+pub(crate) fn watch(debug: *const Debug) -> bool {
     // SAFETY: the loader's board.
     let mut at = unsafe { (*debug).changed };
     // SAFETY: the loader's code, mapped.

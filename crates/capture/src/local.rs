@@ -4,6 +4,7 @@
 //! stack is reused, so each slot also knows where libc keeps the tid in the thread block and compares it: another tid
 //! is another thread.
 use crate::core::Core;
+use crate::entry::{Freed, Range};
 use crate::memo::Memo;
 use crate::pace::Pace;
 use crate::probe::Probe;
@@ -24,6 +25,10 @@ pub struct Local {
     pub generation: u32,
     /// Comparisons of walks in many pieces since one was walked afresh.
     pub patched_together: u32,
+    /// The last free by an entry that may lead to another one.
+    pub freed: Freed,
+    /// The allocator whose function a hook with its guard up has called, see `entry.rs`.
+    pub inside: Range,
     pub main: Level,
     pub nested: Level,
     pub probe: [Probe; 2],
@@ -196,6 +201,8 @@ impl Local {
         let now = core.stamp();
         self.main = Level::new(header.head.load(Ordering::Relaxed), now);
         self.nested = Level::new(header.nested_head.load(Ordering::Relaxed), now);
+        self.inside = Range::NONE;
+        self.freed = Freed::NONE;
         self.probe = Default::default();
         self.memo.forget();
         self.scratch.iter_mut().for_each(Scratch::forget);

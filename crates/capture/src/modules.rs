@@ -5,9 +5,18 @@
 //! finds the generation unchanged after its search has searched an index that nobody touched.
 use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
-use crate::environment::Value;
+use crate::environment::{Value, bytes};
 use channel::{Loss, Region, Stamp};
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where the program's own path is read to: a forked child comes here on whatever stack it has.
+struct Program(UnsafeCell<Value>);
+
+// SAFETY: only whoever may change the table uses it, and there is one at a time.
+unsafe impl Sync for Program {}
+
+static PROGRAM: Program = Program(UnsafeCell::new(Value::EMPTY));
 
 /// Modules that can be loaded at the same time.
 const LIVE: usize = 2048;
@@ -170,6 +179,17 @@ impl Modules {
         true
     }
 
+    /// Takes in what the profiler found in a process that runs already.
+    pub fn adopt<'a>(&mut self, region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
+        for module in modules {
+            let Some(instance) = module.publish(region, stamp) else { continue };
+            let Some(known) = self.known.get_mut(self.known_count as usize) else { break };
+            *known = Known { map: module.map, dynamic: module.dynamic, instance, seen: 1 };
+            self.known_count += 1;
+        }
+        self.publish(region);
+    }
+
     fn drop_unseen(&mut self, region: &Region, stamp: Stamp) -> u32 {
         let mut kept = 0;
         let mut gone = 0;
@@ -300,7 +320,49 @@ fn is_name(region: &Region, at: u32, len: u32, text: *const u8) -> bool {
     false
 }
 
-/// Writes a new module into the shared table. Its instance number, or `None` when it is no module of use.
+/// What the shared table says of a module.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The loader's entry, and its dynamic section.
+    pub map: u64,
+    pub dynamic: u64,
+    pub start: u64,
+    pub end: u64,
+    pub bias: u64,
+    pub eh_frame_hdr: u64,
+    pub build_id: [u64; channel::BUILD_ID_MAX / 8],
+    pub build_id_len: u32,
+    pub name: &'a [u8],
+}
+
+impl Description<'_> {
+    /// Writes it into the shared table. Its instance number, or `None` when the table is full.
+    pub fn publish(&self, region: &Region, stamp: Stamp) -> Option<u32> {
+        let header = region.header();
+        let index = header.module_count.load(Ordering::Relaxed);
+        let Some(module) = region.modules().get(index as usize) else {
+            header.losses[Loss::ModuleFull as usize].fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let (name_at, name_len) = store_name(region, self.name);
+        module.start.store(self.start, Ordering::Relaxed);
+        module.end.store(self.end, Ordering::Relaxed);
+        module.bias.store(self.bias, Ordering::Relaxed);
+        module.eh_frame_hdr.store(self.eh_frame_hdr, Ordering::Relaxed);
+        module.loaded.store(stamp, Ordering::Relaxed);
+        module.name_at.store(name_at, Ordering::Relaxed);
+        module.name_len.store(name_len, Ordering::Relaxed);
+        module.image.store(header.image.load(Ordering::Relaxed), Ordering::Relaxed);
+        module.build_id_len.store(self.build_id_len, Ordering::Relaxed);
+        for (place, word) in module.build_id.iter().zip(self.build_id) {
+            place.store(word, Ordering::Relaxed);
+        }
+        header.module_count.store(index + 1, Ordering::Release);
+        Some(index + 1)
+    }
+}
+
+/// Publishes a new module. Its instance number, or `None` when it is no module of use.
 ///
 /// # Safety
 /// As `Modules::refresh`.
@@ -309,62 +371,35 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     let headers = headers_of(map, program)?;
     let (start, end) = headers.bounds(map.bias)?;
     crate::api::fill(headers, map.bias);
-    let header = region.header();
-    let index = header.module_count.load(Ordering::Relaxed);
-    let Some(module) = region.modules().get(index as usize) else {
-        header.losses[Loss::ModuleFull as usize].fetch_add(1, Ordering::Relaxed);
-        return None;
-    };
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
-    let build_id_len = headers.build_id(map.bias, &mut build_id);
+    let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    // SAFETY: the loader's string.
-    let (name_at, name_len) = if has_name { unsafe { store_name(region, map.name) } } else { store_program(region) };
-    module.start.store(start, Ordering::Relaxed);
-    module.end.store(end, Ordering::Relaxed);
-    module.bias.store(map.bias, Ordering::Relaxed);
-    module.eh_frame_hdr.store(eh_frame_hdr, Ordering::Relaxed);
-    module.loaded.store(stamp, Ordering::Relaxed);
-    module.name_at.store(name_at, Ordering::Relaxed);
-    module.name_len.store(name_len, Ordering::Relaxed);
-    module.image.store(header.image.load(Ordering::Relaxed), Ordering::Relaxed);
-    module.build_id_len.store(build_id_len as u32, Ordering::Relaxed);
-    for (place, word) in module.build_id.iter().zip(build_id) {
-        place.store(word, Ordering::Relaxed);
-    }
-    header.module_count.store(index + 1, Ordering::Release);
-    Some(index + 1)
+    // SAFETY: one writer at a time, as for all of this; nobody else has it.
+    let path = unsafe { &mut *PROGRAM.0.get() };
+    // A short program may be gone before anybody else can ask for its path; nothing without /proc.
+    let name = if !has_name && path.read_link(b"/proc/self/exe\0") {
+        path.get()
+    } else if has_name {
+        // SAFETY: the loader's string.
+        unsafe { bytes(map.name) }
+    } else {
+        &[]
+    };
+    let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
+    Description { map: address, dynamic, start, end, bias: map.bias, eh_frame_hdr, build_id, build_id_len, name }
+        .publish(region, stamp)
 }
 
-/// The program's own path. A short program may be gone before anybody else can ask; nothing without /proc.
-fn store_program(region: &Region) -> (u32, u32) {
-    let mut path = Value::EMPTY;
-    if !path.read_link(b"/proc/self/exe\0") {
-        return (0, 0);
-    }
-    // SAFETY: NUL-terminated; start-up has one thread.
-    unsafe { store_name(region, path.as_c_string().as_ptr()) }
-}
-
-/// Copies a NUL-terminated string into the names. Where, and how long; nothing when they are full.
-///
-/// # Safety
-/// `text` is NUL-terminated; the caller is the only writer.
-pub unsafe fn store_name(region: &Region, text: *const u8) -> (u32, u32) {
+/// Copies a text into the names; there is one writer. Where, and how long; nothing when they are full.
+pub fn store_name(region: &Region, text: &[u8]) -> (u32, u32) {
     let header = region.header();
     let at = header.names_used.load(Ordering::Relaxed);
-    let mut len = 0u32;
-    loop {
-        // SAFETY: not past the NUL.
-        let byte = unsafe { *text.add(len as usize) };
-        let place = region.names().get(at as usize + len as usize);
-        match (byte, place) {
-            (0, _) => break,
-            (_, None) => return (0, 0),
-            (_, Some(place)) => place.store(byte, Ordering::Relaxed),
+    for (i, &byte) in text.iter().enumerate() {
+        match region.names().get(at as usize + i) {
+            None => return (0, 0),
+            Some(place) => place.store(byte, Ordering::Relaxed),
         }
-        len += 1;
     }
-    header.names_used.store(at + len, Ordering::Release);
-    (at, len)
+    header.names_used.store(at + text.len() as u32, Ordering::Release);
+    (at, text.len() as u32)
 }

@@ -7,6 +7,7 @@ use crate::slot::SlotHeader;
 use crate::sync::AtomicU64;
 
 /// The fixed part. `Copy`: it is an address and its geometry.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Region {
     base: *mut u8,

@@ -11,10 +11,13 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub enum Invocation {
     Record(Record),
+    Attach(Attach),
+    Detach(Detach),
     Print(Box<Print>),
     Symbolize(Symbolize),
     /// Its own words, the name first.
@@ -32,6 +35,8 @@ pub enum Invocation {
 const SUBCOMMANDS: &str = "\
 Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without
+  attach [OPTIONS] PID       record a program that runs already; the same as -p PID
+  detach PID                 end that, also when its heaptrack is gone
   print [OPTIONS] FILE       text report of a trace; --json for machines
   diff [OPTIONS] BASE FILE   what changed between two traces
   heaptrace [OPTIONS] PROGRAM  what lives, while it runs and at its end; no file
@@ -48,15 +53,19 @@ Subcommands (only as the first word):
 Examples:
   heaptrack ls -l                      record to heaptrack.ls.<pid>.htz
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
+  heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
   heaptrack print heaptrack.ls.42.htz  read it
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
-Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage.";
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
+3 cannot be attached to; attached and detached again: 0.";
 
 /// Records every allocation of a program, with its stack, and says where the memory went.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack", version, after_help = SUBCOMMANDS, disable_version_flag = true)]
-#[command(override_usage = "heaptrack [OPTIONS] PROGRAM [ARGS...]\n       heaptrack print [OPTIONS] FILE")]
+#[command(
+    override_usage = "heaptrack [OPTIONS] PROGRAM [ARGS...]\n       heaptrack [OPTIONS] -p PID\n       heaptrack print [OPTIONS] FILE"
+)]
 pub struct Record {
     /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
     #[arg(short, long, value_name = "NAME")]
@@ -87,8 +96,14 @@ pub struct Record {
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
+    /// Attach to a process that runs already.
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "debug"])]
+    pub pid: Option<u32>,
+    /// With -p: detach after so long, as 30s, 5m, 1h; else at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
+    pub duration: Option<Duration>,
     /// The program and its arguments.
-    #[arg(required = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
+    #[arg(required_unless_present = "pid", value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, num_args = 1.., trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
@@ -145,6 +160,79 @@ fn seconds(text: &str) -> Result<u32, String> {
     let number: f64 =
         text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
+}
+
+/// A time with its unit; seconds without.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, unit) = found.unwrap_or((text, 1.0));
+    let number: f64 = number.parse().map_err(|_| "not a time: 30s, 5m and 1h are".to_owned())?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| "out of range".to_owned())
+}
+
+/// Records a program that runs already, until it ends, Ctrl-C, or the given time is over.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack attach", bin_name = "heaptrack attach", version, after_help = ATTACH_EXAMPLES)]
+pub struct Attach {
+    /// Detach after so long, as 30s, 5m, 1h; else at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
+    #[arg(short, long, value_name = "NAME")]
+    pub output: Option<PathBuf>,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Do not look up function names while recording.
+    #[arg(short = 'r', long = "no-symbols", visible_alias = "raw")]
+    pub no_symbols: bool,
+    /// When events come faster than they can be written: slow the program down, or lose events and count them.
+    #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
+    pub on_full: OnFull,
+    /// The longest that a thread may be held up before its events are dropped and counted.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub max_stall: u32,
+    #[command(flatten)]
+    pub search: SearchOptions,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
+  heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
+Exit code: 0; 3 it cannot be attached to, and why; 2 wrong usage.";
+
+impl Attach {
+    /// `heaptrack -p PID`, if that is meant.
+    fn of(record: &Record) -> Option<Attach> {
+        Some(Attach {
+            duration: record.duration,
+            output: record.output.clone(),
+            quiet: record.quiet,
+            no_symbols: record.no_symbols,
+            on_full: record.on_full,
+            max_stall: record.max_stall,
+            search: record.search.clone(),
+            pid: record.pid?,
+        })
+    }
+}
+
+/// Ends the recording of a program that was attached to, and puts everything back as it was.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack detach", bin_name = "heaptrack detach", version)]
+#[command(after_help = "Example:\n  heaptrack detach 4711   also after the heaptrack that recorded it was killed")]
+pub struct Detach {
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
 }
 
 /// Adds function names, files and lines to a trace that was recorded without, or that has not all of them.
@@ -207,6 +295,9 @@ pub struct Export {
     /// Massif: every which snapshot has a tree; 0 = only the highest.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub massif_detailed_freq: usize,
+    /// The blocks of custom allocators instead of malloc's.
+    #[arg(long)]
+    pub custom: bool,
     /// The trace.
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
@@ -302,6 +393,8 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
         return Invocation::Analyze(Analyze::parse_from(words));
     }
     match words.get(1).and_then(|word| word.to_str()) {
+        Some("attach") => return Invocation::Attach(Attach::parse_from(words.split_off(1))),
+        Some("detach") => return Invocation::Detach(Detach::parse_from(words.split_off(1))),
         Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
         Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
         Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
@@ -317,7 +410,11 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
         Some("record") => drop(words.remove(1)),
         _ => (),
     }
-    Invocation::Record(Record::parse_from(fence_off(words, &Record::command())))
+    let record = Record::parse_from(fence_off(words, &Record::command()));
+    match Attach::of(&record) {
+        Some(attach) => Invocation::Attach(attach),
+        None => Invocation::Record(record),
+    }
 }
 
 /// Puts `--` before the program, so that no option behind it is taken for ours.
@@ -377,6 +474,8 @@ mod tests {
         Export::command().debug_assert();
         Trim::command().debug_assert();
         Merge::command().debug_assert();
+        Attach::command().debug_assert();
+        Detach::command().debug_assert();
         Analyze::command().debug_assert();
         Report::command().debug_assert();
     }
@@ -402,6 +501,20 @@ mod tests {
     fn wrong_usage_is_an_error() {
         for line in
             ["heaptrack", "heaptrack -o", "heaptrack --no-such ls", "heaptrack -q", "heaptrack --max-stall=x ls"]
+        {
+            assert_eq!(record(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn attaching_is_an_option_or_a_subcommand() {
+        let parse = |line: &str| parse(line.split(' ').map(OsString::from));
+        let Invocation::Attach(options) = parse("heaptrack --duration 1.5m -qp 42 -o x") else { panic!("attach") };
+        assert_eq!((options.pid, options.duration, options.quiet), (42, Some(Duration::from_secs(90)), true));
+        let Invocation::Attach(options) = parse("heaptrack attach 42 --duration=30s") else { panic!("attach") };
+        assert_eq!((options.pid, options.duration), (42, Some(Duration::from_secs(30))));
+        assert!(matches!(parse("heaptrack detach 42"), Invocation::Detach(d) if d.pid == 42));
+        for line in ["heaptrack -p x", "heaptrack -p 1 ls", "heaptrack --duration 1 ls", "heaptrack -p 1 --duration x"]
         {
             assert_eq!(record(line).unwrap_err().exit_code(), 2, "{line}");
         }

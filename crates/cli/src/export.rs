@@ -5,7 +5,7 @@ use crate::args::{Cost, Export, Format};
 use analysis::{Costs, Replay, Report};
 use anyhow::Context;
 use export::{Packed, Packing, folded, heaptrack, massif, svg};
-use format::Source;
+use format::{Domain, Source};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
-    let trace = crate::source::Trace::new(&options.file)?;
+    let mut trace = crate::source::Trace::new(&options.file)?;
+    if options.custom {
+        if !crate::source::has_custom(&options.file)? {
+            anyhow::bail!("its program reported no blocks of custom allocators; leave out --custom");
+        }
+        trace.set_domain(Domain::Custom);
+    }
     let open = || trace.open();
     match options.to {
         Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
@@ -94,7 +100,13 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
         heaptrack::write(&|| Source::open(trace), out)?;
         Ok(())
     })?;
-    let _ = fs::remove_file(trace);
+    // KDE's format has one domain; what it cannot hold is not thrown away.
+    if crate::source::has_custom(trace)? {
+        let (kept, target) = (trace.display(), target.display());
+        crate::say(format_args!("heaptrack: {kept} stays: {target} cannot hold its blocks of custom allocators"));
+    } else {
+        let _ = fs::remove_file(trace);
+    }
     Ok(target)
 }
 

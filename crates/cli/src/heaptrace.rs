@@ -3,6 +3,7 @@
 //! Given: the words of the command line, and what the program is to inherit. Gives back: the program's own exit code, 64 when
 //! it was called wrongly. What must hold: a program is not started unless everything that was asked for can be done;
 //! nothing is written but reports.
+mod attach;
 mod flame;
 mod names;
 mod options;
@@ -40,8 +41,10 @@ pub fn run(words: Vec<OsString>, inherited: &Inherited) -> ExitCode {
         Err(options::Stop::Wrong(sentence)) => return refuse(&Refusal { code: USAGE, sentence }),
     };
     if let Some(pid) = options.pid {
-        let sentence = format!("attaching (-p {pid}) is not there yet: start the program with `heaptrace PROGRAM`");
-        return refuse(&Refusal { code: NO_ATTACH, sentence });
+        return match attach::run(options, pid) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(&Refusal { code: NO_ATTACH, sentence: format!("{error:#}") }),
+        };
     }
     try_run(options, inherited).unwrap_or_else(|refusal| refuse(&refusal))
 }

@@ -7,6 +7,8 @@
 
 mod analyze;
 mod args;
+mod attach;
+mod detach;
 mod diff;
 mod export;
 mod heaptrace;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
+        Invocation::Attach(options) => attach::run(&options),
+        Invocation::Detach(options) => detach::run(&options),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options)),

@@ -25,6 +25,9 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
         writer.finish()?;
         Ok(())
     })?;
+    for file in files {
+        crate::source::say_custom_is_left_out(file).with_context(|| file.display().to_string())?;
+    }
     if merged.ended_by_exec > 0 {
         let count = merged.ended_by_exec;
         crate::say(format_args!("heaptrack: {count} blocks that went when a program replaced itself count as freed"));

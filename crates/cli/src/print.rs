@@ -25,7 +25,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use text::{ALLOCATIONS, Ending, LEAKS, PEAKS, Style, TEMPORARY};
+use text::{ALLOCATIONS, Ending, LEAKS, PEAKS, STILL_LIVE, Style, TEMPORARY};
 
 /// Wrong usage or bad file.
 const BAD_FILE: u8 = 2;
@@ -174,8 +174,8 @@ impl Asked {
         let faults = self.opened.engine.faults();
         if self.opened.damage_count > 0 || !faults.is_empty() {
             crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
-        } else if book.summary.is_none() && book.session.kde().is_none() {
-            crate::say(format_args!("heaptrack: {name} was not finished; what is there is shown"));
+        } else if !self.opened.complete() && book.session.kde().is_none() {
+            crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
         }
     }
 
@@ -220,7 +220,7 @@ impl Asked {
             PEAKS.write(out, &entries, &style)?;
         }
         if options.print_leaks {
-            LEAKS.write(out, &entries, &style)?;
+            if book.session.attached { STILL_LIVE } else { LEAKS }.write(out, &entries, &style)?;
         }
         if options.print_temporary {
             TEMPORARY.write(out, &entries, &style)?;
@@ -303,6 +303,7 @@ impl Asked {
             numbers: after.numbers.minus(&before.numbers),
             peak_rss_bytes: after.peak_rss_bytes - before.peak_rss_bytes,
             suppressed_bytes: after.suppressed_bytes - before.suppressed_bytes,
+            attached: after.attached,
         };
         Ok(difference.write(out)?)
     }
@@ -323,6 +324,7 @@ impl Asked {
             },
             peak_rss_bytes: totals.peak_rss_bytes as i64,
             suppressed_bytes: suppressed as i64,
+            attached: self.opened.engine.book().session.attached,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Given: options and what the program is to inherit. Gives back: the program's own exit code, or 126/127 when it could
 //! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
 //! afterwards, the program runs to its end and its code is ours.
-use crate::args::{OnFull, Record};
+use crate::args::{OnFull, Record, SearchOptions};
 use crate::launch;
 use crate::library;
 use crate::names::Names;
@@ -95,7 +95,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     tell(options, outcome, path.as_deref(), is_kde);
     if let Some(path) = path.filter(|_| is_there) {
         if with_names {
-            name_the_rest(options, names, &path);
+            name_the_rest(&options.search, options.quiet, names, &path);
         }
         if is_kde {
             convert(options, &path);
@@ -224,28 +224,28 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde:
     if !options.quiet {
         // What it will be called when it has been converted.
         let target = path.with_extension("");
-        status::report(&outcome, if is_kde { &target } else { path });
+        status::report(&outcome, if is_kde { &target } else { path }, "not freed at the end");
     }
 }
 
 /// Reading debug information takes memory, and where that is short (`ulimit -v`) recording comes first.
-fn has_memory() -> bool {
+pub fn has_memory() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
 }
 
 /// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
-fn name_the_rest(options: &Record, names: Option<Names>, path: &Path) {
+pub fn name_the_rest(search: &SearchOptions, quiet: bool, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
-        search: options.search.search_everywhere(),
+        search: search.search_everywhere(),
         target: known.target,
         jit: known.jit,
-        time: Some(if options.search.asks_servers() { SERVERS_AT_THE_END } else { NAMES_AT_THE_END }),
+        time: Some(if search.asks_servers() { SERVERS_AT_THE_END } else { NAMES_AT_THE_END }),
         memory: Some(MEMORY_FOR_NAMES),
-        quiet: options.quiet,
+        quiet,
     };
     match symbolize::add_names(path, help) {
-        Ok(named) if options.quiet => drop(named),
+        Ok(named) if quiet => drop(named),
         Ok(named) => {
             named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
             if !named.all {

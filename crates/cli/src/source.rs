@@ -4,7 +4,7 @@
 //! for here, in the files that its modules name. What must hold: a file that was changed after the trace was written is
 //! not taken for the one that ran.
 use anyhow::Context;
-use format::{Block, FileWriter, Module, RawBlock, Source};
+use format::{Block, BlockKind, Domain, FileWriter, Module, RawBlock, Source};
 use object::Object;
 use object::read::ReadCache;
 use object::read::elf::ElfFile64;
@@ -20,17 +20,24 @@ const THREADS: usize = 2;
 pub struct Trace {
     path: PathBuf,
     names: Vec<RawBlock>,
+    domain: Domain,
 }
 
 impl Trace {
     pub fn new(path: &Path) -> Result<Self, format::Error> {
         let source = Source::open(path)?;
         let names = if source.is_raw() { names(path, source)? } else { Vec::new() };
-        Ok(Trace { path: path.to_owned(), names })
+        Ok(Trace { path: path.to_owned(), names, domain: Domain::Malloc })
+    }
+
+    /// Only the blocks of custom allocators.
+    pub const fn set_domain(&mut self, domain: Domain) {
+        self.domain = domain;
     }
 
     pub fn open(&self) -> Result<Source, format::Error> {
         let mut source = Source::open(&self.path)?;
+        source.set_domain(self.domain);
         source.append(self.names.iter().cloned());
         Ok(source)
     }
@@ -46,6 +53,24 @@ pub fn open(path: &Path) -> Result<Source, format::Error> {
     let mut source = Source::open(path)?;
     source.append(names);
     Ok(source)
+}
+
+/// True when a trace has blocks of custom allocators.
+pub fn has_custom(path: &Path) -> Result<bool, format::Error> {
+    let mut source = Source::open(path)?;
+    source.skip(&BlockKind::ALL);
+    // Nothing is given out; what is there is met on the way.
+    while source.next_block()?.is_some() {}
+    Ok(source.has_custom())
+}
+
+/// For those who write only malloc's blocks of a trace.
+pub fn say_custom_is_left_out(path: &Path) -> Result<(), format::Error> {
+    if has_custom(path)? {
+        let path = path.display();
+        crate::say(format_args!("heaptrack: the blocks of custom allocators in {path} are left out"));
+    }
+    Ok(())
 }
 
 /// Symbols for the frames of a raw file.

@@ -93,7 +93,7 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
 }
 
 /// The few lines at the end.
-pub fn report(outcome: &Outcome, path: &Path) {
+pub fn report(outcome: &Outcome, path: &Path, left: &str) {
     let totals = &outcome.totals;
     say(format_args!("heaptrack: {} ({})", path.display(), Bytes(outcome.file_bytes)));
     say(format_args!(
@@ -104,11 +104,7 @@ pub fn report(outcome: &Outcome, path: &Path) {
         Bytes(totals.peak_bytes),
         Count(totals.peak_allocations),
     ));
-    say(format_args!(
-        "  {} in {} blocks not freed at the end",
-        Bytes(totals.leaked_bytes),
-        Count(totals.leaked_allocations)
-    ));
+    say(format_args!("  {} in {} blocks {left}", Bytes(totals.leaked_bytes), Count(totals.leaked_allocations)));
     if let Some(custom) = &outcome.custom {
         say(format_args!(
             "  custom allocators: {} allocations, {} in all; peak {}; {} not freed",

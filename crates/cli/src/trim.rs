@@ -28,6 +28,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
         writer.finish()?;
         Ok(())
     })?;
+    crate::source::say_custom_is_left_out(file).with_context(of)?;
     let totals = summary.totals;
     crate::say(format_args!("heaptrack: {}: {} allocations", output.display(), totals.allocations));
     Ok(ExitCode::SUCCESS)

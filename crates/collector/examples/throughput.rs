@@ -1,6 +1,6 @@
-//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE] [SINK]`.
+//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE] [SINK] [FILE]`.
 //! LIVE = 0: the same four calls again and again. SINK = 0: a trace; 1: live numbers; 2: live numbers, and every
-//! allocation has a stack of 8 frames that was never seen before.
+//! allocation has a stack of 8 frames that was never seen before. FILE: the trace is kept there, for who needs a very large one.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -69,11 +69,13 @@ fn new_stacks(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>().unwrap());
+    let mut numbers = std::env::args().skip(1).take(4).map(|word| word.parse::<u64>().unwrap());
     let (events, threads, live) =
         (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
     let sink = numbers.next().unwrap_or(0);
+    let kept = std::env::args().nth(5).map(std::path::PathBuf::from);
     let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
+    let path = kept.clone().unwrap_or(path);
     let plan = target::plan(&path, channel::Clock::Tsc);
     let watched = collector::LivePlan { setup: plan.setup, folder: plan.folder.clone(), exe: String::new(), depth: 8 };
     let recording =
@@ -105,5 +107,7 @@ fn main() {
         outcome.totals.unknown_frees,
         outcome.totals.implied_frees,
     );
-    let _ = std::fs::remove_file(path);
+    if kept.is_none() {
+        let _ = std::fs::remove_file(path);
+    }
 }

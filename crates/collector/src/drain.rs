@@ -3,8 +3,9 @@
 //! Given: the shared memory. Gives back: per round, all committed words (to the merge) and the watermark. What must
 //! hold: ring space is given back at once and waiting threads are woken; numbers that make no sense stop one slot and
 //! nothing else; no thread of the target can make us wait.
-use crate::mapping::{Mapping, SlotArea, thread_exists};
+use crate::mapping::{Mapping, SlotArea};
 use crate::merge::Merge;
+use crate::process::Process;
 use channel::{Fence, Header, Intent, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
@@ -136,12 +137,13 @@ impl Drain {
 
     /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a
     /// thread: not for every round.
-    pub fn reap(&mut self, pid: u32, merge: &Merge) {
+    pub fn reap(&mut self, process: &Process, merge: &Merge) {
+        let threads = process.threads();
         let image = self.header().image.load(Acquire);
         for index in 0..self.slots.len() as u32 {
             let Some(header) = self.mapping.region().slot(index) else { continue };
             match header.owner() {
-                (SlotState::Live, tid) if header.image.load(Acquire) < image || !thread_exists(pid, tid) => {
+                (SlotState::Live, tid) if header.image.load(Acquire) < image || !threads.exists(tid) => {
                     header.bury(tid);
                 }
                 (SlotState::Dead, tid) if self.is_done(index, header, merge) => self.free(index, header, tid),

@@ -45,6 +45,6 @@ pub use hub::{Bell, Hub, Joined};
 pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
 pub use memory::Memory;
-pub use session::{End, LivePlan, Outcome, Plan, Recording};
+pub use session::{Attachment, End, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{Inherited, children_peak_rss, spawn};
 pub use stats::Stats;

@@ -34,10 +34,15 @@ pub struct Mapping {
 
 impl Mapping {
     pub fn create(setup: &Setup) -> Result<Self, SetupError> {
-        let geometry = setup.geometry;
-        geometry.check().map_err(|_| SetupError::Geometry)?;
         let fd = rustix::fs::memfd_create("heaptrack", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| SetupError::Memory(e.into()))?;
+        Self::adopt(setup, fd)
+    }
+
+    /// With memory that somebody else made, empty and open to seals.
+    pub fn adopt(setup: &Setup, fd: OwnedFd) -> Result<Self, SetupError> {
+        let geometry = setup.geometry;
+        geometry.check().map_err(|_| SetupError::Geometry)?;
         rustix::fs::ftruncate(&fd, geometry.total_len() as u64).map_err(|e| SetupError::Memory(e.into()))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
             .map_err(|e| SetupError::Memory(e.into()))?;

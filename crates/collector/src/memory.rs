@@ -47,16 +47,17 @@ impl Looks {
         }
     }
 
-    pub fn look(&mut self, pid: u32, time_ns: u64) {
+    /// False: there was nothing to see.
+    pub fn look(&mut self, pid: u32, time_ns: u64) -> bool {
         let began = Instant::now();
-        if let Some(memory) = read(pid, time_ns) {
-            self.last = memory;
-        }
+        let seen = read(pid, time_ns);
+        self.last = seen.unwrap_or(self.last);
         if let Ok(name) = fs::read_to_string(format!("/proc/{pid}/comm")) {
             self.name = name.trim_end().to_owned();
         }
         self.pause = (self.pause * 10).min(EVERY);
         self.next = Instant::now() + self.pause.max(began.elapsed() * COST);
+        seen.is_some()
     }
 }
 

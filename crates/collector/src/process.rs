@@ -2,6 +2,8 @@
 //!
 //! Given: a pid. Gives back: what /proc says now, `None` where there is no /proc or no target. What must hold: a read
 //! of the resident memory is one system call.
+use crate::mapping::thread_exists;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -11,6 +13,8 @@ pub struct Process {
     statm: Option<File>,
     page_size: u64,
     our_filters: Option<Seccomp>,
+    /// It is in a pid namespace of its own, and knows its threads by other numbers than we.
+    has_own_pids: bool,
 }
 
 /// A process's system call filters.
@@ -27,6 +31,7 @@ impl Process {
             statm: File::open(format!("/proc/{pid}/statm")).ok(),
             page_size: rustix::param::page_size() as u64,
             our_filters: fs::read_to_string("/proc/self/status").ok().map(|text| seccomp(&text)),
+            has_own_pids: own_number(&format!("/proc/{pid}")).is_some_and(|own| own != pid),
         }
     }
 
@@ -35,6 +40,11 @@ impl Process {
         let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
         let pages: u64 = std::str::from_utf8(text.get(..length)?).ok()?.split(' ').nth(1)?.parse().ok()?;
         Some(pages * self.page_size)
+    }
+
+    /// The filters that are in force now were looked at, and let through what recording needs.
+    pub fn accept_filters(&mut self) {
+        self.our_filters = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
     }
 
     /// True when the target has put itself behind a filter that we are not behind ourselves (a container's default
@@ -62,10 +72,55 @@ impl Process {
         Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     }
 
+    /// `tid` as the target knows it.
     pub fn thread_name(&self, tid: u32) -> Option<String> {
+        let tid = if self.has_own_pids { self.our_number(tid)? } else { tid };
         let name = fs::read(format!("/proc/{}/task/{tid}/comm", self.pid)).ok()?;
         Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }
+}
+
+/// The threads of a process at one moment.
+pub enum Threads {
+    /// The kernel is asked for each.
+    Same(u32),
+    /// By the numbers that the process itself has for them.
+    Own(HashSet<u32>),
+}
+
+impl Threads {
+    pub fn exists(&self, tid: u32) -> bool {
+        match self {
+            Threads::Same(pid) => thread_exists(*pid, tid),
+            Threads::Own(known) => known.contains(&tid),
+        }
+    }
+}
+
+impl Process {
+    pub fn threads(&self) -> Threads {
+        if !self.has_own_pids {
+            return Threads::Same(self.pid);
+        }
+        Threads::Own(self.thread_folders().filter_map(|folder| own_number(&folder)).collect())
+    }
+
+    fn thread_folders(&self) -> impl Iterator<Item = String> {
+        let tasks = format!("/proc/{}/task", self.pid);
+        let entries = fs::read_dir(&tasks).into_iter().flatten().filter_map(Result::ok);
+        entries.map(move |entry| format!("{tasks}/{}", entry.file_name().to_string_lossy()))
+    }
+
+    fn our_number(&self, tid: u32) -> Option<u32> {
+        let folder = self.thread_folders().find(|folder| own_number(folder) == Some(tid))?;
+        folder.rsplit('/').next()?.parse().ok()
+    }
+}
+
+/// The number that a process or thread has in its own namespace.
+fn own_number(folder: &str) -> Option<u32> {
+    let status = fs::read_to_string(format!("{folder}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
 }
 
 fn seccomp(status: &str) -> Seccomp {

@@ -8,7 +8,7 @@ use crate::clock::Timeline;
 use crate::drain::Drain;
 use crate::error::SetupError;
 use crate::live::{Ask, Reason, Snapshot};
-use crate::mapping::{Mapping, Setup, hold_until_death};
+use crate::mapping::{Mapping, Setup, hold_until_death, tsc};
 use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
 use crate::modules::text;
@@ -20,12 +20,12 @@ use crate::sink::Sink;
 use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Farewell, Header, Loss, Phase, Request, Stamp};
-use format::{Domain, Exit, Losses, RawBlock, Session, Summary, Suppressions, Totals};
+use channel::{Clock, Farewell, Header, Loss, Phase, Request, Stamp};
+use format::{Domain, Exit, HeapAtAttach, Losses, RawBlock, Session, Summary, Suppressions, Totals};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -79,6 +79,15 @@ pub struct LivePlan {
 /// Snapshots that wait for somebody who reads them.
 const MOST_SNAPSHOTS: usize = 4;
 
+/// A process that runs already.
+#[derive(Debug)]
+pub struct Attachment {
+    pub pid: u32,
+    /// Its shared memory: empty.
+    pub channel: OwnedFd,
+    pub heap: HeapAtAttach,
+}
+
 /// What became of a session.
 #[derive(Debug)]
 pub struct Outcome {
@@ -119,6 +128,7 @@ impl From<Exit> for End {
 /// A session that runs.
 pub struct Recording {
     mapping: Arc<Mapping>,
+    clock: Clock,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
     end: mpsc::Sender<End>,
@@ -151,6 +161,8 @@ struct Subject {
     command: Vec<String>,
     exe: String,
     tool: String,
+    /// How large the heap was, of a process that ran already.
+    attached: Option<HeapAtAttach>,
 }
 
 /// The collecting thread's ends of all its letter boxes.
@@ -164,35 +176,56 @@ struct Letters {
 impl Recording {
     /// Everything is ready for the target when this returns.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::start_with(plan, mapping, None)
+    }
+
+    /// The same for a process that runs already and has made the shared memory itself.
+    pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::start_with(plan, mapping, Some(attachment.heap))
+    }
+
+    fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
         let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
         let Plan { setup, folder, command, exe, tool, .. } = plan;
-        Self::launch(Subject { setup, folder, command, exe, tool }, writer, Sink::trace())
+        let subject = Subject { setup, folder, command, exe, tool, attached };
+        Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
     /// The same without a trace: what lives can be asked for, and is in the outcome.
     pub fn live(plan: LivePlan) -> Result<Self, SetupError> {
-        let LivePlan { setup, folder, exe, depth } = plan;
-        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new() };
-        Self::launch(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
+        Self::begin_live(plan)?.ready()
     }
 
     /// Several at a time: their threads start side by side.
     pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
-        let begin = |_| {
-            let LivePlan { setup, folder, exe, depth } = plan.clone();
-            let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new() };
-            Self::begin(subject, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth)))).ok()
-        };
-        let begun: Vec<Starting> = (0..count).map_while(begin).collect();
+        let begun: Vec<Starting> = (0..count).map_while(|_| Self::begin_live(plan.clone()).ok()).collect();
         begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
     }
 
-    fn launch(plan: Subject, writer: Writer, sink: Sink) -> Result<Self, SetupError> {
-        Self::begin(plan, writer, sink)?.ready()
+    /// Without a trace, for a process that runs already.
+    pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::begin_live_in(plan, mapping, Some(attachment.heap))?.ready()
     }
 
-    fn begin(plan: Subject, writer: Writer, sink: Sink) -> Result<Starting, SetupError> {
-        let mapping = Arc::new(Mapping::create(&plan.setup)?);
+    fn begin_live(plan: LivePlan) -> Result<Starting, SetupError> {
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::begin_live_in(plan, mapping, None)
+    }
+
+    fn begin_live_in(plan: LivePlan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Starting, SetupError> {
+        let LivePlan { setup, folder, exe, depth } = plan;
+        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new(), attached };
+        Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
+    }
+
+    fn begin(plan: Subject, mapping: Mapping, writer: Writer, sink: Sink) -> Result<Starting, SetupError> {
+        let mapping = Arc::new(mapping);
+        let clock = plan.setup.clock;
         let stats = Arc::new(Stats::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (end, end_inbox) = mpsc::channel();
@@ -215,7 +248,7 @@ impl Recording {
         };
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
-        let recording = Recording { mapping, stats, stop, end, blocks, asks, snapshots, thread };
+        let recording = Recording { mapping, clock, stats, stop, end, blocks, asks, snapshots, thread };
         Ok(Starting { recording, is_ready })
     }
 
@@ -265,6 +298,14 @@ impl Recording {
     /// The target records, or has recorded.
     pub fn has_started(&self) -> bool {
         self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
+    }
+
+    /// The stamp that an event written now would get.
+    pub fn now(&self) -> Stamp {
+        match self.clock {
+            Clock::Tsc => tsc(),
+            Clock::Ticks => self.mapping.region().header().ticks.load(Ordering::Acquire),
+        }
     }
 
     pub fn stats(&self) -> Arc<Stats> {
@@ -508,7 +549,7 @@ impl Collector {
             return;
         }
         self.next_check = now + CHECK_EVERY;
-        self.drain.reap(pid, &self.merge);
+        self.drain.reap(&self.recorder.process, &self.merge);
         self.watch_sandbox();
         let events = self.recorder.event_count();
         if let Some(block) = self.sampler.take() {
@@ -532,6 +573,9 @@ impl Collector {
     fn write_session(&mut self, pid: u32) {
         self.session_written = true;
         self.recorder.process = Process::new(pid);
+        if self.plan.attached.is_some() {
+            self.recorder.process.accept_filters();
+        }
         let names = rustix::system::uname();
         let memory = rustix::system::sysinfo();
         let session = Session {
@@ -539,7 +583,7 @@ impl Collector {
             command: self.plan.command.clone(),
             exe: self.plan.exe.clone(),
             pid,
-            attached: false,
+            attached: self.plan.attached.is_some(),
             started_unix_ns: self.started_unix_ns,
             hostname: names.nodename().to_string_lossy().into_owned(),
             page_size: rustix::param::page_size() as u32,
@@ -547,6 +591,9 @@ impl Collector {
             tool: self.plan.tool.clone(),
         };
         self.writer.put(session.to_block(), 0);
+        if let Some(heap) = self.plan.attached {
+            self.writer.put(heap.to_block(), 0);
+        }
     }
 
     fn write_suppressions(&mut self) {
@@ -654,6 +701,11 @@ impl Collector {
 
     fn close(mut self, started: bool, end: End) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
+        if self.is_live && self.plan.attached.is_some() {
+            // It may live on, and then this is how it is now.
+            let pid = self.header.target_pid.load(Ordering::Acquire);
+            self.looks.last.is_last = self.looks.look(pid, self.recorder.timeline.now_ns());
+        }
         let last = self.is_live.then(|| self.snapshot_now(Reason::End));
         let totals = Totals {
             peak_rss_bytes: self.peak_rss(end),

@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    Checkpoint, Events, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary, Suppressions,
-    Symbols, Thread,
+    Checkpoint, Events, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary,
+    Suppressions, Symbols, Thread,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -30,10 +30,12 @@ pub enum BlockKind {
     CustomEvents = 15,
     CustomCheckpoint = 16,
     CustomSummary = 17,
+    /// Of a program that ran already.
+    HeapAtAttach = 18,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 17] = [
+    pub const ALL: [BlockKind; 18] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -51,6 +53,7 @@ impl BlockKind {
         BlockKind::CustomEvents,
         BlockKind::CustomCheckpoint,
         BlockKind::CustomSummary,
+        BlockKind::HeapAtAttach,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -83,6 +86,7 @@ pub enum Block<'a> {
     Index(Index),
     /// A block of the custom domain among those of all domains: `RawBlock::in_domain` makes it one of the others.
     Custom(BlockKind),
+    HeapAtAttach(HeapAtAttach),
 }
 
 impl RawBlock {
@@ -117,6 +121,7 @@ impl RawBlock {
             | BlockKind::CustomEvents
             | BlockKind::CustomCheckpoint
             | BlockKind::CustomSummary => Block::Custom(self.kind),
+            BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
         })
     }
 }

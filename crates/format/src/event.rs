@@ -426,6 +426,7 @@ impl<'a> Events<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn begin_turn(&mut self) -> Result<(), Malformed> {
         let byte = self.runs.byte()? as u64;
         let mut length = |nibble: u64| {

@@ -101,7 +101,7 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Events(mut events) => return self.events(&mut events),
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
-            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
+            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) | Block::HeapAtAttach(_) => (),
             Block::Infos(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {

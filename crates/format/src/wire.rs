@@ -61,11 +61,17 @@ impl<'a> Cursor<'a> {
         if first < 0x80 {
             return Ok(first as u64);
         }
-        self.u64_rest((first & 0x7f) as u64)
+        let second = self.byte()?;
+        let value = (first & 0x7f) as u64 | ((second & 0x7f) as u64) << 7;
+        if second < 0x80 {
+            return Ok(value);
+        }
+        self.u64_rest(value)
     }
 
+    #[inline(never)]
     fn u64_rest(&mut self, mut value: u64) -> Result<u64, Malformed> {
-        let mut shift = 7;
+        let mut shift = 14;
         loop {
             let byte = self.byte()?;
             let bits = (byte & 0x7f) as u64;

@@ -271,6 +271,17 @@ fn older_formats_are_read_by_their_own_rules() {
     assert!(matches!(of(b"v 10900 4\nX a\n"), Err(Error::Newer(4))));
 }
 
+/// KDE's recorder writes the words of the command as they are, line feeds too.
+#[test]
+fn a_command_of_several_lines_is_no_damage() {
+    let command = "python3 -c import json\n\nx = 5\ns=json\nfor i in range(3):\n    m - 1\n# + 0\nc = 7";
+    let text = INTERPRETED.replace("X ./a  two", &format!("X {command}"));
+    let (found, sound) = (of(text.as_bytes()).unwrap(), of(INTERPRETED.as_bytes()).unwrap());
+    assert_eq!(found.session.command.join(" "), command);
+    assert_eq!(found.damage, Vec::<&str>::new());
+    assert_eq!((found.events, found.names, found.infos), (sound.events, sound.names, sound.infos));
+}
+
 #[test]
 fn two_pointers_with_one_address_stay_two() {
     let text = "v 10400 3\nX a\ns 1 a\ns 1 b\ni 0 0 1\ni 0 0 2\nt 1 0\nt 2 0\n";

@@ -110,7 +110,6 @@ impl<'f> Elf<'f> {
                 let extent = Extent { start, stored: size, size, packing: Packing::Plain };
                 let (at, size) = (section.sh_offset.get(LittleEndian), section.sh_size.get(LittleEndian));
                 let bytes = data.read_bytes_at(at, size).ok()?;
-                self.store.count(bytes.len());
                 let count = bytes.len() / size_of::<Sym64>();
                 let (symbols, _) = object::pod::slice_from_bytes(bytes, count).ok()?;
                 let is_code =

@@ -25,6 +25,9 @@ const PIECE_TIME: Duration = Duration::from_millis(500);
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// Frames between two looks at the clock.
 const BATCH: usize = 64;
+/// Bytes that are kept of a module's files, and the least work that must come between two times of giving them back.
+const ENOUGH: u64 = 16 << 20;
+const FEW_BATCHES: u32 = 16;
 /// Demanglers go down by recursion.
 const STACK: usize = 8 << 20;
 
@@ -151,7 +154,9 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
     }
 }
 
-/// The frames of one module. What was read of its files is given back in between when it takes more than `memory`.
+/// The frames of one module. What was read of its files is given back in between, so that it does not grow without end. Where that
+/// happens too often (one unit may be the whole program), more is kept; where this is far more than `memory`, the rest is left to
+/// whoever has it.
 pub fn resolve_module(
     work: &ModuleWork,
     module: &Module,
@@ -161,8 +166,10 @@ pub fn resolve_module(
 ) {
     let mut left = work.frames.chunks(BATCH).peekable();
     let mut pieces = Pieces::default();
-    while left.peek().is_some() {
+    let mut enough = ENOUGH;
+    while left.peek().is_some() && memory.is_none_or(|most| enough <= most.max(ENOUGH).saturating_mul(4)) {
         let store = Store::bounded(memory);
+        let mut batches = 0;
         // `None`: the file makes a library panic.
         let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
         let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
@@ -176,9 +183,13 @@ pub fn resolve_module(
                     return;
                 }
             }
-            if store.is_full() {
+            batches += 1;
+            if store.size() > enough {
                 break;
             }
+        }
+        if batches < FEW_BATCHES {
+            enough *= 2;
         }
     }
     let (symbols, count) = pieces.take();

@@ -78,9 +78,6 @@ impl Seek for Seeking {
 
 pub(crate) type Cache = ReadCache<Seeking>;
 
-/// What was read and made of it may take that much, besides what had to be unpacked, before it is given back.
-const ENOUGH: u64 = 16 << 20;
-
 /// Only what is asked for is read: headers and symbol tables by `object`, sections with debug information in pages.
 #[derive(Default)]
 pub struct Store {
@@ -112,9 +109,10 @@ impl Store {
         self.limit.is_none_or(|limit| bytes <= limit)
     }
 
-    /// Time to begin with a new one.
-    pub fn is_full(&self) -> bool {
-        self.limit.is_some() && self.bytes.get() > ENOUGH
+    /// Bytes that were read of plain sections, and made of all. Symbol tables and what had to be unpacked do not count: whoever
+    /// begins anew would only read them again.
+    pub(crate) fn size(&self) -> u64 {
+        self.bytes.get()
     }
 
     pub(crate) fn file(&self, file: File) -> Option<Opened<'_>> {
@@ -124,7 +122,6 @@ impl Store {
     }
 
     pub(crate) fn memory(&self, bytes: Vec<u8>) -> Opened<'_> {
-        self.count(2 * bytes.len());
         let cache = self.caches.alloc(ReadCache::new(Seeking::Memory(Cursor::new(bytes.clone()))));
         Opened { cache, source: Rc::new(Source::Memory(bytes)) }
     }

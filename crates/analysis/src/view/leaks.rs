@@ -114,12 +114,12 @@ pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
             (facts.first_ns, facts.last_ns) = (group.first_ns, group.last_ns);
         }
         if at == LOOKS {
-            for (sequence, birth) in walker.live.iter_from(0) {
-                let Some((group, _)) = walker.sink.group_of(sequence, &birth) else { continue };
-                if let Some(facts) = facts.get_mut(group) {
+            walker.live.each_from(0, |sequence, birth| {
+                let group = walker.sink.group_of(sequence, &birth);
+                if let Some(facts) = group.and_then(|(group, _)| facts.get_mut(group)) {
                     facts.oldest_ns = facts.oldest_ns.min(birth.time_ns);
                 }
-            }
+            });
         }
         let time_ns = end(at);
         walker.sink.begin(&walker.now, time_ns);

@@ -83,14 +83,14 @@ impl Lifetimes {
                 walker.sink.buckets.clone_from(&empty);
             } else {
                 let mut buckets = std::mem::take(&mut walker.sink.buckets);
-                for (sequence, birth) in walker.live.iter_from(0) {
-                    let Some(size) = walker.sink.counted(sequence, &birth) else { continue };
+                walker.live.each_from(0, |sequence, birth| {
+                    let Some(size) = walker.sink.counted(sequence, &birth) else { return };
                     let age = range.to_ns.saturating_sub(birth.time_ns);
                     if let Some(bucket) = buckets.get_mut(bucket(age) as usize) {
                         bucket.live_allocations += 1;
                         bucket.live_bytes = bucket.live_bytes.saturating_add(size);
                     }
-                }
+                });
                 walker.sink.buckets = buckets;
             }
         })?;

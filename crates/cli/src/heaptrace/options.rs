@@ -19,13 +19,15 @@ window. Send them to heaptrace itself or to the program; a program that uses suc
 Examples:
   heaptrace ./server                                 what is left at its end
   heaptrace --top 3 --sort count node app.js         the three places with the most blocks
+  heaptrace -p 1234                                  what a running process takes from now on
   heaptrace --interval 10s --outfile log ./server    every ten seconds, to log.<pid>.<name>
   heaptrace --flame-graph --outfile f ./server       folded stacks; then inferno-flamegraph f.* > flame.svg
 
 Environment: HEAPTRACE_NUM_TOP_BACKTRACE, HEAPTRACE_SORT_KEYS, HEAPTRACE_FLAME_GRAPH (0 or 1), HEAPTRACE_OUTFILE and
 HEAPTRACE_IGNORE stand for the options of the same meaning.
 
-Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or watched; 64 wrong usage.";
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or watched;
+64 wrong usage; 3 -p is refused.";
 
 /// Says which memory of a program is still in use, by the place that asked for it: while it runs, and at its end.
 #[derive(Debug, Parser)]
@@ -56,7 +58,7 @@ struct Words {
     /// Show a live table in the terminal.
     #[arg(long)]
     watch: bool,
-    /// A process that already runs.
+    /// A process that already runs, until Ctrl-C; its children are not followed.
     #[arg(short, long, value_name = "PID")]
     pid: Option<String>,
     /// Print help.

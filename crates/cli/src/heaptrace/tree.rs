@@ -9,6 +9,7 @@ use super::signals::{Signals, Told};
 use super::teller::{Job, Letterbox, Teller};
 use crate::record::{wait_for, why_not};
 use crate::say;
+use attach::{Attached, Standing};
 use collector::{Ask, End, Hub, Joined, Reason, Recording, Snapshot};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -32,6 +33,7 @@ pub struct Tree {
     teller: Teller,
     sort: Vec<Key>,
     pause: Option<(Duration, u32)>,
+    next: Instant,
     processes: Vec<Process>,
     next_id: Id,
     is_stopped: bool,
@@ -51,6 +53,7 @@ impl Tree {
             signals,
             teller,
             sort,
+            next: Instant::now() + pause.map_or(Duration::ZERO, |(pause, _)| pause),
             pause,
             processes: Vec::new(),
             next_id: 0,
@@ -73,7 +76,6 @@ impl Tree {
         let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
         let mut end = waiter.is_err().then(|| wait_for(root));
         let mut is_said = false;
-        let mut next = self.pause.map(|(pause, _)| Instant::now() + pause);
         loop {
             self.hub.wait(TICK);
             if end.is_none() {
@@ -83,14 +85,7 @@ impl Tree {
                 }
             }
             self.welcome();
-            self.serve_told();
-            if let (Some((pause, number)), Some(due)) = (self.pause, next)
-                && Instant::now() >= due
-            {
-                next = Some(due.max(Instant::now() - pause) + pause);
-                self.ask_all(Ask::Snapshot(number));
-            }
-            self.tell_snapshots();
+            self.serve();
             self.bury(root, end);
             if end.is_some() && !is_said && !self.processes.is_empty() {
                 is_said = true;
@@ -101,6 +96,39 @@ impl Tree {
                 return end;
             }
         }
+    }
+
+    /// The same for a process that ran already; its children are not followed. Returns when it is gone, or we are to go.
+    pub fn watch_attached(mut self, pid: u32, recording: Recording, attached: Attached) {
+        self.add(pid, recording);
+        loop {
+            self.hub.wait(TICK);
+            self.announce();
+            self.serve();
+            let is_gone = self.processes.iter().all(Process::is_gone) || attached.standing() == Standing::Over;
+            if is_gone {
+                break;
+            }
+            if self.is_stopped || attached.standing() == Standing::Detached {
+                if let Err(refusal) = attached.end() {
+                    say(format_args!(
+                        "heaptrace: not everything could be put back: {refusal}; `heaptrack detach {pid}` tries again"
+                    ));
+                }
+                break;
+            }
+        }
+        self.leave();
+    }
+
+    /// Whatever was asked for, by whomever.
+    fn serve(&mut self) {
+        self.serve_told();
+        if let Some((pause, number)) = self.pause.filter(|_| Instant::now() >= self.next) {
+            self.next = Instant::now() + pause;
+            self.ask_all(Ask::Snapshot(number));
+        }
+        self.tell_snapshots();
     }
 
     fn add(&mut self, pid: u32, recording: Recording) {
@@ -119,6 +147,11 @@ impl Tree {
             self.add(pid, recording);
         }
         self.hub.offer(self.processes.len());
+        self.announce();
+    }
+
+    /// Those that have begun to record.
+    fn announce(&mut self) {
         for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
             if let Some(name) = process.name() {
                 process.is_announced = true;

@@ -97,6 +97,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("threads", &book.threads.len())?;
         map.serialize_entry("modules", &book.modules.len())?;
         map.serialize_entry("suppressions", &book.suppressions)?;
+        map.serialize_entry("heap_at_attach", &heap_at_attach(book))?;
         map.serialize_entry("symbols", &symbols(book))?;
         self.lists(&mut map)?;
         map.serialize_entry("custom", &self.custom.map(Custom))?;
@@ -174,6 +175,16 @@ fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
         suppressed_bytes: suppressed.0,
         suppressed_allocations: suppressed.1,
     }
+}
+
+/// How large the heap was already when we attached; what was in it then is not in the trace.
+fn heap_at_attach(book: &Book) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Heap {
+        size_bytes: u64,
+        rss_bytes: u64,
+    }
+    book.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
 }
 
 /// Events that were not recorded, by cause, and the writer's own sentence about them.

@@ -108,7 +108,13 @@ pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::
     writeln!(out, "total memory allocated: {} in {} blocks", bytes(costs.allocated_bytes as i64), costs.allocations)?;
     writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(costs.freed_bytes as i64))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
-    writeln!(out, "blocks leaked: {}", costs.live_allocations)?;
+    let book = opened.engine.book();
+    let left = if book.session.attached { "still live at detach" } else { "leaked" };
+    writeln!(out, "blocks {left}: {}", costs.live_allocations)?;
+    if let Some(heap) = &book.heap_at_attach {
+        let (size, resident) = (bytes(heap.size_bytes as i64), bytes(heap.rss_bytes as i64));
+        writeln!(out, "heap at attach: {size}, {resident} of it resident; what was in it is not counted")?;
+    }
     if profile.range.from_ns > 0 || costs.base_allocations > 0 {
         writeln!(out, "live at the start: {} in {} blocks", bytes(costs.base_bytes as i64), costs.base_allocations)?;
         writeln!(out, "grown by: {}", bytes(costs.growth_bytes()))?;

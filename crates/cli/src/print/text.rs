@@ -79,6 +79,15 @@ pub const LEAKS: Section = Section {
     number: bytes,
 };
 
+/// Of a program that ran on: what it has not freed may be in use.
+pub const STILL_LIVE: Section = Section {
+    heading: "STILL LIVE AT DETACH",
+    metric: |numbers| numbers.leaked,
+    label: |numbers| format!("{} still live over {} calls from", bytes(numbers.leaked), numbers.allocations),
+    sub_label: |numbers| format!("{} still live over {} calls from:", bytes(numbers.leaked), numbers.allocations),
+    number: bytes,
+};
+
 pub const TEMPORARY: Section = Section {
     heading: "MOST TEMPORARY ALLOCATIONS",
     metric: |numbers| numbers.temporary,
@@ -183,6 +192,8 @@ pub struct Ending {
     pub numbers: Numbers,
     pub peak_rss_bytes: i64,
     pub suppressed_bytes: i64,
+    /// The program ran already when we came.
+    pub attached: bool,
 }
 
 impl Ending {
@@ -194,7 +205,8 @@ impl Ending {
         writeln!(out, "temporary memory allocations: {temporary} ({}/s)", rate(temporary, runtime))?;
         writeln!(out, "peak heap memory consumption: {}", bytes(peak))?;
         writeln!(out, "peak RSS (including heaptrack overhead): {}", bytes(self.peak_rss_bytes))?;
-        writeln!(out, "total memory leaked: {}", bytes(leaked))?;
+        let left = if self.attached { "still live at detach" } else { "leaked" };
+        writeln!(out, "total memory {left}: {}", bytes(leaked))?;
         if self.suppressed_bytes != 0 {
             writeln!(out, "suppressed leaks: {}", bytes(self.suppressed_bytes))?;
         }

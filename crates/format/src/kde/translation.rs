@@ -19,13 +19,14 @@ use std::collections::VecDeque;
 
 /// Raw bytes of events, and of definitions, that make a block.
 const FULL: usize = 512 << 10;
-/// Lines that are looked at together.
+/// Lines that are looked at together; at most ten bytes each.
 const BATCH: usize = 32;
 const FULL_DEFINITIONS: usize = 4 << 20;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 26;
 const MOST_INFOS: usize = 1 << 26;
 const MOST_SUPPRESSIONS: usize = 1 << 20;
+const MOST_COMMAND: usize = 1 << 16;
 /// KDE's page size where a file does not tell it.
 const PAGE: u64 = 4096;
 const LARGEST: u64 = 1 << 48;
@@ -49,6 +50,9 @@ pub(super) struct Translation {
     /// The session is not put out yet, or has changed since.
     is_session_new: bool,
     has_command: bool,
+    /// What follows may still be words of the command: KDE's recorder writes line feeds in them as they are.
+    in_command: bool,
+    command_bytes: usize,
     names: Names,
     modules: Modules,
     pairs: Pairs,
@@ -78,6 +82,8 @@ impl Translation {
             suppressions: String::new(),
             is_session_new: true,
             has_command: false,
+            in_command: false,
+            command_bytes: 0,
             names: Names::default(),
             modules: Modules::default(),
             pairs: Pairs::default(),
@@ -106,34 +112,42 @@ impl Translation {
         if self.sort != Sort::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
             return 0;
         }
-        let mut batch = [(0u8, 0u32, 0usize); BATCH];
-        let mut count = 0;
-        let mut at = 0;
-        for event in &mut batch {
+        let mut infos = [0u32; BATCH];
+        let mut ends = [0u16; BATCH];
+        let (mut allocs, mut count, mut at) = (0u32, 0, 0);
+        for (info, end) in infos.iter_mut().zip(&mut ends) {
             let Some([kind @ (b'+' | b'-'), b' ', number @ ..]) =
                 text.get(at..).and_then(|rest| rest.first_chunk::<10>())
             else {
                 break;
             };
-            let Some((info, length)) = short_number(number) else { break };
+            let Some((number, length)) = short_number(number) else { break };
             at += length + 3;
-            *event = (*kind, info, at);
+            (*info, *end) = (number, at as u16);
+            allocs |= ((*kind == b'+') as u32) << count;
             count += 1;
         }
-        let batch = batch.get(..count).unwrap_or_default();
-        self.pairs.touch(batch.iter().map(|event| event.1));
+        let infos = infos.get(..count).unwrap_or_default();
+        self.pairs.touch(infos);
         let mut used = 0;
-        for &(kind, info, end) in batch {
-            if !(if kind == b'+' { self.alloc(info) } else { self.free(info) }) {
+        for (&info, &end) in infos.iter().zip(&ends) {
+            if !(if allocs & 1 != 0 { self.alloc(info) } else { self.free(info) }) {
                 break;
             }
-            used = end;
+            allocs >>= 1;
+            used = end as usize;
         }
         used
     }
 
     /// One line without its line feed.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        if self.in_command {
+            if !is_a_line(line, self.format) {
+                return self.more_command(line);
+            }
+            self.in_command = false;
+        }
         let Some((&letter, rest)) = line.split_first() else { return Ok(()) };
         let rest = match rest.split_first() {
             Some((b' ', rest)) => rest,
@@ -387,9 +401,26 @@ impl Translation {
         if is_first {
             let text = String::from_utf8_lossy(text);
             self.session.command = text.split(' ').map(str::to_owned).collect();
-            self.is_session_new = true;
+            (self.is_session_new, self.in_command) = (true, true);
         }
         is_first
+    }
+
+    /// A line of a word with line feeds.
+    fn more_command(&mut self, line: &[u8]) -> Result<(), Refused> {
+        self.command_bytes += line.len();
+        if self.command_bytes > MOST_COMMAND {
+            return Err(Refused::Line);
+        }
+        let text = String::from_utf8_lossy(line);
+        let mut words = text.split(' ');
+        let first = words.next().unwrap_or_default();
+        match self.session.command.last_mut() {
+            Some(last) => *last = format!("{last}\n{first}"),
+            None => self.session.command.push(first.to_owned()),
+        }
+        self.session.command.extend(words.map(str::to_owned));
+        Ok(())
     }
 
     fn system(&mut self, mut fields: Fields) -> bool {
@@ -410,6 +441,26 @@ impl Translation {
             self.is_session_new = true;
         }
     }
+}
+
+/// True for lines that a recorder writes behind the command, to the last byte.
+fn is_a_line(line: &[u8], format: u32) -> bool {
+    let Some((&letter, [b' ', rest @ ..])) = line.split_first() else { return line == b"A" };
+    let mut fields = Fields::new(rest);
+    let is_named = match letter {
+        b's' | b'x' if format < 3 => return true,
+        b'm' if format < 3 => !fields.word().is_empty(),
+        b's' | b'x' | b'm' => fields.sized().is_some(),
+        b'S' => return true,
+        b'I' | b'i' | b't' | b'a' | b'+' | b'-' | b'c' | b'R' => fields.number().is_some(),
+        _ => false,
+    };
+    while !fields.rest().is_empty() {
+        if fields.number().is_none() {
+            return false;
+        }
+    }
+    is_named
 }
 
 fn sense(makes: bool) -> Result<(), Refused> {

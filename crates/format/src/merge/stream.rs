@@ -339,7 +339,12 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Samples(samples) => Owned::Samples(samples),
         Block::Losses(losses) => Owned::Losses(losses),
         Block::Summary(summary) => Owned::Summary(summary),
-        Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
+        Block::Session(_)
+        | Block::Events(_)
+        | Block::Checkpoint(_)
+        | Block::Index(_)
+        | Block::Custom(_)
+        | Block::HeapAtAttach(_) => {
             return None;
         }
     })

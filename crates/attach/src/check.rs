@@ -1,0 +1,62 @@
+//! What can be said about a process before it is touched: whether it can be attached to at all.
+use crate::error::Refusal;
+use crate::maps::Maps;
+use crate::memory::Memory;
+use crate::process::Process;
+use crate::{CHANNEL, filter};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Class, byte order and machine of the only programs that we record.
+const ELF_64: [u8; 2] = [2, 1];
+const EM_X86_64: [u8; 2] = [62, 0];
+
+/// A process that may be attached to, as far as one can see from outside.
+#[derive(Debug)]
+pub struct Checked {
+    pub process: Process,
+    pub memory: Memory,
+    pub maps: Maps,
+    /// A filter is in force, and our tracing may not suspend it: every call must be one that it allows.
+    pub filtered: bool,
+}
+
+impl Checked {
+    pub fn new(pid: u32) -> Result<Checked, Refusal> {
+        if pid == std::process::id() {
+            return Err(Refusal::Ourselves(pid));
+        }
+        let process = Process::new(pid).map_err(|_| Refusal::NoProcess(pid))?;
+        let status = process.status().map_err(|_| Refusal::NoProcess(pid))?;
+        if matches!(status.state, 'Z' | 'X') {
+            return Err(Refusal::Dead(pid));
+        }
+        if !status.vm_size {
+            return Err(Refusal::Kernel(pid));
+        }
+        if status.tracer != 0 {
+            return Err(Refusal::seize(&process, &std::io::Error::from_raw_os_error(libc::EPERM)));
+        }
+        let maps = Maps::of(&process.folder).map_err(|error| Refusal::seize(&process, &error))?;
+        let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(&process, &error))?;
+        if !is_ours(&process) {
+            return Err(Refusal::Architecture { pid });
+        }
+        let filtered = filter::check(&process, &status)?;
+        Ok(Checked { process, memory, maps, filtered })
+    }
+
+    /// The channel of a program that heaptrack started.
+    pub fn is_launched(&self) -> bool {
+        let is_channel = |name: &str| name.starts_with("/memfd:heaptrack") && !name.starts_with(CHANNEL);
+        self.maps.0.iter().any(|mapping| is_channel(&mapping.name))
+    }
+}
+
+/// 64-bit x86.
+fn is_ours(process: &Process) -> bool {
+    let mut start = [0; 20];
+    let read = File::open(process.folder.join("exe")).and_then(|file| file.read_exact_at(&mut start, 0));
+    // A program that may be executed but not read says nothing; its loader's list will.
+    read.is_err() || start.get(4..6) == Some(&ELF_64) && start.get(18..20) == Some(&EM_X86_64)
+}

@@ -1,0 +1,141 @@
+//! Why a process cannot be attached to: one sentence each, which says what to do.
+use crate::process::Process;
+use std::{fs, io};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    #[error("process {0} is heaptrack itself")]
+    Ourselves(u32),
+    #[error("process {0} has ended already and only waits to be buried by its parent")]
+    Dead(u32),
+    #[error("process {0} is a thread of the kernel: it has no heap")]
+    Kernel(u32),
+    #[error("process {pid} belongs to user {uid}: run heaptrack as that user or as root")]
+    OtherUser { pid: u32, uid: u32 },
+    #[error(
+        "the kernel lets a process be traced only by its parents (kernel.yama.ptrace_scope = {scope}): \
+         run heaptrack as root, or `sysctl kernel.yama.ptrace_scope=0`"
+    )]
+    Scope { scope: u32 },
+    #[error("kernel.yama.ptrace_scope = 3: on this machine nobody may trace a process until the next boot")]
+    Never,
+    #[error(
+        "no permission to trace process {pid}: run heaptrack as root; in a container, give it the capability SYS_PTRACE \
+         (docker run --cap-add=SYS_PTRACE)"
+    )]
+    NoPermission { pid: u32 },
+    #[error("process {pid} is traced already by {tracer}: end that first (gdb: detach; strace: Ctrl-C)")]
+    Traced { pid: u32, tracer: String },
+    #[error("process {pid} is being recorded by heaptrack (pid {recorder}): `heaptrack detach {pid}` ends that")]
+    Recorded { pid: u32, recorder: u32 },
+    #[error("process {pid} was started by heaptrack and carries its library: its allocations are recorded there")]
+    Launched { pid: u32 },
+    #[error("process {pid} is not a 64-bit x86 program; this heaptrack records no others")]
+    Architecture { pid: u32 },
+    #[error(
+        "a seccomp filter of process {pid} forbids {call}, which recording needs: record it from its start \
+         (heaptrack PROGRAM), or run it without the filter"
+    )]
+    Seccomp { pid: u32, call: &'static str },
+    #[error(
+        "process {pid} has a seccomp filter that only root may look at, and breaking it could kill the process: run heaptrack \
+         as root"
+    )]
+    UnknownFilter { pid: u32 },
+    #[error("process {pid} runs in seccomp's strict mode, where any call of ours would kill it")]
+    StrictSeccomp { pid: u32 },
+    #[error("process {pid} runs under {tool}, which has replaced malloc: it finds leaks itself")]
+    Sanitizer { pid: u32, tool: &'static str },
+    #[error(
+        "{exe} is a Go program without C code, and Go does not use malloc: use Go's own heap profile (go tool pprof)"
+    )]
+    Go { exe: String },
+    #[error(
+        "{exe} is linked statically and has no symbols, so its malloc cannot be found: attach to a build that is not stripped"
+    )]
+    Stripped { exe: String },
+    #[error("no malloc was found in process {pid}: there is nothing to record")]
+    NoMalloc { pid: u32 },
+    #[error("malloc of {module} cannot be patched: {why}")]
+    NotPatchable { module: String, why: &'static str },
+    #[error(
+        "thread {tid} cannot be stopped: it has been in an uninterruptible system call all the time; try again later"
+    )]
+    Unstoppable { tid: u32 },
+    #[error("the process has ended or become another program meanwhile")]
+    Gone,
+    #[error("the process keeps changing what is to be patched; try again")]
+    Busy,
+    #[error("no place was found in the program from which a system call can be made")]
+    NoGadgets,
+    #[error("thread {tid} has no stack that could be used")]
+    NoStack { tid: u32 },
+    #[error("the process refused {what}: {error}")]
+    Call { what: &'static str, error: io::Error },
+    #[error("the memory of process {pid} cannot be read or written: {error}")]
+    Memory { pid: u32, error: io::Error },
+    #[error("nothing of heaptrack is in process {0}")]
+    NotAttached(u32),
+    #[error("heaptrack itself is broken: {0}")]
+    Image(&'static str),
+}
+
+impl Refusal {
+    pub fn call(what: &'static str) -> impl FnOnce(io::Error) -> Refusal {
+        move |error| Refusal::Call { what, error }
+    }
+
+    pub fn memory(pid: u32) -> impl FnOnce(io::Error) -> Refusal {
+        move |error| Refusal::Memory { pid, error }
+    }
+
+    /// Why a thread could not be seized.
+    pub fn seize(process: &Process, error: &io::Error) -> Refusal {
+        let pid = process.pid;
+        if error.raw_os_error() == Some(libc::ESRCH) {
+            return Refusal::Gone;
+        }
+        let Ok(status) = process.status() else { return Refusal::Gone };
+        if status.tracer != 0 {
+            return Refusal::Traced { pid, tracer: name_of(status.tracer) };
+        }
+        let user = rustix::process::geteuid();
+        if !user.is_root() && status.uid != user.as_raw() {
+            return Refusal::OtherUser { pid, uid: status.uid };
+        }
+        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+        Self::without_permission(pid, scope.and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Same user, not traced, and yet refused.
+    pub fn without_permission(pid: u32, scope: Option<u32>) -> Refusal {
+        match scope {
+            Some(3) => Refusal::Never,
+            Some(scope @ 1..=2) => Refusal::Scope { scope },
+            _ => Refusal::NoPermission { pid },
+        }
+    }
+}
+
+/// For people.
+fn name_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{} (pid {pid})", name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_refuses_is_named() {
+        let sentence = |scope| Refusal::without_permission(7, scope).to_string();
+        assert!(sentence(Some(1)).contains("sysctl kernel.yama.ptrace_scope=0"));
+        assert!(sentence(Some(2)).contains("kernel.yama.ptrace_scope = 2"));
+        assert!(sentence(Some(3)).contains("until the next boot"));
+        assert!(sentence(Some(0)).contains("--cap-add=SYS_PTRACE"));
+        assert!(sentence(None).contains("SYS_PTRACE"));
+    }
+}

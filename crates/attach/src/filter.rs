@@ -1,0 +1,173 @@
+//! Seccomp filters of the target: would they let through what recording needs?
+//!
+//! Given: a process behind filters. Gives back: yes, or which call they forbid. What must hold: a call that is not allowed is
+//! never made, for the answer may be the process's death; so the filters' own programs are read (root may) and run here, on
+//! the calls that we would make.
+use crate::error::Refusal;
+use crate::process::{Process, Status};
+use crate::ptrace;
+use crate::world::World;
+use libc::sock_filter;
+
+const STRICT: u32 = 1;
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+const RET_ALLOW: u32 = 0x7fff_0000;
+const RET_LOG: u32 = 0x7ffc_0000;
+
+/// Every call that is made in the target, by us from outside or by the core.
+const NEEDED: [(&str, i64); 14] = [
+    ("mmap", libc::SYS_mmap),
+    ("munmap", libc::SYS_munmap),
+    ("madvise", libc::SYS_madvise),
+    ("mremap", libc::SYS_mremap),
+    ("memfd_create", libc::SYS_memfd_create),
+    ("close", libc::SYS_close),
+    ("gettid", libc::SYS_gettid),
+    ("futex", libc::SYS_futex),
+    ("membarrier", libc::SYS_membarrier),
+    ("clock_gettime", libc::SYS_clock_gettime),
+    ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+    ("rt_sigreturn", libc::SYS_rt_sigreturn),
+    ("sigaltstack", libc::SYS_sigaltstack),
+    ("restart_syscall", libc::SYS_restart_syscall),
+];
+
+/// True when there are filters, all of which allow what we need.
+pub fn check(process: &Process, status: &Status) -> Result<bool, Refusal> {
+    let pid = process.pid;
+    match status.seccomp {
+        0 => return Ok(false),
+        STRICT => return Err(Refusal::StrictSeccomp { pid }),
+        _ => (),
+    }
+    let filters = crate::on_own_thread(|| read(process));
+    match filters {
+        Ok(filters) => match forbidden(&filters) {
+            Some(call) => Err(Refusal::Seccomp { pid, call }),
+            None => Ok(true),
+        },
+        // What is in force for us and for it alike (a container's) lets us live, and so it does the same calls of it.
+        Err(_)
+            if Process::new(std::process::id())
+                .and_then(|us| us.status())
+                .is_ok_and(|us| us.filters >= status.filters) =>
+        {
+            Ok(true)
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn read(process: &Process) -> Result<Vec<Vec<sock_filter>>, Refusal> {
+    let unknown = || Refusal::UnknownFilter { pid: process.pid };
+    let tid = process.threads().ok().and_then(|tids| tids.first().copied()).ok_or_else(unknown)?;
+    let world = World::stop_one(process, tid)?;
+    let mut filters = Vec::new();
+    while let Some(filter) = ptrace::seccomp_filter(tid, filters.len()).map_err(|_| unknown())? {
+        filters.push(filter);
+    }
+    drop(world);
+    Ok(filters)
+}
+
+fn forbidden(filters: &[Vec<sock_filter>]) -> Option<&'static str> {
+    let allows = |filter: &Vec<sock_filter>, number: i64| {
+        matches!(run(filter, number as u32).map(|verdict| verdict & 0xffff_0000), Some(RET_ALLOW | RET_LOG))
+    };
+    NEEDED.iter().find(|(_, number)| !filters.iter().all(|filter| allows(filter, *number))).map(|(name, _)| *name)
+}
+
+/// Runs a classic BPF program on a call with that number whose arguments are all zero; `None` when it makes no sense.
+fn run(program: &[sock_filter], number: u32) -> Option<u32> {
+    // struct seccomp_data: number, architecture, instruction pointer, six arguments.
+    let load = |at: u32| match at {
+        0 => Some(number),
+        4 => Some(AUDIT_ARCH_X86_64),
+        8..64 if at.is_multiple_of(4) => Some(0),
+        _ => None,
+    };
+    let (mut a, mut x, mut scratch) = (0u32, 0u32, [0u32; 16]);
+    let mut at = 0usize;
+    loop {
+        let &sock_filter { code, jt, jf, k } = program.get(at)?;
+        at += 1;
+        let operand = if code & 8 != 0 { x } else { k };
+        match (code & 7, code & 0xf8) {
+            // ld: absolute, immediate, scratch memory, length
+            (0, 0x20) => a = load(k)?,
+            (0, 0x00) => a = k,
+            (0, 0x60) => a = *scratch.get(k as usize)?,
+            (0, 0x80) => a = 64,
+            // ldx
+            (1, 0x00) => x = k,
+            (1, 0x60) => x = *scratch.get(k as usize)?,
+            (1, 0x80) => x = 64,
+            // st, stx
+            (2, _) => *scratch.get_mut(k as usize)? = a,
+            (3, _) => *scratch.get_mut(k as usize)? = x,
+            (4, operation) => a = arithmetic(operation & 0xf0, a, operand)?,
+            // ja, jeq, jgt, jge, jset
+            (5, 0x00) => at += k as usize,
+            (5, test) => {
+                let holds = match test & 0xf0 {
+                    0x10 => a == operand,
+                    0x20 => a > operand,
+                    0x30 => a >= operand,
+                    0x40 => a & operand != 0,
+                    _ => return None,
+                };
+                at += usize::from(if holds { jt } else { jf });
+            }
+            (6, 0x00) => return Some(k),
+            (6, 0x10) => return Some(a),
+            (7, 0x00) => x = a,
+            (7, 0x80) => a = x,
+            _ => return None,
+        }
+    }
+}
+
+fn arithmetic(operation: u16, a: u32, b: u32) -> Option<u32> {
+    Some(match operation {
+        0x00 => a.wrapping_add(b),
+        0x10 => a.wrapping_sub(b),
+        0x20 => a.wrapping_mul(b),
+        0x30 => a.checked_div(b)?,
+        0x40 => a | b,
+        0x50 => a & b,
+        0x60 => a.wrapping_shl(b),
+        0x70 => a.wrapping_shr(b),
+        0x80 => a.wrapping_neg(),
+        0x90 => a.checked_rem(b)?,
+        0xa0 => a ^ b,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn step(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+        sock_filter { code, jt, jf, k }
+    }
+
+    #[test]
+    fn a_filter_is_run() {
+        // ld nr; jeq mremap -> kill; else allow
+        let program = vec![
+            step(0x20, 0, 0, 4),
+            step(0x15, 1, 0, AUDIT_ARCH_X86_64),
+            step(0x06, 0, 0, 0),
+            step(0x20, 0, 0, 0),
+            step(0x15, 0, 1, libc::SYS_mremap as u32),
+            step(0x06, 0, 0, 0x8000_0000),
+            step(0x06, 0, 0, RET_ALLOW),
+        ];
+        assert_eq!(run(&program, libc::SYS_mremap as u32), Some(0x8000_0000));
+        assert_eq!(run(&program, libc::SYS_mmap as u32), Some(RET_ALLOW));
+        assert_eq!(forbidden(&[program]), Some("mremap"));
+        assert_eq!(forbidden(&[vec![step(6, 0, 0, RET_ALLOW)]]), None);
+        assert_eq!(forbidden(&[vec![step(6, 0, 0, RET_ALLOW)], vec![step(5, 0, 0, 100)]]), Some("mmap"));
+    }
+}

@@ -1,0 +1,139 @@
+//! A signal frame that describes a stopped thread.
+//!
+//! A thread that makes a system call for us stands on such a frame: if we die in the middle, the call returns into the
+//! program's own `sigreturn`, and the thread goes on as if a signal handler had returned. Normally nobody ever returns
+//! through it.
+//!
+//! ```text
+//! at ->  restorer | ucontext (304) | siginfo (128) | .. to 64 .. | xsave area | magic
+//! ```
+use libc::user_regs_struct;
+
+/// Registers and what else a thread has.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub registers: user_regs_struct,
+    pub mask: u64,
+    /// As PTRACE_GETREGSET gives it.
+    pub extended: Vec<u8>,
+}
+
+const UC_FP_XSTATE: u64 = 1;
+const UC_SIGCONTEXT_SS: u64 = 2;
+const UC_STRICT_RESTORE_SS: u64 = 4;
+const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
+/// Where in an xsave area the kernel keeps notes, and the bits of the components that are in use.
+const NOTES: usize = 464;
+const IN_USE: usize = 512;
+/// The legacy area and the header.
+const SMALLEST: usize = 576;
+/// Where the saved instruction pointer is in a frame.
+pub const RIP: u64 = 8 + 40 + 16 * 8;
+/// More than any frame takes without AMX.
+pub const ROOM: u64 = 4096;
+
+impl State {
+    /// The registers as they must be for the thread to go on by itself: the kernel does not restart a system call for a
+    /// thread that returns from a signal.
+    fn restarted(&self) -> user_regs_struct {
+        const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        let mut registers = self.registers;
+        if registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(registers.rax as i64)) && registers.rax as i64 != -515
+        {
+            registers.rax = registers.orig_rax;
+            registers.rip -= 2;
+        }
+        registers
+    }
+
+    /// The frame's bytes for the address `at`, a multiple of 16.
+    pub fn frame(&self, at: u64, restorer: u64) -> Vec<u8> {
+        let r = self.restarted();
+        let area_at = (at + 440).next_multiple_of(64);
+        let segments = r.cs & 0xffff | (r.ss & 0xffff) << 48;
+        let flags =
+            UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS | if self.extended.len() >= SMALLEST { UC_FP_XSTATE } else { 0 };
+        let fpstate = if self.extended.is_empty() { 0 } else { area_at };
+        let words = [
+            restorer, flags, 0, 0, 0, 0, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp,
+            r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags, segments, 0, 0, self.mask, 0, fpstate, 0, 0, 0, 0, 0,
+            0, 0, 0, self.mask,
+        ];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize((area_at - at) as usize, 0);
+        bytes.extend(self.area());
+        bytes
+    }
+
+    /// The xsave area as `sigreturn` wants it: with its size, and a magic number at its end.
+    fn area(&self) -> Vec<u8> {
+        let number = |at: usize| {
+            let word = self.extended.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            word.map_or(0, u64::from_le_bytes)
+        };
+        if self.extended.len() < SMALLEST {
+            return self.extended.clone();
+        }
+        let features = number(NOTES);
+        let size = size_of_components(number(IN_USE)).min(self.extended.len());
+        let mut area = self.extended.get(..size).unwrap_or_default().to_vec();
+        let mut notes = Vec::new();
+        notes.extend(FP_XSTATE_MAGIC1.to_le_bytes());
+        notes.extend((size as u32 + 4).to_le_bytes());
+        notes.extend(features.to_le_bytes());
+        notes.extend((size as u32).to_le_bytes());
+        notes.resize(SMALLEST - 64 - NOTES, 0);
+        area.splice(NOTES..NOTES + notes.len(), notes);
+        area.extend(FP_XSTATE_MAGIC2.to_le_bytes());
+        area
+    }
+}
+
+/// Up to the end of the last component in use, in the standard form.
+fn size_of_components(in_use: u64) -> usize {
+    let mut size = SMALLEST;
+    for component in (2..63).filter(|bit| in_use >> bit & 1 != 0) {
+        let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
+        size = size.max((leaf.eax + leaf.ebx) as usize);
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        // SAFETY: numbers only.
+        let registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        State {
+            registers: user_regs_struct { rip: 0x1234, rsp: 0x5678, orig_rax: u64::MAX, ..registers },
+            mask: 7,
+            extended: vec![0; 832],
+        }
+    }
+
+    #[test]
+    fn the_kernel_finds_everything_at_its_place() {
+        let frame = state().frame(0x1000, 0xabcd);
+        let word = |at: u64| u64::from_le_bytes(frame[at as usize..at as usize + 8].try_into().unwrap());
+        assert_eq!((word(0), word(8)), (0xabcd, 7));
+        assert_eq!((word(RIP - 8), word(RIP)), (0x5678, 0x1234));
+        assert_eq!(word(8 + 40 + 256), 7, "the signal mask");
+        let area = word(8 + 40 + 184) - 0x1000;
+        assert_eq!((area % 64, area), (0x0, 448));
+        assert_eq!(word(area + 464) as u32, FP_XSTATE_MAGIC1);
+        assert_eq!(frame.len() as u64, area + 576 + 4);
+    }
+
+    #[test]
+    fn an_interrupted_call_starts_again() {
+        let mut state = state();
+        (state.registers.orig_rax, state.registers.rax) = (35, -516i64 as u64);
+        let registers = state.restarted();
+        assert_eq!((registers.rax, registers.rip), (35, 0x1232));
+        state.registers.rax = -4i64 as u64;
+        assert_eq!(state.restarted().rip, 0x1234);
+    }
+}

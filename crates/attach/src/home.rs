@@ -1,0 +1,101 @@
+//! Our place in the target: one piece of memory with everything that stays.
+//!
+//! ```text
+//! home ->  guard (1 page) | gate (1) | journal and room for signal frames (8) | image .. | guard (1)
+//! ```
+//! What must hold: memory is had by system calls of the target itself, made crash-safe; nothing of it is ever unmapped, for
+//! a thread may be anywhere in it; it is had once and used again by every later attach.
+use crate::error::Refusal;
+use crate::image::{Image, Places};
+use crate::journal::{self, Journal};
+use crate::memory::Memory;
+use crate::remote::Remote;
+use std::io;
+
+const PAGE: u64 = 4096;
+const GATE: u64 = PAGE;
+const JOURNAL: u64 = 2 * PAGE;
+const JOURNAL_PAGES: u64 = 8 * PAGE;
+const IMAGE: u64 = JOURNAL + JOURNAL_PAGES;
+/// Behind the journal itself: the board of a program without a loader, then frames.
+pub const BOARD: u64 = journal::LENGTH;
+pub const FRAMES: u64 = journal::LENGTH + 512;
+
+const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// Has the memory mapped; nothing is in it but the journal.
+pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<Journal, Refusal> {
+    let length = IMAGE + image.length + PAGE;
+    let refused = || Refusal::call("memory for the recorder");
+    let home = remote.map(0, length, libc::PROT_NONE, ANONYMOUS | libc::MAP_NORESERVE, -1).map_err(refused())?;
+    let journal = Journal {
+        at: home + JOURNAL,
+        image_id: image.id,
+        home,
+        home_length: length,
+        gate: home + GATE,
+        image: home + IMAGE,
+        recorder: 0,
+        recorder_started: 0,
+        target: 0,
+        target_started: 0,
+        table: 0,
+        table_length: 0,
+        pads: Vec::new(),
+        patches: Vec::new(),
+    };
+    let mut map = |at: u64, length: u64, protection: i32| {
+        remote.map(at, length, protection, ANONYMOUS | libc::MAP_FIXED, -1).map_err(refused())
+    };
+    let writable = libc::PROT_READ | libc::PROT_WRITE;
+    map(journal.at, JOURNAL_PAGES, writable)?;
+    map(journal.gate, PAGE, writable)?;
+    for segment in &image.segments {
+        let (write, execute) = (segment.flags & 2 != 0, segment.flags & 1 != 0);
+        let protection =
+            libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 } | if execute { libc::PROT_EXEC } else { 0 };
+        map(journal.image + segment.at, segment.length, protection)?;
+    }
+    // Without it a forked child would write into its parent's rings.
+    remote
+        .advise(journal.gate, PAGE, libc::MADV_WIPEONFORK)
+        .map_err(Refusal::call("a page that forks do not share"))?;
+    // Only for those who read core dumps.
+    let _ = remote.advise(journal.at, JOURNAL_PAGES, libc::MADV_DONTDUMP);
+    journal.write(memory).map_err(|error| Refusal::Call { what: "a write to its memory", error })?;
+    Ok(journal)
+}
+
+/// Writes the image; nobody runs in it yet.
+pub fn fill(memory: &Memory, journal: &Journal, image: &Image) -> Result<Places, Refusal> {
+    let (content, places) =
+        image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
+    for segment in &image.segments {
+        let bytes = content.get(segment.at as usize..(segment.at + segment.length) as usize).unwrap_or_default();
+        memory
+            .write(journal.image + segment.at, bytes)
+            .map_err(|error| Refusal::Call { what: "a write to its memory", error })?;
+    }
+    Ok(places)
+}
+
+/// Where things are in an image that is there already.
+pub fn places(journal: &Journal, image: &Image) -> Result<Places, Refusal> {
+    let found = image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
+    Ok(found.1)
+}
+
+/// The loader's board for a program that has no loader: it says that the program is there, and never changes.
+pub fn make_board(memory: &Memory, journal: &Journal, bias: u64) -> io::Result<u64> {
+    let board = journal.at + BOARD;
+    let map = fake_map(journal);
+    let name = map + 40;
+    memory.write_words(board, &[1, map, 0, 0, 0, 0])?;
+    memory.write_words(map, &[bias, name, 0, 0, 0, 0])?;
+    Ok(board)
+}
+
+/// The entry of such a program.
+pub const fn fake_map(journal: &Journal) -> u64 {
+    journal.at + BOARD + 48
+}

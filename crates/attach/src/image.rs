@@ -1,0 +1,116 @@
+//! The capture library as it is to lie in the target: laid out and relocated by us, for no loader runs there.
+//!
+//! Given: the file that the binary carries. Gives back: its segments for any base address, and where the core, the shims and
+//! the loader's entry are. What must hold: the file asks for nothing that only a loader could give (`capture-so` and its
+//! tests see to that).
+use crate::error::Refusal;
+use capture::api::ENTRIES;
+use capture::entry::{Shim, Table};
+use object::Endianness;
+use object::elf::{self, FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
+
+const PAGE: u64 = 4096;
+const TABLE: &[u8] = b"heaptrack_core_table";
+
+#[derive(Debug)]
+pub struct Segment {
+    /// Whole pages.
+    pub at: u64,
+    pub length: u64,
+    pub flags: u32,
+}
+
+#[derive(Debug)]
+pub struct Image {
+    /// Tells one build from another.
+    pub id: u64,
+    pub segments: Vec<Segment>,
+    pub length: u64,
+    content: Vec<u8>,
+    relocations: Vec<(u64, u64)>,
+    table: u64,
+}
+
+/// Addresses in the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    pub core: u64,
+    pub loader: u64,
+    pub shims: [u64; Shim::COUNT],
+    /// What programs call to report blocks of their own.
+    pub reports: [u64; ENTRIES],
+}
+
+impl Image {
+    pub fn parse(file: &[u8]) -> Result<Image, Refusal> {
+        read(file).ok_or(Refusal::Image("the library inside it cannot be laid out"))
+    }
+
+    /// What lies at `base`, and where things are.
+    pub fn at(&self, base: u64) -> Option<(Vec<u8>, Places)> {
+        let mut content = self.content.clone();
+        for (at, addend) in &self.relocations {
+            let place = content.get_mut(*at as usize..*at as usize + 8)?;
+            place.copy_from_slice(&(base + addend).to_le_bytes());
+        }
+        let word = |index: usize| {
+            let at = self.table as usize + index * 8;
+            Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
+        };
+        let mut shims = [0; Shim::COUNT];
+        for (index, shim) in shims.iter_mut().enumerate() {
+            *shim = word(2 + index)?;
+        }
+        let mut reports = [0; ENTRIES];
+        for (index, report) in reports.iter_mut().enumerate() {
+            *report = word(2 + Shim::COUNT + index)?;
+        }
+        let places = Places { core: word(0)?, loader: word(1)?, shims, reports };
+        Some((content, places))
+    }
+}
+
+const _: () = assert!(size_of::<Table>() == (2 + Shim::COUNT + ENTRIES) * 8);
+
+fn read(file: &[u8]) -> Option<Image> {
+    let header = FileHeader64::<Endianness>::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let mut content = Vec::new();
+    let mut segments = Vec::new();
+    for segment in header.program_headers(endian, file).ok()? {
+        if segment.p_type(endian) != PT_LOAD {
+            continue;
+        }
+        let (at, size) = (segment.p_vaddr(endian), segment.p_memsz(endian));
+        let bytes = segment.data(endian, file).ok()?;
+        let end = (at + size).next_multiple_of(PAGE);
+        content.resize((end as usize).max(content.len()), 0);
+        content.get_mut(at as usize..at as usize + bytes.len())?.copy_from_slice(bytes);
+        let start = at & !(PAGE - 1);
+        segments.push(Segment { at: start, length: end - start, flags: segment.p_flags(endian).0 });
+    }
+    let sections = header.sections(endian, file).ok()?;
+    let mut relocations = Vec::new();
+    for section in sections.iter() {
+        let Ok(Some((entries, _))) = section.rela(endian, file) else { continue };
+        for entry in entries {
+            match entry.r_type(endian, false) {
+                elf::R_X86_64_RELATIVE => relocations.push((entry.r_offset(endian), entry.r_addend(endian) as u64)),
+                // The one weak symbol, which is nobody's here.
+                elf::R_X86_64_GLOB_DAT => (),
+                _ => return None,
+            }
+        }
+    }
+    let symbols = sections.symbols(endian, file, elf::SHT_DYNSYM).ok()?;
+    let table = symbols.iter().find(|symbol| symbol.name(endian, symbols.strings()) == Ok(TABLE))?;
+    Some(Image {
+        id: xxhash_rust::xxh3::xxh3_64(file),
+        length: content.len() as u64,
+        segments,
+        content,
+        relocations,
+        table: table.st_value(endian),
+    })
+}

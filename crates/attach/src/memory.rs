@@ -1,0 +1,85 @@
+//! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not be
+//! writable.
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::{io, slice};
+
+#[derive(Debug)]
+pub struct Memory {
+    file: File,
+}
+
+impl Memory {
+    /// The memory of the program that runs now: after an exec, reads find nothing.
+    pub fn open(folder: &Path) -> io::Result<Memory> {
+        let file = File::options().read(true).write(true).open(folder.join("mem"))?;
+        Ok(Memory { file })
+    }
+
+    pub fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, at)
+    }
+
+    /// As much as there is.
+    pub fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, at + done as u64) {
+                Ok(count) if count > 0 => done += count,
+                _ => break,
+            }
+        }
+        done
+    }
+
+    pub fn words<const N: usize>(&self, at: u64) -> io::Result<[u64; N]> {
+        let mut words = [0u64; N];
+        self.read_words(at, &mut words)?;
+        Ok(words)
+    }
+
+    pub fn read_words(&self, at: u64, into: &mut [u64]) -> io::Result<()> {
+        let mut bytes = vec![0; into.len() * 8];
+        self.read(at, &mut bytes)?;
+        for (word, bytes) in into.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = bytes.try_into().map_or(0, u64::from_le_bytes);
+        }
+        Ok(())
+    }
+
+    pub fn word(&self, at: u64) -> io::Result<u64> {
+        self.words::<1>(at).map(|[word]| word)
+    }
+
+    /// Up to the NUL, or `most` bytes.
+    pub fn string(&self, at: u64, most: usize) -> Vec<u8> {
+        let mut text = vec![0; most];
+        let length = self.read_some(at, &mut text);
+        text.truncate(length);
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        text.truncate(end);
+        text
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    pub fn write_words(&self, at: u64, words: &[u64]) -> io::Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.write(at, &bytes)
+    }
+
+    /// A value as it lies in memory; what its addresses mean is for the target.
+    pub fn write_value<T>(&self, at: u64, value: &T) -> io::Result<()> {
+        // SAFETY: the bytes of a live value, given to the kernel. Padding may be anything, and so it arrives.
+        self.write(at, unsafe { slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) })
+    }
+
+    /// The program of before is still there.
+    pub fn is_alive(&self, at: u64) -> bool {
+        let mut byte = [0];
+        matches!(self.file.read_at(&mut byte, at), Ok(1))
+    }
+}

@@ -1,0 +1,285 @@
+//! Everything that is done before any code of the target is changed.
+//!
+//! Given: a process that was checked. Gives back: our memory in it, slots for what will be patched, the shared memory. What
+//! must hold: at most one thread is stopped, for some system calls; the target behaves as before, whatever of this fails or
+//! is cut off by our death.
+use crate::check::Checked;
+use crate::error::Refusal;
+use crate::home;
+use crate::image::{Image, Places};
+use crate::journal::{Journal, Pad};
+use crate::loader::Loader;
+use crate::maps::Maps;
+use crate::plan::Plan;
+use crate::process::Process;
+use crate::ptrace::{self, Tid};
+use crate::ready::{self, Ready};
+use crate::remote::{Gadgets, Remote};
+use crate::slots::{self, PAD, SLOT};
+use crate::world::World;
+use crate::{CHANNEL_NAME, frame, repair};
+use capture::entry::Range;
+use channel::Geometry;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::OwnedFd;
+
+/// A thread of the program's own with at least this much stack left.
+const STACK_LEFT: u64 = 64 << 10;
+/// What the ABI lets a function use below its stack pointer.
+const RED_ZONE: u64 = 128;
+const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
+
+/// The target with our memory in it.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) checked: Checked,
+    pub(crate) gadgets: Gadgets,
+    pub(crate) journal: Journal,
+    pub(crate) places: Places,
+    pub(crate) loader: Loader,
+    pub(crate) ready: Vec<Ready>,
+    pub(crate) region: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) membarrier: bool,
+    /// The shared memory, as the target made it: empty.
+    pub channel: Option<OwnedFd>,
+    /// What cannot be recorded, for people.
+    pub notes: Vec<String>,
+}
+
+impl Prepared {
+    /// `library`: the file that is to lie in the target.
+    pub fn new(checked: Checked, library: &[u8]) -> Result<Prepared, Refusal> {
+        let image = Image::parse(library)?;
+        crate::on_own_thread(|| prepare(checked, &image))
+    }
+
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub const fn process(&self) -> &Process {
+        &self.checked.process
+    }
+
+    /// The whole command, for the trace.
+    pub fn command(&self) -> Vec<String> {
+        self.checked.process.command()
+    }
+}
+
+fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
+    let pid = checked.process.pid;
+    let found = Journal::find(&checked.maps, &checked.memory);
+    if let Some(journal) = found.iter().find(|journal| journal.is_recorded(&checked.process)) {
+        return Err(Refusal::Recorded { pid, recorder: journal.recorder });
+    }
+    if checked.is_launched() {
+        return Err(Refusal::Launched { pid });
+    }
+    // What a recorder left that died: first everything is as it was.
+    repair::restore(&checked, &found)?;
+    checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
+    let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
+    let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, loader.is_static)?;
+    let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
+    let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let mut mapped =
+        with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
+    let places = if mapped.is_new {
+        home::fill(&checked.memory, &mapped.journal, image)?
+    } else {
+        home::places(&mapped.journal, image)?
+    };
+    let mut notes = plan.notes.clone();
+    let ready = ready::write_slots(&checked, &mut mapped.journal, &places, &plan, &loader, &mut notes)?;
+    Ok(Prepared {
+        gadgets,
+        places,
+        loader,
+        ready,
+        region: mapped.region,
+        geometry,
+        membarrier: mapped.membarrier,
+        channel: Some(mapped.channel),
+        journal: mapped.journal,
+        checked,
+        notes,
+    })
+}
+
+/// What the target's own calls gave.
+struct Mapped {
+    journal: Journal,
+    is_new: bool,
+    region: u64,
+    channel: OwnedFd,
+    membarrier: bool,
+}
+
+fn map(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    image: &Image,
+    plan: &Plan,
+    loader: &Loader,
+    old: Option<Journal>,
+    geometry: Geometry,
+) -> Result<Mapped, Refusal> {
+    let is_new = old.is_none();
+    let mut journal = match old {
+        Some(journal) => journal,
+        None => home::make(remote, &checked.memory, image)?,
+    };
+    let moved = remote.move_to(journal.at + home::FRAMES);
+    moved.map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
+    let near_loader = (loader.changed != 0).then_some(Range { start: loader.changed, end: loader.changed + 1 });
+    let modules = plan.entries.iter().map(|entry| entry.module).chain(near_loader);
+    for module in modules {
+        near(remote, checked, &mut journal, module)?;
+    }
+    map_table(remote, checked, &mut journal, plan)?;
+    journal.write(&checked.memory).map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
+    close_forgotten(remote, checked);
+    let (channel, region) = share(remote, checked, &journal, geometry)?;
+    let registered = remote.call(libc::SYS_membarrier, [REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0]);
+    Ok(Mapped { journal, is_new, region, channel, membarrier: registered.is_ok() })
+}
+
+/// A pad that reaches the module, had now if there is none.
+fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, module: Range) -> Result<(), Refusal> {
+    if !journal.pads.iter().any(|pad| fits(pad, module)) {
+        let at = map_near(remote, checked, PAD, libc::PROT_READ | libc::PROT_EXEC, module)?;
+        journal.pads.push(Pad { at, length: PAD, used: 0 });
+    }
+    Ok(())
+}
+
+/// The unwind table of a program that has none.
+fn map_table(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, plan: &Plan) -> Result<(), Refusal> {
+    let Some((table, module)) = &plan.table else { return Ok(()) };
+    if journal.table != 0 && journal.table_length == table.length() {
+        return Ok(());
+    }
+    let at = map_near(remote, checked, table.length().next_multiple_of(4096), libc::PROT_READ, *module)?;
+    if let Some(bytes) = table.bytes(at) {
+        checked.memory.write(at, &bytes).map_err(Refusal::memory(checked.process.pid))?;
+        (journal.table, journal.table_length) = (at, table.length());
+    }
+    Ok(())
+}
+
+fn map_near(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    length: u64,
+    protection: i32,
+    module: Range,
+) -> Result<u64, Refusal> {
+    let maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let mut last = None;
+    for at in slots::places(&maps, length, module.start, module.end).into_iter().take(16) {
+        match remote.map(at, length, protection, flags, -1) {
+            Ok(got) if got == at => return Ok(at),
+            // A kernel that does not know the flag takes the address as a wish.
+            Ok(elsewhere) => drop(remote.unmap(elsewhere, length)),
+            Err(error) => last = Some(error),
+        }
+    }
+    let error = last.unwrap_or_else(|| std::io::ErrorKind::OutOfMemory.into());
+    Err(Refusal::Call { what: "memory near its allocator", error })
+}
+
+fn fits(pad: &Pad, module: Range) -> bool {
+    slots::reaches(pad.at, pad.length, module.start, module.end) && pad.used + SLOT * 64 <= pad.length
+}
+
+/// Descriptors that a recorder left which died in the middle of the next function.
+fn close_forgotten(remote: &mut Remote<'_>, checked: &Checked) {
+    for fd in repair::forgotten(&checked.process) {
+        let _ = remote.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// The target makes the shared memory, so that it need not reach anything of ours: it may be in other namespaces.
+fn share(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    journal: &Journal,
+    geometry: Geometry,
+) -> Result<(OwnedFd, u64), Refusal> {
+    let pid = checked.process.pid;
+    let name = journal.at + home::BOARD + 256;
+    checked.memory.write(name, CHANNEL_NAME).map_err(Refusal::memory(pid))?;
+    let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    let created = remote.call(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]);
+    let fd = created.map_err(Refusal::call("shared memory"))?;
+    let mut take = || {
+        let path = checked.process.folder.join(format!("fd/{fd}"));
+        let ours = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let ours = ours.map_err(|error| Refusal::Call { what: "its shared memory to us", error: error.into() })?;
+        rustix::fs::ftruncate(&ours, geometry.total_len() as u64)
+            .map_err(|error| Refusal::Call { what: "shared memory of that size", error: error.into() })?;
+        let length = geometry.fixed_len() as u64;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let region = remote.map(0, length, protection, libc::MAP_SHARED, fd as i32);
+        let region = region.map_err(Refusal::call("to map the shared memory"))?;
+        // Only for those who read core dumps.
+        let _ = remote.advise(region, length, libc::MADV_DONTDUMP);
+        Ok((ours, region))
+    };
+    let taken = take();
+    let _ = remote.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    taken
+}
+
+/// Does something with the system calls of one thread of the target.
+pub fn with_thread<T>(
+    checked: &Checked,
+    gadgets: Gadgets,
+    work: impl FnOnce(&mut Remote<'_>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let Checked { process, memory, .. } = checked;
+    let (world, tid, room) = pick(checked)?;
+    let mut remote = Remote::new(process, memory, gadgets, tid, room).map_err(Refusal::memory(process.pid))?;
+    let result = work(&mut remote);
+    drop(remote);
+    drop(world);
+    result
+}
+
+/// Stops a thread that can make calls for us; and where its frame can be.
+fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
+    let process = &checked.process;
+    let mut tids = process.threads().map_err(|_| Refusal::Gone)?;
+    tids.retain(|tid| !matches!(process.thread_state(*tid), None | Some('D' | 'Z' | 'X')));
+    // The first one has the stack that is known best.
+    tids.sort_by_key(|tid| *tid != process.pid);
+    let mut last = Refusal::Gone;
+    for tid in tids {
+        match World::stop_one(process, tid) {
+            Ok(world) => match room_on_stack(tid, &checked.maps) {
+                Some(room) => return Ok((world, tid, room)),
+                None => last = Refusal::NoStack { tid },
+            },
+            // It may have ended, or be stuck: another one will do.
+            Err(refusal @ (Refusal::Unstoppable { .. } | Refusal::Gone)) => last = refusal,
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Err(last)
+}
+
+/// Room for a signal frame on a thread's own stack. Not on any other: below the stack pointer of a coroutine may be
+/// somebody's data.
+fn room_on_stack(tid: Tid, maps: &Maps) -> Option<u64> {
+    let registers = ptrace::registers(tid).ok()?;
+    let mapping = maps.at(registers.rsp)?;
+    let room = registers.rsp.checked_sub(RED_ZONE + 2 * frame::ROOM)? & !63;
+    let is_thread = mapping.is_anonymous() && mapping.holds(registers.fs_base) && registers.fs_base > registers.rsp;
+    let left = registers.rsp - mapping.start;
+    let fits = mapping.name == "[stack]" && room > mapping.start || is_thread && left >= STACK_LEFT;
+    fits.then_some(room)
+}

@@ -1,0 +1,174 @@
+//! What the kernel tells of a process: its state, its threads, its namespaces.
+//!
+//! Given: a pid as we see it. What must hold: a process whose first thread has ended is still looked at, through another
+//! thread's folder, for the process's own shows nothing then.
+use crate::ptrace::Tid;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub pid: u32,
+    /// `/proc/PID/task/TID` of a thread that lives.
+    pub folder: PathBuf,
+}
+
+/// What of /proc/PID/status matters to us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub name: String,
+    pub state: char,
+    pub tracer: u32,
+    pub uid: u32,
+    pub vm_size: bool,
+    /// Our number for it first, its own last.
+    pub namespace_pids: Vec<u32>,
+    pub seccomp: u32,
+    pub filters: u32,
+    pub pending: u64,
+    pub blocked: u64,
+}
+
+impl Status {
+    pub fn parse(text: &str) -> Status {
+        let mut status = Status { state: '?', ..Status::default() };
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            let number = || value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            let mask = || u64::from_str_radix(value, 16).unwrap_or(0);
+            match key {
+                "Name" => status.name = value.to_owned(),
+                "State" => status.state = value.chars().next().unwrap_or('?'),
+                "TracerPid" => status.tracer = number(),
+                "Uid" => status.uid = number(),
+                "VmSize" => status.vm_size = true,
+                "NSpid" => {
+                    status.namespace_pids = value.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+                }
+                "Seccomp" => status.seccomp = number(),
+                "Seccomp_filters" => status.filters = number(),
+                "SigPnd" | "ShdPnd" => status.pending |= mask(),
+                "SigBlk" => status.blocked = mask(),
+                _ => (),
+            }
+        }
+        status
+    }
+
+    /// A signal waits that the thread would take.
+    pub const fn has_signal(&self) -> bool {
+        self.pending & !self.blocked != 0
+    }
+}
+
+impl Process {
+    pub fn new(pid: u32) -> io::Result<Process> {
+        let whole = PathBuf::from(format!("/proc/{pid}"));
+        let mut process = Process { pid, folder: whole.clone() };
+        let lives = |folder: &Path| {
+            let status = status(folder).unwrap_or_default();
+            status.vm_size && !matches!(status.state, 'Z' | 'X' | '?')
+        };
+        // The first thread's status says that there is memory even when it has ended alone; its folder then has none.
+        let first = whole.join(format!("task/{pid}"));
+        let mut folders = vec![first];
+        for tid in process.threads()? {
+            folders.push(whole.join(format!("task/{tid}")));
+        }
+        if let Some(found) = folders.into_iter().find(|folder| lives(folder)) {
+            process.folder = found;
+        }
+        Ok(process)
+    }
+
+    pub fn threads(&self) -> io::Result<Vec<Tid>> {
+        let mut tids = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            if let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+                tids.push(tid);
+            }
+        }
+        tids.sort_unstable();
+        Ok(tids)
+    }
+
+    pub fn status(&self) -> io::Result<Status> {
+        status(&self.folder)
+    }
+
+    pub fn thread_status(&self, tid: Tid) -> io::Result<Status> {
+        status(Path::new(&format!("/proc/{}/task/{tid}", self.pid)))
+    }
+
+    /// The letter of a thread's state.
+    pub fn thread_state(&self, tid: Tid) -> Option<char> {
+        let text = fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid)).ok()?;
+        text.rsplit_once(") ")?.1.chars().next()
+    }
+
+    pub fn exe(&self) -> io::Result<PathBuf> {
+        fs::read_link(self.folder.join("exe"))
+    }
+
+    pub fn command(&self) -> Vec<String> {
+        let bytes = fs::read(self.folder.join("cmdline")).unwrap_or_default();
+        let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        if text.is_empty() {
+            return self.status().map(|status| vec![status.name]).unwrap_or_default();
+        }
+        text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    /// The kernel's words to the program at its start.
+    pub fn auxiliary(&self, tag: u64) -> Option<u64> {
+        let bytes = fs::read(self.folder.join("auxv")).ok()?;
+        let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
+        let pair = bytes.chunks_exact(16).find(|pair| pair.get(..8).and_then(word) == Some(tag))?;
+        pair.get(8..).and_then(word)
+    }
+
+    /// True when the address space has a limit.
+    pub fn limits_address_space(&self) -> bool {
+        let text = fs::read_to_string(self.folder.join("limits")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Max address space"));
+        line.is_some_and(|line| line.split_whitespace().next() != Some("unlimited"))
+    }
+
+    /// When it started: with the pid, the name of this process for ever.
+    pub fn started(&self) -> u64 {
+        started(self.pid).unwrap_or(0)
+    }
+}
+
+pub fn started(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+fn status(folder: &Path) -> io::Result<Status> {
+    let text = fs::read(folder.join("status"))?;
+    Ok(Status::parse(&String::from_utf8_lossy(&text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_know_ourselves() {
+        let process = Process::new(std::process::id()).unwrap();
+        let status = process.status().unwrap();
+        assert_eq!((status.tracer, status.namespace_pids.first().copied()), (0, Some(process.pid)));
+        assert!(process.auxiliary(3).is_some_and(|headers| headers != 0));
+        assert!(process.threads().unwrap().contains(&process.pid));
+        assert!(process.started() > 0);
+        assert!(Process::new(0x7fff_fffe).is_err());
+    }
+
+    #[test]
+    fn a_signal_that_waits_is_seen() {
+        let status = Status::parse("SigPnd:\t0000000000000200\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000200\n");
+        assert!(status.has_signal());
+        assert!(!Status::parse("SigPnd:\t0200\nSigBlk:\t0200\n").has_signal());
+    }
+}

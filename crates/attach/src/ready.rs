@@ -1,0 +1,151 @@
+//! The slots of all that is to be patched, and the journal's entries for them.
+//!
+//! Given: a plan, and memory near the modules. Gives back: patches that only have to be written. What must hold: a slot is
+//! whole, and in the journal, before anybody writes a jump to it; what an earlier attach has made serves again.
+use crate::check::Checked;
+use crate::code::{JUMP, Site};
+use crate::error::Refusal;
+use crate::image::Places;
+use crate::journal::{Journal, Patch};
+use crate::loader::Loader;
+use crate::plan::{Plan, Planned};
+use crate::slots::{self, SLOT, Slot};
+use capture::entry::{Entry, Range, Shim};
+
+/// One patch that is to be made.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    pub patch: Patch,
+    /// Bytes that are displaced: nobody may be inside.
+    pub length: u64,
+    /// (distance in the function, address of the same instruction in the slot).
+    pub places: Vec<(u64, u64)>,
+    /// Where the displaced instructions are.
+    moved: u64,
+}
+
+/// Makes the slots of everything that is not in the journal yet, then writes the journal.
+pub fn write_slots(
+    checked: &Checked,
+    journal: &mut Journal,
+    places: &Places,
+    plan: &Plan,
+    loader: &Loader,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Ready>, Refusal> {
+    let pid = checked.process.pid;
+    let mut ready = Vec::new();
+    // The forms that do not throw come first: the throwing ones refer to them.
+    let mut order: Vec<usize> = (0..plan.entries.len()).collect();
+    order.sort_by_key(|index| plan.entries.get(*index).is_some_and(|entry| entry.nothrow.is_some()));
+    let mut moved_at = vec![0; plan.entries.len()];
+    for index in order {
+        let Some(planned) = plan.entries.get(index).filter(|planned| planned.is_possible()) else { continue };
+        let nothrow = planned.nothrow.and_then(|other| moved_at.get(other).copied()).unwrap_or(0);
+        match write_slot(checked, journal, places, planned, nothrow) {
+            Ok(made) => {
+                if let Some(place) = moved_at.get_mut(index) {
+                    *place = made.moved;
+                }
+                ready.push(made);
+            }
+            Err(NoSlot::Why(why)) => notes.push(format!("{} is not recorded: {why}", planned.name)),
+            Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
+        }
+    }
+    if loader.changed != 0 {
+        match loader_slot(checked, journal, places, loader) {
+            Ok(made) => ready.push(made),
+            Err(NoSlot::Why(_)) => notes.push("libraries that are loaded from now on have no names".to_owned()),
+            Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
+        }
+    }
+    journal.write(&checked.memory).map_err(Refusal::memory(pid))?;
+    Ok(ready)
+}
+
+enum NoSlot {
+    Why(&'static str),
+    Memory(std::io::Error),
+}
+
+/// A free slot that reaches an address.
+fn take_slot(journal: &mut Journal, module: Range) -> Result<u64, NoSlot> {
+    let pads = journal.pads.iter_mut();
+    let pad = pads
+        .into_iter()
+        .find(|pad| slots::reaches(pad.at, pad.length, module.start, module.end) && pad.used + SLOT <= pad.length);
+    let pad = pad.ok_or(NoSlot::Why("there is no memory left near it"))?;
+    let at = pad.at + pad.used;
+    pad.used += SLOT;
+    Ok(at)
+}
+
+fn write_slot(
+    checked: &Checked,
+    journal: &mut Journal,
+    places: &Places,
+    planned: &Planned,
+    nothrow: u64,
+) -> Result<Ready, NoSlot> {
+    let site = &planned.site;
+    let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
+    let entry = Entry { real: 0, nothrow, module: planned.module, internal: planned.internal };
+    let make = |at: u64| Slot::new(at, site, planned.shim, shim_at, entry).map_err(NoSlot::Why);
+    // What an earlier attach has made for the same code serves again, if it is what we would write.
+    let old = journal.patches.iter().find(|patch| patch.at == site.at && patch.original == site.original);
+    if let Some(patch) = old.copied()
+        && let Ok(slot) = make(patch.slot)
+    {
+        let mut there = vec![0; slot.bytes.len()];
+        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        if there == slot.bytes {
+            return Ok(Ready { patch, length: site.length, places: slot.places, moved: slot.moved });
+        }
+    }
+    if !journal.has_room() {
+        return Err(NoSlot::Why("too much has been patched in this process before"));
+    }
+    let at = take_slot(journal, planned.module)?;
+    let slot = make(at)?;
+    let ours = site.jump(at).ok_or(NoSlot::Why("there is no memory left near it"))?;
+    checked.memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
+    let patch = Patch { at: site.at, slot: at, original: site.original, ours };
+    journal.patches.retain(|known| known.at != patch.at);
+    journal.patches.push(patch);
+    Ok(Ready { patch, length: site.length, places: slot.places, moved: slot.moved })
+}
+
+/// The loader's function is a return and padding; there is nothing to displace.
+fn loader_slot(checked: &Checked, journal: &mut Journal, places: &Places, loader: &Loader) -> Result<Ready, NoSlot> {
+    let mut code = [0; 32];
+    checked.memory.read(loader.changed, &mut code).map_err(NoSlot::Memory)?;
+    let site = Site::find(loader.changed, &code, 0).map_err(NoSlot::Why)?;
+    if !site.is_empty_function() {
+        return Err(NoSlot::Why("the loader's function is not the empty one that is expected"));
+    }
+    let near = Range { start: site.at, end: site.at + JUMP as u64 };
+    let old = journal.patches.iter().find(|patch| patch.at == site.at && patch.original == site.original);
+    if let Some(patch) = old.copied() {
+        let slot = Slot::for_loader(patch.slot, places.loader);
+        let mut there = vec![0; slot.bytes.len()];
+        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        if there == slot.bytes {
+            return Ok(Ready { patch, length: JUMP as u64, places: Vec::new(), moved: 0 });
+        }
+    }
+    if !journal.has_room() {
+        return Err(NoSlot::Why("too much has been patched in this process before"));
+    }
+    let at = take_slot(journal, near)?;
+    let slot = Slot::for_loader(at, places.loader);
+    let ours = site.jump(at).ok_or(NoSlot::Why("there is no memory left near it"))?;
+    checked.memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
+    let patch = Patch { at: site.at, slot: at, original: site.original, ours };
+    journal.patches.retain(|known| known.at != patch.at);
+    journal.patches.push(patch);
+    Ok(Ready { patch, length: JUMP as u64, places: Vec::new(), moved: 0 })
+}
+
+/// The shims' order is the image's.
+const _: () = assert!(Shim::COUNT == 12);

@@ -1,0 +1,259 @@
+//! System calls made by a thread of the target, for us.
+//!
+//! Given: one stopped thread, and where the program itself has a `syscall; ret` and a `sigreturn`. What must hold: only the
+//! kernel runs, no code of the program and none of ours; the thread stands on a signal frame meanwhile, so that our death at
+//! any point lets it go on where it was; afterwards every register is what it was, and a call that it was in restarts.
+use crate::error::Refusal;
+use crate::frame::State;
+use crate::maps::Maps;
+use crate::memory::Memory;
+use crate::process::Process;
+use crate::ptrace::{self, Event, Tid};
+use std::io;
+
+/// `syscall; ret`
+const CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
+/// `mov rax, 15; syscall`
+const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// `pop rax; ret`
+const POP: [u8; 2] = [0x58, 0xc3];
+/// Most of a module's code that is searched.
+const SEARCHED: usize = 16 << 20;
+/// All signals but those that a thread brings on itself.
+const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
+    | 1 << (libc::SIGBUS - 1)
+    | 1 << (libc::SIGILL - 1)
+    | 1 << (libc::SIGFPE - 1)
+    | 1 << (libc::SIGTRAP - 1)
+    | 1 << (libc::SIGSYS - 1));
+
+/// Instructions that the program has anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gadgets {
+    pub call: u64,
+    pub back: Back,
+}
+
+/// How a thread whose call has returned without us gets to `sigreturn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// The program has a function for it.
+    Restorer(u64),
+    /// It has none (it sets no signal handler): its number is popped, then a call is made.
+    Pop(u64),
+}
+
+impl Gadgets {
+    pub fn find(maps: &Maps, memory: &Memory) -> Result<Gadgets, Refusal> {
+        let (mut call, mut restorer, mut pop) = (None, None, None);
+        let is_libc = |name: &str| name.contains("/libc") || name.contains("/ld-musl");
+        let mut code: Vec<_> =
+            maps.0.iter().filter(|m| m.execute && m.read && (m.inode != 0 || m.name == "[vdso]")).collect();
+        code.sort_by_key(|mapping| !is_libc(&mapping.name));
+        for mapping in code {
+            let mut bytes = vec![0; (mapping.len() as usize).min(SEARCHED)];
+            let length = memory.read_some(mapping.start, &mut bytes);
+            bytes.truncate(length);
+            let find = |what: &[u8]| {
+                bytes.windows(what.len()).position(|window| window == what).map(|at| mapping.start + at as u64)
+            };
+            call = call.or_else(|| find(&CALL));
+            restorer = restorer.or_else(|| find(&RESTORER));
+            pop = pop.or_else(|| find(&POP));
+            if let (Some(call), Some(restorer)) = (call, restorer) {
+                return Ok(Gadgets { call, back: Back::Restorer(restorer) });
+            }
+        }
+        match (call, pop) {
+            (Some(call), Some(pop)) => Ok(Gadgets { call, back: Back::Pop(pop) }),
+            _ => Err(Refusal::NoGadgets),
+        }
+    }
+}
+
+impl Gadgets {
+    /// What a thread stands on while it makes a call: the way back, then its frame. `at` is a multiple of 64.
+    fn frame(&self, at: u64, state: &State) -> Vec<u8> {
+        match self.back {
+            Back::Restorer(restorer) => state.frame(at, restorer),
+            Back::Pop(pop) => {
+                let mut bytes = [pop, libc::SYS_rt_sigreturn as u64].map(u64::to_le_bytes).concat();
+                bytes.extend(state.frame(at + bytes.len() as u64, self.call));
+                bytes
+            }
+        }
+    }
+
+    /// The word that a signal frame of the program begins with, if it can have any.
+    pub const fn restorer(&self) -> Option<u64> {
+        match self.back {
+            Back::Restorer(restorer) => Some(restorer),
+            Back::Pop(_) => None,
+        }
+    }
+}
+
+/// A stopped thread that makes calls.
+pub struct Remote<'a> {
+    process: &'a Process,
+    memory: &'a Memory,
+    gadgets: Gadgets,
+    tid: Tid,
+    before: State,
+    /// Where its frame is.
+    frame: u64,
+    /// Signals that nobody can block, put off.
+    put_off: Vec<i32>,
+}
+
+impl<'a> Remote<'a> {
+    /// `room`: where a frame can be, at least `frame::ROOM` bytes that nobody uses.
+    pub fn new(
+        process: &'a Process,
+        memory: &'a Memory,
+        gadgets: Gadgets,
+        tid: Tid,
+        room: u64,
+    ) -> io::Result<Remote<'a>> {
+        let before = State {
+            registers: ptrace::registers(tid)?,
+            mask: ptrace::signal_mask(tid)?,
+            extended: ptrace::extended(tid),
+        };
+        let frame = room.next_multiple_of(64);
+        memory.write(frame, &gadgets.frame(frame, &before))?;
+        Ok(Remote { process, memory, gadgets, tid, before, frame, put_off: Vec::new() })
+    }
+
+    /// Moves the frame to a better place.
+    pub fn move_to(&mut self, room: u64) -> io::Result<()> {
+        let frame = room.next_multiple_of(64);
+        self.memory.write(frame, &self.gadgets.frame(frame, &self.before))?;
+        self.frame = frame;
+        Ok(())
+    }
+
+    /// What the kernel returned.
+    pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<u64> {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let registers = libc::user_regs_struct {
+            rip: self.gadgets.call,
+            rsp: self.frame,
+            rax: number as u64,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.before.registers
+        };
+        ptrace::set_registers(self.tid, &registers)?;
+        ptrace::set_signal_mask(self.tid, BLOCKED)?;
+        self.run_to_call()?;
+        self.run_to_call()?;
+        let result = ptrace::registers(self.tid)?.rax as i64;
+        ptrace::set_signal_mask(self.tid, self.before.mask)?;
+        ptrace::set_registers(self.tid, &self.before.registers)?;
+        if (-4095..0).contains(&result) { Err(io::Error::from_raw_os_error(-result as i32)) } else { Ok(result as u64) }
+    }
+
+    fn run_to_call(&mut self) -> io::Result<()> {
+        loop {
+            ptrace::resume_to_call(self.tid)?;
+            match ptrace::wait(self.tid) {
+                Event::SystemCall => return Ok(()),
+                Event::Stopped => (),
+                Event::Signal(signal) => self.put_off.push(signal),
+                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+    }
+
+    pub fn map(&mut self, at: u64, length: u64, protection: i32, flags: i32, fd: i32) -> io::Result<u64> {
+        self.call(libc::SYS_mmap, [at, length, protection as u64, flags as u64, fd as i64 as u64, 0])
+    }
+
+    pub fn unmap(&mut self, at: u64, length: u64) -> io::Result<()> {
+        self.call(libc::SYS_munmap, [at, length, 0, 0, 0, 0]).map(drop)
+    }
+
+    pub fn advise(&mut self, at: u64, length: u64, advice: i32) -> io::Result<()> {
+        self.call(libc::SYS_madvise, [at, length, advice as u64, 0, 0, 0]).map(drop)
+    }
+}
+
+impl Drop for Remote<'_> {
+    fn drop(&mut self) {
+        // From behind a system call the kernel would go back to the program without a look at the call that was interrupted
+        // before; from another stop it looks.
+        let _ = ptrace::interrupt(self.tid).and_then(|()| ptrace::resume(self.tid, 0));
+        loop {
+            match ptrace::wait(self.tid) {
+                Event::Stopped | Event::Gone => break,
+                // The registers are its own again: the handler starts behind the next stop.
+                Event::Signal(signal) => drop(ptrace::resume(self.tid, signal)),
+                Event::SystemCall => drop(ptrace::resume(self.tid, 0)),
+            }
+        }
+        for signal in self.put_off.drain(..) {
+            ptrace::send(self.process.pid, self.tid, signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+    use std::io::{BufRead, BufReader, Write};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    /// Every thread that waits in a call makes calls for us, and waits on.
+    #[test]
+    fn threads_in_forty_kinds_of_calls_can_be_borrowed() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets/attach_blocked.c");
+        let program = std::env::temp_dir().join(format!("heaptrack-remote-test.{}", std::process::id()));
+        let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status().unwrap();
+        assert!(built.success());
+        let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut input = child.stdin.take().unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "));
+        let process = Process::new(child.id()).unwrap();
+        let is_waiting = |tid: &Tid| {
+            let call = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", process.pid));
+            call.is_ok_and(|call| !call.starts_with("running"))
+        };
+        while !process.threads().unwrap().iter().all(is_waiting) {
+            std::thread::yield_now();
+        }
+        let memory = Memory::open(&process.folder).unwrap();
+        let maps = Maps::of(&process.folder).unwrap();
+        let gadgets = Gadgets::find(&maps, &memory).unwrap();
+        for tid in process.threads().unwrap() {
+            crate::on_own_thread(|| {
+                let world = World::stop_one(&process, tid)?;
+                let room = ptrace::registers(tid).unwrap().rsp - 16384;
+                let mut remote = Remote::new(&process, &memory, gadgets, tid, room).unwrap();
+                assert_eq!(remote.call(libc::SYS_gettid, [0; 6]).unwrap(), u64::from(tid));
+                assert_eq!(remote.call(libc::SYS_close, [u64::MAX; 6]).unwrap_err().raw_os_error(), Some(libc::EBADF));
+                drop(remote);
+                drop(world);
+                Ok(())
+            })
+            .unwrap();
+        }
+        input.write_all(b"\n").unwrap();
+        line.clear();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "none", "these calls have returned, with errno");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(program).unwrap();
+    }
+}

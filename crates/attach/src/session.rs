@@ -1,0 +1,222 @@
+//! The moment in which recording begins, and the one in which it ends.
+//!
+//! ```text
+//! Prepared --begin: all threads stopped for about a millisecond--> Attached --end: stopped again--> (as before)
+//! ```
+//! What must hold: while all stand still, the bytes to be changed are what was planned for; a thread inside of them is moved
+//! before they change; the gate opens last and shuts first, so that a hook of a half-made or half-undone session does
+//! nothing. Whoever kills us in between leaves a program that runs.
+use crate::check::Checked;
+use crate::error::Refusal;
+use crate::home;
+use crate::journal::Journal;
+use crate::loader::Loader;
+use crate::maps::Maps;
+use crate::prepare::Prepared;
+use crate::process::{self, Process};
+use crate::ptrace;
+use crate::ready::Ready;
+use crate::repair::{self, Restored};
+use crate::reports;
+use crate::scan;
+use crate::world::World;
+use capture::api::{ENTRIES, Located};
+use capture::core::{ACTIVE, Attached as Core};
+use capture::entry::Range;
+use channel::{Clock, Fence, Phase, Region, Stamp};
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often we stop the target in the hope that it stands better.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+
+/// A session in force.
+#[derive(Debug)]
+pub struct Attached {
+    checked: Checked,
+    journal: Journal,
+    region: u64,
+    /// Tables in the program by which it reports blocks of its own, and what they were filled with.
+    tables: Vec<Located>,
+    reports: [u64; ENTRIES],
+    /// How long all threads stood still.
+    pub pause: Duration,
+    /// Functions that are patched.
+    pub functions: usize,
+}
+
+/// Whether a session is still in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Recording,
+    /// Somebody else has ended it, or the core has.
+    Detached,
+    /// The process is gone, or has become another program.
+    Over,
+}
+
+impl Prepared {
+    /// `region` is our mapping of the channel, with a header that is filled in. `stamp`: now.
+    pub fn begin(self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
+        crate::on_own_thread(|| begin(self, region, stamp))
+    }
+}
+
+fn begin(prepared: Prepared, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
+    let process = prepared.checked.process.clone();
+    let fence = if prepared.membarrier { Fence::Membarrier } else { Fence::InTarget };
+    let header = region.header();
+    header.fence.store(fence as u32, Ordering::Release);
+    header.image.store(1, Ordering::Release);
+    let list = prepared.loader.list(&prepared.checked.memory);
+    let fake = home::fake_map(&prepared.journal);
+    let modules = prepared.loader.describe(&process, &prepared.checked.memory, &list, fake, prepared.journal.table);
+    let known = Known { list, modules };
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            sleep(BETWEEN_TRIES);
+        }
+        let world = World::stop(&process)?;
+        let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
+        let threads = scan::threads(&world.tids, &maps, &prepared.checked.memory);
+        if !stands_well(&prepared, &threads)? {
+            continue;
+        }
+        move_threads(&prepared.ready, &threads)?;
+        let tables = open(&prepared, region, &known, stamp)?;
+        let pause = world.elapsed();
+        drop(world);
+        header.phase.store(Phase::Recording as u32, Ordering::Release);
+        let functions = prepared.ready.len();
+        let Prepared { checked, journal, region, places, .. } = prepared;
+        return Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions });
+    }
+    Err(Refusal::Busy)
+}
+
+struct Known {
+    list: Vec<crate::loader::Listed>,
+    modules: Vec<crate::loader::Module>,
+}
+
+/// The code is what was planned for, and nobody will return into the middle of it.
+fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Refusal> {
+    let memory = &prepared.checked.memory;
+    for ready in &prepared.ready {
+        let mut bytes = ready.patch.original;
+        memory.read(ready.patch.at, &mut bytes).map_err(|_| Refusal::Gone)?;
+        if bytes != ready.patch.original {
+            return Err(Refusal::Busy);
+        }
+    }
+    let is_inside = |address: u64| prepared.ready.iter().any(|ready| inside(ready, address));
+    let Some(restorer) = prepared.gadgets.restorer() else { return Ok(true) };
+    Ok(!threads.iter().any(|thread| thread.is_interrupted_in(restorer, is_inside)))
+}
+
+fn inside(ready: &Ready, address: u64) -> bool {
+    address > ready.patch.at && address < ready.patch.at + ready.length
+}
+
+/// Threads in the middle of what will be displaced go on in the slots, where the same instructions are.
+fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal> {
+    for thread in threads {
+        let Some(ready) = ready.iter().find(|ready| inside(ready, thread.registers.rip)) else { continue };
+        let distance = thread.registers.rip - ready.patch.at;
+        let place = ready.places.iter().find(|(old, _)| *old == distance).ok_or(Refusal::Busy)?;
+        let registers = libc::user_regs_struct { rip: place.1, ..thread.registers };
+        ptrace::set_registers(thread.tid, &registers).map_err(|_| Refusal::Gone)?;
+    }
+    Ok(())
+}
+
+/// Everything that begins to be true in the target at attach, in this order. All threads stand still.
+fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
+    let Prepared { checked, journal, loader, .. } = prepared;
+    let (process, memory) = (&checked.process, &checked.memory);
+    let failed = |error| Refusal::Memory { pid: process.pid, error };
+    let tables = adopt_modules(prepared, region, known, stamp);
+    let debug = match loader.debug {
+        0 => home::make_board(memory, journal, loader.bias).map_err(failed)?,
+        debug => debug,
+    };
+    let core = core_of(process, prepared, loader, debug, region);
+    memory.write_value(prepared.places.core, &core.core()).map_err(failed)?;
+    let mut journal = journal.clone();
+    journal.recorder = std::process::id();
+    journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
+    (journal.target, journal.target_started) = (process.pid, process.started());
+    journal.write(memory).map_err(failed)?;
+    for ready in &prepared.ready {
+        memory.write(ready.patch.at, &ready.patch.ours).map_err(failed)?;
+    }
+    reports::fill(memory, &tables, &prepared.places.reports).map_err(failed)?;
+    memory.write_words(journal.gate, &[u64::from(ACTIVE)]).map_err(failed)?;
+    Ok(tables)
+}
+
+fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> Core {
+    let own_pid = process.status().ok().and_then(|status| status.namespace_pids.last().copied());
+    Core {
+        region: prepared.region,
+        geometry: *region.geometry(),
+        gate: prepared.journal.gate,
+        image: Range { start: prepared.journal.image, end: prepared.journal.home + prepared.journal.home_length },
+        debug,
+        program_headers: loader.headers,
+        program_header_count: loader.header_count,
+        pid: own_pid.unwrap_or(process.pid),
+        membarrier: prepared.membarrier,
+        ticks: region.header().clock != Clock::Tsc as u32,
+    }
+}
+
+/// What the loader has loaded; the list is looked at again, for it may have changed since. Gives back the tables for reports.
+fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Vec<Located> {
+    let memory = &prepared.checked.memory;
+    let list = prepared.loader.list(memory);
+    let Prepared { checked, journal, loader, .. } = prepared;
+    let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
+    let fresh = (list != known.list).then(describe);
+    let modules = fresh.as_ref().unwrap_or(&known.modules);
+    // SAFETY: the channel of a session that begins now: the target has it mapped, but no hook is in force.
+    unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
+    modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
+}
+
+impl Attached {
+    /// Puts everything back.
+    pub fn end(self) -> Result<Restored, Refusal> {
+        crate::on_own_thread(|| {
+            self.clear_tables();
+            repair::restore(&self.checked, std::slice::from_ref(&self.in_force()))
+        })
+    }
+
+    /// Nothing depends on it: what is left there leads to a gate that is shut.
+    fn clear_tables(&self) {
+        if !self.tables.is_empty()
+            && let Ok(_world) = World::stop(&self.checked.process)
+        {
+            reports::clear(&self.checked.memory, &self.tables, &self.reports);
+        }
+    }
+
+    fn in_force(&self) -> Journal {
+        Journal { recorder: std::process::id(), ..self.journal.clone() }
+    }
+
+    /// Looks; costs two reads.
+    pub fn standing(&self) -> Standing {
+        if !self.checked.memory.is_alive(self.region) {
+            return Standing::Over;
+        }
+        match self.checked.memory.word(self.journal.gate) {
+            Ok(0) => Standing::Detached,
+            Ok(_) => Standing::Recording,
+            Err(_) => Standing::Over,
+        }
+    }
+}

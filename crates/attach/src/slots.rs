@@ -1,0 +1,146 @@
+//! Code of ours near the patched functions: one slot for each.
+//!
+//! ```text
+//! allocation:  push [entry's address] ; jmp [shim] ; .. ; displaced instructions ; jmp back
+//! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
+//! loader:      jmp [shim]
+//!              128: entry's address | shim's address | 144: Entry (64 bytes)
+//! ```
+//! What must hold: a slot is whole before a patch leads to it, and is never changed or freed afterwards.
+use crate::code::Site;
+use crate::maps::Maps;
+use capture::entry::{Entry, Shim};
+
+pub const SLOT: u64 = 256;
+/// Room for many allocators, loaded one after the other.
+pub const PAD: u64 = 64 << 10;
+const DATA: u64 = 128;
+const ENTRY: u64 = 144;
+/// How far a pad may be from the ends of a module: a jump reaches 2 GB, and moved instructions reach the module's data.
+const REACH: u64 = 1 << 30;
+/// The lowest address that programs may use.
+const LOWEST: u64 = 1 << 16;
+/// Left free above the heap and below the stack, which grow.
+const GROWTH: u64 = 4 << 30;
+
+const PUSH: [u8; 2] = [0xff, 0x35];
+const JUMP: [u8; 2] = [0xff, 0x25];
+const CALL: [u8; 2] = [0xff, 0x15];
+const DROP: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x08];
+
+/// A slot as it is to be written.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub at: u64,
+    pub bytes: Vec<u8>,
+    /// Where the displaced instructions are.
+    pub moved: u64,
+    /// (distance in the function, address of the same instruction here).
+    pub places: Vec<(u64, u64)>,
+}
+
+/// An instruction with the word at `word` in the slot as its operand.
+fn with_operand(code: &mut Vec<u8>, opcode: [u8; 2], word: u64) {
+    let next = code.len() as u64 + 6;
+    code.extend(opcode);
+    code.extend(((word - next) as u32).to_le_bytes());
+}
+
+impl Slot {
+    /// `entry.real` is filled in.
+    pub fn new(at: u64, site: &Site, shim: Shim, shim_at: u64, mut entry: Entry) -> Result<Slot, &'static str> {
+        let mut code = Vec::new();
+        with_operand(&mut code, PUSH, DATA);
+        if shim.is_before() {
+            with_operand(&mut code, CALL, DATA + 8);
+            code.extend(DROP);
+        } else {
+            with_operand(&mut code, JUMP, DATA + 8);
+            code.resize(16, 0xcc);
+        }
+        let moved = at + code.len() as u64;
+        let displaced = site.moved(moved)?;
+        entry.real = moved;
+        code.extend(&displaced.code);
+        if code.len() as u64 > DATA {
+            return Err("its first instructions cannot be moved");
+        }
+        let places = displaced.places.iter().map(|(old, new)| (*old, moved + new)).collect();
+        let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
+        code.resize(DATA as usize, 0xcc);
+        code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
+        Ok(Slot { at, bytes: code, moved, places })
+    }
+
+    /// In place of the loader's empty function.
+    pub fn for_loader(at: u64, entry: u64) -> Slot {
+        let mut code = Vec::new();
+        with_operand(&mut code, JUMP, DATA);
+        code.resize(DATA as usize, 0xcc);
+        code.extend(entry.to_le_bytes());
+        Slot { at, bytes: code, moved: at, places: Vec::new() }
+    }
+}
+
+/// True when code at `pad` and the module reach each other.
+pub const fn reaches(pad: u64, length: u64, start: u64, end: u64) -> bool {
+    let low = if pad < start { pad } else { start };
+    let high = if pad + length > end { pad + length } else { end };
+    high - low < REACH + REACH / 2
+}
+
+/// Free places for whole pages near a module, the best first.
+pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut below = LOWEST;
+    let mut grows_up = false;
+    for mapping in &maps.0 {
+        let grows_down = mapping.name.starts_with("[stack");
+        let top = mapping.start & !0xfff;
+        let free = top.saturating_sub(below);
+        let needed = length + 2 * 4096 + if grows_up || grows_down { GROWTH } else { 0 };
+        if free >= needed {
+            // Just below the next mapping, with a page between, or, below a stack, just above the one before.
+            let at = if grows_down { below + 4096 } else { top - length - 4096 };
+            found.push(at);
+        }
+        below = mapping.end;
+        grows_up = mapping.name == "[heap]";
+    }
+    found.retain(|at| reaches(*at, length, start, end));
+    found.sort_by_key(|at| at.abs_diff(start));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capture::entry::Range;
+
+    #[test]
+    fn a_slot_is_as_drawn() {
+        let site = Site::find(0x10_0000, b"\x53\x48\x89\xfb\x48\x83\xec\x10\xc3", 9).unwrap();
+        let entry = Entry { real: 0, nothrow: 7, module: Range { start: 1, end: 2 }, internal: [3, 4, 5, 6] };
+        let slot = Slot::new(0x20_0000, &site, Shim::Size0, 0x1234, entry).unwrap();
+        let word = |at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
+        assert_eq!(slot.bytes.len() as u64, ENTRY + 64);
+        assert_eq!((word(128), word(136)), (0x20_0000 + 144, 0x1234));
+        assert_eq!((word(144), word(152), word(160), word(200)), (0x20_0010, 7, 1, 6));
+        assert_eq!(slot.bytes[..6], [0xff, 0x35, 122, 0, 0, 0]);
+        assert_eq!(slot.moved, slot.at + 16);
+        let free = Slot::new(0x20_0000, &site, Shim::Free, 0x1234, entry).unwrap();
+        assert_eq!(free.moved, slot.at + 17);
+        assert_eq!(free.places, [(0, free.moved), (1, free.moved + 1), (4, free.moved + 4)]);
+    }
+
+    #[test]
+    fn pads_are_near_and_keep_off_what_grows() {
+        let maps = Maps::of(std::path::Path::new("/proc/self")).unwrap();
+        let here = maps.at(places as fn(&Maps, u64, u64, u64) -> Vec<u64> as usize as u64).unwrap();
+        for at in places(&maps, PAD, here.start, here.end) {
+            assert_eq!(at % 4096, 0);
+            assert!(reaches(at, PAD, here.start, here.end));
+            assert!(maps.0.iter().all(|mapping| at >= mapping.end || at + PAD <= mapping.start));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The sorted table of a program's unwind information, for a program that was linked without one (static ones often are).
+//!
+//! Given: the program's file. Gives back: the bytes of an `.eh_frame_hdr` for a given address. What must hold: the file is
+//! hostile: no table at worst.
+use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
+
+/// Entries of a table; more than the largest programs have.
+const MOST: usize = 4 << 20;
+
+/// (function, its description): addresses in memory, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table(Vec<(u64, u64)>);
+
+impl Table {
+    /// `section`: the bytes of `.eh_frame`, which is mapped at `at`.
+    pub fn of(section: &[u8], at: u64) -> Option<Table> {
+        let frames = EhFrame::new(section, NativeEndian);
+        let bases = BaseAddresses::default().set_eh_frame(at);
+        let mut entries = frames.entries(&bases);
+        let mut found = Vec::new();
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else { continue };
+            let Ok(description) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            if found.len() == MOST {
+                return None;
+            }
+            found.push((description.initial_address(), at + description.offset() as u64));
+        }
+        found.sort_unstable();
+        (!found.is_empty()).then_some(Table(found))
+    }
+
+    pub fn length(&self) -> u64 {
+        12 + self.0.len() as u64 * 8
+    }
+
+    /// Its bytes at an address; `None` when that is too far away.
+    ///
+    /// ```text
+    /// | version 1 | absptr omitted: 0b | count udata4 | table datarel sdata4 | 0 u32 | count u32 | (function, description) ..
+    /// ```
+    pub fn bytes(&self, at: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![1, 0x0b, 0x03, 0x3b];
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend((self.0.len() as u32).to_le_bytes());
+        for (function, description) in &self.0 {
+            for address in [function, description] {
+                bytes.extend(i32::try_from(address.wrapping_sub(at) as i64).ok()?.to_le_bytes());
+            }
+        }
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{Object as _, ObjectSection as _};
+
+    #[test]
+    fn it_is_what_the_linker_would_have_made() {
+        let file = std::fs::read("/proc/self/exe").unwrap();
+        let parsed = object::File::parse(&file[..]).unwrap();
+        let section = |name: &str| parsed.section_by_name(name).unwrap();
+        let (frames, header) = (section(".eh_frame"), section(".eh_frame_hdr"));
+        let table = Table::of(frames.data().unwrap(), frames.address()).unwrap();
+        let ours = table.bytes(header.address()).unwrap();
+        let theirs = header.data().unwrap();
+        assert_eq!(ours[8..12], theirs[8..12], "the count");
+        let pairs = |bytes: &[u8]| bytes[12..].chunks_exact(8).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(pairs(&ours), pairs(theirs));
+        assert_eq!(Table::of(b"nonsense", 0), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! Where the slots of patched entries lead to, in a process that runs already. See `capture::entry`.
+//!
+//! A slot has pushed the address of its [`Entry`] on top of the return address. In an allocating shim that word is where
+//! the [`Context`] keeps rbp: it is taken out, and the context stands as in `shims.rs`. No frame of ours has unwind
+//! information there, so nothing may be thrown through one: see `throwing`.
+use crate::shims::{after_out_result, product};
+use capture::context::{Context, Next};
+use capture::core::CORE;
+use capture::entry::{Entry, Table};
+use capture::events::{self, attached};
+use capture::loader::heaptrack_loader_entry;
+use capture::sandbox::{PR_SET_SECCOMP, SYS_SECCOMP, notice};
+use core::arch::naked_asm;
+
+#[unsafe(no_mangle)]
+#[used]
+static heaptrack_core_table: Table = Table {
+    core: &CORE,
+    loader: heaptrack_loader_entry,
+    // In the order of `Shim`.
+    shims: [
+        malloc_entry,
+        free_entry,
+        size0_entry,
+        size1_entry,
+        product_entry,
+        out_entry,
+        resize1_entry,
+        resize_product_entry,
+        careful_free_entry,
+        new_entry,
+        new_aligned_entry,
+        watch_entry,
+    ],
+    reports: capture::api::ENTRY_POINTS,
+};
+
+extern "C" fn after_malloc(context: &mut Context) -> Next {
+    events::allocated(context, context.result, context.arguments[0])
+}
+
+extern "C" fn before(context: &mut Context, entry: &Entry) {
+    attached::before(context, entry);
+}
+
+extern "C" fn after_size0(context: &mut Context) -> Next {
+    attached::after(context, context.result, context.arguments[0])
+}
+
+extern "C" fn after_size1(context: &mut Context) -> Next {
+    attached::after(context, context.result, context.arguments[1])
+}
+
+extern "C" fn after_product(context: &mut Context) -> Next {
+    attached::after(context, context.result, product(context))
+}
+
+extern "C" fn after_out(context: &mut Context) -> Next {
+    attached::after(context, after_out_result(context), context.arguments[2])
+}
+
+extern "C" fn during_resize1(context: &mut Context, entry: &Entry) -> Next {
+    attached::reallocate(context, entry, context.arguments[1])
+}
+
+extern "C" fn during_resize_product(context: &mut Context, entry: &Entry) -> Next {
+    let size = context.arguments[1].wrapping_mul(context.arguments[2]);
+    attached::reallocate(context, entry, size)
+}
+
+extern "C" fn before_free(address: u64, cfa: u64, entry: &Entry) {
+    attached::freeing(address, cfa, entry);
+}
+
+extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
+    attached::freeing_carefully(address, cfa, entry);
+}
+
+/// Makes the context; rbx is the entry from here on.
+macro_rules! save {
+    () => {
+        "sub rsp, 80
+         mov [rsp + 72], rbx
+         mov rbx, [rsp + 80]
+         mov [rsp + 80], rbp
+         mov [rsp + 64], r12
+         mov [rsp + 56], r13
+         mov [rsp + 48], r14
+         mov [rsp + 40], r15
+         mov [rsp + 8], rdi
+         mov [rsp + 16], rsi
+         mov [rsp + 24], rdx"
+    };
+}
+
+/// Behind the context: what a caller may lose by the ABI, but is not used to lose here.
+macro_rules! save_more {
+    () => {
+        "sub rsp, 64
+         mov [rsp], rcx
+         mov [rsp + 8], rdx
+         mov [rsp + 16], rsi
+         mov [rsp + 24], rdi
+         mov [rsp + 32], r8
+         mov [rsp + 40], r9
+         mov [rsp + 48], r10
+         mov [rsp + 56], r11"
+    };
+}
+
+macro_rules! restore_more {
+    () => {
+        "mov rcx, [rsp]
+         mov rdx, [rsp + 8]
+         mov rsi, [rsp + 16]
+         mov rdi, [rsp + 24]
+         mov r8, [rsp + 32]
+         mov r9, [rsp + 40]
+         mov r10, [rsp + 48]
+         mov r11, [rsp + 56]"
+    };
+}
+
+/// glibc's malloc.
+#[unsafe(naked)]
+unsafe extern "C" fn malloc_entry() {
+    naked_asm!(
+        "endbr64",
+        save!(),
+        "call [rbx]",
+        "mov [rsp], rax",
+        "mov rdi, rsp",
+        "call {after}",
+        "2:",
+        "test rax, rax",
+        "jz 3f",
+        "mov rdi, rsp",
+        "call rax",
+        "jmp 2b",
+        "3:",
+        "mov rax, [rsp]",
+        "mov rbx, [rsp + 72]",
+        "add rsp, 88",
+        "ret",
+        after = sym after_malloc,
+    )
+}
+
+/// Runs `$body`, which leaves in rax what is next, then that, and returns the result.
+macro_rules! careful {
+    ($name:ident, [$($body:literal),*], [$($end:literal),*], $($operands:tt)*) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "endbr64",
+                save!(),
+                save_more!(),
+                "lea rdi, [rsp + 64]",
+                "mov rsi, rbx",
+                $($body,)*
+                "2:",
+                "test rax, rax",
+                "jz 3f",
+                "lea rdi, [rsp + 64]",
+                "call rax",
+                "jmp 2b",
+                "3:",
+                restore_more!(),
+                $($end,)*
+                "mov rax, [rsp + 64]",
+                "mov rbx, [rsp + 136]",
+                "add rsp, 152",
+                "ret",
+                $($operands)*
+            )
+        }
+    };
+}
+
+macro_rules! allocating {
+    ($name:ident, $after:ident) => {
+        careful!(
+            $name,
+            [
+                "call {before}",
+                "mov rdi, [rsp + 72]",
+                "mov rsi, [rsp + 80]",
+                "mov rdx, [rsp + 88]",
+                "call [rbx]",
+                "mov [rsp + 64], rax",
+                "lea rdi, [rsp + 64]",
+                "call {after}"
+            ],
+            [],
+            before = sym before,
+            after = sym $after,
+        );
+    };
+}
+
+allocating!(size0_entry, after_size0);
+allocating!(size1_entry, after_size1);
+allocating!(product_entry, after_product);
+allocating!(out_entry, after_out);
+
+macro_rules! resizing {
+    ($name:ident, $during:ident) => {
+        careful!($name, ["call {during}"], [], during = sym $during,);
+    };
+}
+
+resizing!(resize1_entry, during_resize1);
+resizing!(resize_product_entry, during_resize_product);
+
+/// Any byte serves as a `std::nothrow_t`.
+static NOTHROW: u8 = 0;
+
+/// An exception cannot pass our frames. So the function that returns null is called instead, and if it does, all is put
+/// back as it was and the throwing one is jumped to: then none of our frames is left.
+macro_rules! throwing {
+    ($name:ident, $tag:literal, $last:literal) => {
+        careful!(
+            $name,
+            [
+                "call {before}",
+                "mov rdi, [rsp + 72]",
+                $tag,
+                $last,
+                "call [rbx + 8]",
+                "mov [rsp + 64], rax",
+                "lea rdi, [rsp + 64]",
+                "call {after}"
+            ],
+            [
+                "cmp qword ptr [rsp + 64], 0",
+                "jne 4f",
+                "mov r11, [rbx]",
+                "mov rbx, [rsp + 136]",
+                "add rsp, 152",
+                "jmp r11",
+                "4:"
+            ],
+            before = sym before,
+            after = sym after_size0,
+            nothrow = sym NOTHROW,
+        );
+    };
+}
+
+throwing!(new_entry, "lea rsi, [rip + {nothrow}]", "");
+throwing!(new_aligned_entry, "mov rsi, [rsp + 80]", "lea rdx, [rip + {nothrow}]");
+
+/// Called by the slot, between the caller's return address and the displaced instructions.
+#[unsafe(naked)]
+unsafe extern "C" fn free_entry() {
+    naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "lea rsi, [rsp + 48]",
+        "mov rdx, [rsp + 32]",
+        "call {before}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "ret",
+        before = sym before_free,
+    )
+}
+
+/// libc's `prctl` and `syscall`: a look at the first argument.
+#[unsafe(naked)]
+unsafe extern "C" fn watch_entry() {
+    naked_asm!(
+        "endbr64",
+        "cmp edi, {prctl}",
+        "je 2f",
+        "cmp edi, {syscall}",
+        "je 2f",
+        "ret",
+        "2:",
+        "push rax",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "call {notice}",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop rax",
+        "ret",
+        prctl = const PR_SET_SECCOMP,
+        syscall = const SYS_SECCOMP,
+        notice = sym notice,
+    )
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn careful_free_entry() {
+    naked_asm!(
+        "endbr64",
+        "push rax",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "lea rsi, [rsp + 96]",
+        "mov rdx, [rsp + 80]",
+        "call {before}",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop rax",
+        "ret",
+        before = sym before_careful_free,
+    )
+}

@@ -1,0 +1,77 @@
+//! The core of a process that runs already, as the profiler writes it into that process.
+//!
+//! Given: where things are in the target. Gives back: the [`Core`] that is to lie there, ready to record, and the module table
+//! in the shared memory. What must hold: nothing here runs in the target; addresses are the target's and are never
+//! followed; the profiler is built from the same source as the image, so both agree on the layout.
+use super::{Core, MaybeUninit, Parts, Private, State, UnsafeCell};
+use crate::elf::{Debug, Headers, ProgramHeader};
+use crate::entry::Range;
+use crate::environment::Carried;
+use crate::modules::Description;
+use channel::{Geometry, Region, Stamp};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+/// What the core must know. Addresses are those in the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Attached {
+    /// The fixed part of the shared memory.
+    pub region: u64,
+    pub geometry: Geometry,
+    /// The page that reads as zero in a forked child.
+    pub gate: u64,
+    pub image: Range,
+    /// The loader's board, or one that the profiler made for a program without a loader.
+    pub debug: u64,
+    pub program_headers: u64,
+    pub program_header_count: u64,
+    /// As the target itself knows it.
+    pub pid: u32,
+    pub membarrier: bool,
+    pub ticks: bool,
+}
+
+impl Attached {
+    /// What the target's `CORE` must be.
+    pub fn core(&self) -> Core {
+        let region = self.region as *mut u8;
+        // SAFETY: only its addresses are computed here; the target has it mapped for as long as it may be used.
+        let region = unsafe { Region::new(region, self.geometry) };
+        let parts = Parts {
+            region,
+            private: region.private().cast::<Private>(),
+            debug: self.debug as *const Debug,
+            program: Headers {
+                first: self.program_headers as *const ProgramHeader,
+                count: self.program_header_count as usize,
+            },
+            pid: self.pid,
+            plain_stamps: self.membarrier && !self.ticks,
+            ticks: self.ticks,
+        };
+        Core {
+            state: AtomicU32::new(State::Ready as u32),
+            gate: AtomicPtr::new(self.gate as *mut AtomicU32),
+            parts: UnsafeCell::new(MaybeUninit::new(parts)),
+            carried: UnsafeCell::new(Carried::EMPTY),
+            tid_offset: AtomicU32::new(0),
+            own: self.image,
+            guessed: AtomicBool::new(false),
+            announced: AtomicBool::new(false),
+            accompanied: AtomicBool::new(false),
+            only: AtomicPtr::new(core::ptr::null_mut()),
+            stderr: AtomicU64::new(0),
+            stops: [const { AtomicU64::new(0) }; super::STOPS],
+            allocations: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Fills the module table of a session that has not begun.
+///
+/// # Safety
+/// `region` is the profiler's own mapping of shared memory that no target uses yet.
+pub unsafe fn adopt<'a>(region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
+    let private = region.private().cast::<Private>();
+    // SAFETY: the caller's promise; fresh memory reads as zero, which is an empty table.
+    unsafe { (*private).modules.adopt(region, modules, stamp) };
+}

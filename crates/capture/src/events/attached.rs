@@ -1,0 +1,134 @@
+//! What happens at a patched entry, besides what happens in every hook.
+//!
+//! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
+//! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
+//! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
+use super::{Writer, enter, leave, publish_intent, reallocated, resume, stamp, write};
+use crate::context::{Context, Next};
+use crate::core::{ACTIVE, CORE};
+use crate::entry::{Entry, Freed, Range};
+use channel::{Kind, encode_free};
+
+/// `Context::differs` between [`before`] and [`after`].
+const UNGUARDED: u64 = 0;
+const GUARDED: u64 = 1;
+const NOT_THE_PROGRAMS: u64 = 2;
+
+/// The address that a hook returns to.
+///
+/// # Safety
+/// `cfa` is that of a hook at work on the calling thread.
+#[inline(always)]
+unsafe fn return_address(cfa: u64) -> u64 {
+    // SAFETY: the caller's promise: the word below the CFA is the return address.
+    unsafe { *((cfa - 8) as *const u64) }
+}
+
+/// True for the call of one function of an allocator by another. Only asked by a hook that found another one at work.
+#[inline]
+pub fn is_inside(allocator: Range, cfa: u64) -> bool {
+    // SAFETY: the asking hook's own.
+    let caller = unsafe { return_address(cfa) };
+    allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller))
+}
+
+/// Before an allocating function that may call others.
+#[inline(always)]
+pub fn before(context: &mut Context, entry: &Entry) {
+    context.differs = UNGUARDED;
+    if CORE.gate() & ACTIVE == 0 {
+        return;
+    }
+    context.differs = match enter(&CORE, context.cfa()) {
+        Some(mut entered) => {
+            entered.local().inside = entry.module;
+            GUARDED
+        }
+        None => NOT_THE_PROGRAMS,
+    };
+}
+
+/// After it.
+#[inline(always)]
+pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
+    match context.differs {
+        NOT_THE_PROGRAMS => return Next::DONE,
+        GUARDED => {
+            if let Some(mut entered) = resume(&CORE, context.cfa()) {
+                entered.local().inside = Range::NONE;
+                leave(&mut entered);
+            }
+        }
+        _ => (),
+    }
+    super::allocated(context, address, size)
+}
+
+/// The whole of a realloc, the real call included.
+#[inline(always)]
+pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
+    let [a, b, c] = context.arguments;
+    // SAFETY: the patched function itself, which takes up to three words.
+    let real: extern "C" fn(u64, u64, u64) -> u64 = unsafe { core::mem::transmute(entry.real) };
+    let core = &CORE;
+    if core.gate() & ACTIVE == 0 {
+        context.result = real(a, b, c);
+        return Next::DONE;
+    }
+    if a == 0 {
+        before(context, entry);
+        context.result = real(a, b, c);
+        context.arguments = [context.result, size, 0];
+        return Next::then(new_block);
+    }
+    let Some(mut entered) = enter(core, context.cfa()) else {
+        context.result = real(a, b, c);
+        return Next::DONE;
+    };
+    entered.local().inside = entry.module;
+    // As in a launched program: the intent stays up through the real call.
+    publish_intent(&mut entered);
+    let freed_at = stamp(core, &mut entered);
+    context.result = real(a, b, c);
+    entered.local().inside = Range::NONE;
+    context.arguments = [a, size, freed_at];
+    Next::then(reallocated)
+}
+
+/// realloc(NULL, size). Arguments: the address and the size.
+extern "C" fn new_block(context: &mut Context) -> Next {
+    let [address, size, _] = context.arguments;
+    after(context, address, size)
+}
+
+/// Before a free.
+#[inline(always)]
+pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
+    // SAFETY: the hook's own CFA.
+    let caller = unsafe { return_address(cfa) };
+    if entry.module.holds(caller) && entry.internal.contains(&caller) {
+        return;
+    }
+    super::freeing(address, cfa);
+}
+
+/// Before a free that may jump to another one that is patched too, such as an `operator delete`: the same block, freed for the
+/// same frame with no event between, is the same free.
+#[inline(always)]
+pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
+    // SAFETY: the hook's own CFA.
+    let caller = unsafe { return_address(cfa) };
+    let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
+    if is_internal || CORE.gate() & ACTIVE == 0 || address == 0 {
+        return;
+    }
+    let core = &CORE;
+    let Some(mut entered) = enter(core, cfa) else { return };
+    let head = entered.level().head;
+    if entered.local().freed != (Freed { address, cfa, head }) {
+        write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        let head = entered.level().head;
+        entered.local().freed = Freed { address, cfa, head };
+    }
+    leave(&mut entered);
+}

@@ -1,0 +1,48 @@
+//! `heaptrace -p PID`: what a program that runs already takes from now on.
+//!
+//! Given: a pid. Gives back: reports, and exit code 0; or one sentence and 3. What must hold: the program runs on, whatever
+//! happens to us, and is let go as it was.
+use super::options::Options;
+use super::signals::Signals;
+use super::tree::Tree;
+use super::units::Size;
+use crate::{library, say};
+use attach::{Checked, Prepared, Refusal, heap_of};
+use collector::{Attachment, Hub, LivePlan, Recording, Setup};
+use format::HeapAtAttach;
+
+pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
+    let signals = Signals::take()?;
+    let checked = Checked::new(pid)?;
+    let heap = heap_of(&checked.process).unwrap_or_default();
+    let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
+    let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut prepared = Prepared::new(checked, library::CONTENT)?;
+    let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
+    let plan = LivePlan {
+        setup: Setup {
+            geometry: prepared.geometry(),
+            clock: collector::kernel_clock(),
+            on_full: channel::OnFull::Wait,
+            max_stall_ms: 30_000,
+            lsan_symbol: 0,
+            // Its signals stay its own, for a handler could not be taken out again.
+            watched: false,
+        },
+        folder: std::env::temp_dir(),
+        exe: exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned(),
+        depth: options.depth,
+    };
+    let hub = Hub::create(plan.clone())?;
+    let recording = Recording::live_attached(plan, Attachment { pid, channel, heap })?;
+    for note in std::mem::take(&mut prepared.notes) {
+        say(format_args!("heaptrace: {note}"));
+    }
+    let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
+    say(format_args!(
+        "heaptrace: attached to {pid} until Ctrl-C; its heap has {} already, which is not watched",
+        Size(heap.size_bytes)
+    ));
+    Tree::new(options, hub, signals).watch_attached(pid, recording, attached);
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Programs that run already, and `heaptrack attach` to them.
+//!
+//! What must hold: heaptrack is run without gdb: its PATH leads nowhere.
+use crate::folder::Folder;
+use crate::process::{self, wait_for};
+use crate::report::Report;
+use crate::run::heaptrack;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A program that nobody records yet. Killed when it goes out of scope.
+pub struct Target {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    /// The process that is meant: the child itself, or one below it.
+    pub pid: u32,
+}
+
+impl Target {
+    /// One of `tests/targets`.
+    pub fn start(name: &str, arguments: &[&str]) -> Target {
+        Self::spawn(Command::new(crate::targets::target(name)).args(arguments))
+    }
+
+    pub fn spawn(command: &mut Command) -> Target {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let pid = child.id();
+        Target { child, input, output, pid }
+    }
+
+    pub fn send(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("open");
+        writeln!(input, "{line}").expect("the target reads");
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the target writes");
+        line.trim_end().to_owned()
+    }
+
+    /// Says a line and waits for the answer.
+    pub fn tell(&mut self, line: &str) -> String {
+        self.send(line);
+        self.line()
+    }
+
+    pub fn is_alive(&self) -> bool {
+        process::state(self.pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    }
+
+    /// Closes its stdin and waits: the exit code, and what else it printed.
+    pub fn finish(mut self) -> (i32, String) {
+        drop(self.input.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        (process::code(self.child.wait().expect("can be waited for")), rest)
+    }
+
+    pub fn maps(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("the target lives")
+    }
+
+    pub fn descriptors(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).expect("the target lives");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the target lives").count()
+    }
+
+    /// All code that is mapped from files, as it is in memory now: a hash of each piece.
+    pub fn code(&self) -> Vec<(String, u64)> {
+        use std::os::unix::fs::FileExt;
+        let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid)).expect("readable");
+        let mut code = Vec::new();
+        for line in self.maps().lines().filter(|line| line.contains(" r-xp ") && line.contains('/')) {
+            let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+            let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
+            let mut bytes = vec![0; (end - start) as usize];
+            memory.read_exact_at(&mut bytes, start).expect("readable");
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&bytes);
+            code.push((line.to_owned(), hasher.finish()));
+        }
+        code
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `heaptrack attach` at work.
+pub struct Session {
+    recorder: Child,
+    text: BufReader<std::process::ChildStderr>,
+    said: String,
+    pub trace: PathBuf,
+    folder: Folder,
+}
+
+/// A session that is over.
+pub struct Ended {
+    pub code: i32,
+    pub text: String,
+    pub trace: PathBuf,
+    _folder: Folder,
+}
+
+/// The command as tests run it.
+pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(heaptrack()).args(arguments);
+    command.env("PATH", "/nowhere").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Session {
+    /// Not waiting for anything.
+    pub fn start(pid: u32, options: &[&str]) -> Session {
+        let folder = Folder::new();
+        let trace = folder.join("trace.htz");
+        let mut command = command(&["attach"]);
+        command.arg(pid.to_string()).arg("-o").arg(&trace).args(options);
+        let mut recorder = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let text = BufReader::new(recorder.stderr.take().expect("piped"));
+        Session { recorder, text, said: String::new(), trace, folder }
+    }
+
+    /// Recording when this returns.
+    pub fn attach(pid: u32, options: &[&str]) -> Session {
+        let mut session = Self::start(pid, options);
+        assert!(session.wait_until_attached(), "not attached: {}", session.said);
+        session
+    }
+
+    /// False: it was refused.
+    pub fn wait_until_attached(&mut self) -> bool {
+        self.text.read_line(&mut self.said).expect("text");
+        self.said.starts_with("heaptrack: attached to ")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.recorder.id()
+    }
+
+    /// Ctrl-C.
+    pub fn detach(self) -> Ended {
+        process::signal("INT", &[self.pid()]);
+        let ended = self.wait();
+        assert_eq!(ended.code, 0, "{}", ended.text);
+        ended
+    }
+
+    pub fn wait(mut self) -> Ended {
+        self.text.read_to_string(&mut self.said).expect("text");
+        let code = process::code(self.recorder.wait().expect("can be waited for"));
+        Ended { code, text: self.said, trace: self.trace, _folder: self.folder }
+    }
+}
+
+impl Ended {
+    pub fn report(&self) -> Report {
+        Report::of(&self.trace)
+    }
+
+    /// How long all threads stood still, each time, in milliseconds.
+    pub fn pauses(&self) -> Vec<f64> {
+        let behind = self.text.split("stood still for ").skip(1);
+        behind.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
+    }
+}
+
+/// Attaches for a moment.
+pub fn cycle(pid: u32, moment: &str) -> Ended {
+    let session = Session::start(pid, &["--duration", moment, "--no-symbols"]);
+    session.wait()
+}
+
+/// What `heaptrack attach PID` says when it refuses.
+pub fn refusal(pid: u32) -> (i32, String) {
+    let ended = cycle(pid, "0s");
+    assert!(!ended.trace.exists(), "nothing is written");
+    (ended.code, ended.text)
+}
+
+pub fn detach(pid: u32) -> (i32, String) {
+    let output = command(&["detach".to_owned(), pid.to_string()]).output().expect("heaptrack can be run");
+    (process::code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The process below `parent` that runs `program`.
+pub fn below(parent: u32, program: &str) -> u32 {
+    wait_for(program, || {
+        let mut at = vec![parent];
+        while let Some(pid) = at.pop() {
+            let is_it = process::executable(pid).is_some_and(|exe| exe.file_name() == Some(OsStr::new(program)));
+            if is_it && pid != parent {
+                return Some(pid);
+            }
+            at.extend(process::children(pid));
+        }
+        None
+    })
+}

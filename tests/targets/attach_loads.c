@@ -1,0 +1,23 @@
+/* For a line on stdin: loads the libraries that are its arguments, calls what is in them, unloads them; prints "done".
+ * Each one has a function `work` that makes a block. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "say.h"
+
+int main(int argc, char **argv) {
+    char byte;
+    say("ready\n");
+    while (read(0, &byte, 1) == 1) {
+        if (byte != '\n') continue;
+        for (int i = 1; i < argc; i++) {
+            void *library = dlopen(argv[i], RTLD_NOW);
+            if (!library) return 1;
+            void *(*work)(void) = (void *(*)(void))dlsym(library, "work");
+            if (!work) return 1;
+            free(work());
+            dlclose(library);
+        }
+        say("done\n");
+    }
+    return 0;
+}

@@ -1,0 +1,121 @@
+// Throws through allocations, all the time, in two threads; threads are cancelled while they allocate, too. Ends when stdin does,
+// with "right ROUNDS", or at once with "wrong" and what.
+//
+// A round: a vector of strings that is unwound by an exception with a text of its own; `new` of more than there is, which
+// throws; the same with nothrow, which returns null; aligned `new`. Calls of operator new succeed 8 times a round with a
+// size of 3001 bytes, and 2 times with 3072 (aligned).
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <pthread.h>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+static std::atomic<bool> stop;
+static std::atomic<long> rounds, cleaned;
+static volatile size_t huge = size_t(1) << 62;
+
+[[noreturn]] static void wrong(const char *what) {
+    std::string line = std::string("wrong ") + what + "\n";
+    if (write(1, line.data(), line.size()) < 0) _exit(98);
+    _exit(97);
+}
+
+struct Counted {
+    explicit Counted(long &count) : count(count) { count++; }
+    ~Counted() { count--; }
+    long &count;
+};
+
+__attribute__((noinline)) static void unwound(int depth, long &alive) {
+    Counted guard(alive);
+    char *block = new char[3001];
+    block[0] = 'x';
+    struct Owner {
+        char *block;
+        ~Owner() { delete[] block; }
+    } owner{block};
+    if (depth == 0) throw std::runtime_error(std::string(100, 'e'));
+    unwound(depth - 1, alive);
+}
+
+static void one_round() {
+    long alive = 0;
+    bool caught = false;
+    try {
+        unwound(7, alive);
+    } catch (const std::runtime_error &error) {
+        caught = std::strlen(error.what()) == 100;
+    }
+    if (!caught || alive != 0) wrong("unwinding");
+    caught = false;
+    try {
+        char *volatile never = new char[huge];
+        delete[] never;
+    } catch (const std::bad_alloc &) {
+        caught = true;
+    }
+    if (!caught) wrong("bad_alloc");
+    caught = false;
+    try {
+        Counted guard(alive);
+        void *volatile never = ::operator new(huge, std::align_val_t(64));
+        ::operator delete(never, std::align_val_t(64));
+    } catch (const std::bad_alloc &) {
+        caught = true;
+    }
+    if (!caught || alive != 0) wrong("aligned bad_alloc");
+    if (new (std::nothrow) char[huge] != nullptr) wrong("nothrow");
+    for (int i = 0; i < 2; i++) {
+        void *aligned = ::operator new(3072, std::align_val_t(256));
+        if (reinterpret_cast<size_t>(aligned) % 256 != 0) wrong("alignment");
+        ::operator delete(aligned, std::align_val_t(256));
+    }
+    rounds++;
+}
+
+static void *work(void *) {
+    while (!stop) one_round();
+    return nullptr;
+}
+
+static void *cancelled(void *) {
+    struct Cleaner {
+        ~Cleaner() { cleaned++; }
+    } cleaner;
+    for (;;) {
+        std::vector<std::string> texts(20, std::string(200, 't'));
+        pthread_testcancel();
+    }
+    return nullptr;
+}
+
+static void *canceller(void *) {
+    for (long i = 1; !stop; i++) {
+        pthread_t thread;
+        pthread_create(&thread, nullptr, cancelled, nullptr);
+        usleep(2000);
+        pthread_cancel(thread);
+        void *result;
+        pthread_join(thread, &result);
+        if (result != PTHREAD_CANCELED || cleaned != i) wrong("cancellation");
+    }
+    return nullptr;
+}
+
+int main() {
+    pthread_t threads[3];
+    pthread_create(&threads[0], nullptr, work, nullptr);
+    pthread_create(&threads[1], nullptr, work, nullptr);
+    pthread_create(&threads[2], nullptr, canceller, nullptr);
+    if (write(1, "ready\n", 6) != 6) return 1;
+    char byte;
+    while (read(0, &byte, 1) == 1) {}
+    stop = true;
+    for (pthread_t thread : threads) pthread_join(thread, nullptr);
+    std::string line = "right " + std::to_string(rounds) + "\n";
+    return write(1, line.data(), line.size()) < 0;
+}

@@ -1,0 +1,327 @@
+//! Attaching to programs that run: every call is counted, nothing of us is left, the program does not notice.
+use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::process::{self, signal, wait_for};
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Folder, Report};
+use std::process::Command;
+
+/// `attach_phases`: what a round allocates.
+const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
+
+fn assert_rounds(report: &Report, calls: u64) {
+    for size in SIZES {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (calls, 0), "blocks of {size} bytes");
+    }
+    assert_eq!(report.total("allocations"), calls * SIZES.len() as u64);
+    assert_eq!(report.total("deallocations"), calls * SIZES.len() as u64);
+    assert_eq!((report.total("lost_events"), report.total("implied_frees")), (0, 0));
+    assert!(report.complete());
+}
+
+/// Two threads do 10 rounds each before, 50 while, 10 after. The one block from before is freed while.
+fn counts_are_exact(mut target: Target) -> Target {
+    assert_eq!(target.tell("10"), "done 10");
+    let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("50"), "done 50");
+    assert_eq!(target.tell("0"), "done 0");
+    let ended = session.detach();
+    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
+    assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
+    assert_eq!(target.tell("10"), "done 10");
+    let report = ended.report();
+    assert_rounds(&report, 100);
+    assert_eq!(report.total("unknown_frees"), 1, "the block of 2001 bytes");
+    assert_eq!(report.json()["attached"], true);
+    target
+}
+
+fn finishes(target: Target) {
+    assert_eq!(target.finish(), (0, String::new()));
+}
+
+#[test]
+fn a_dynamic_program() {
+    finishes(counts_are_exact(Target::start("attach_phases", &["2"])));
+}
+
+#[test]
+fn static_programs() {
+    for name in ["attach_phases_static", "attach_phases_static_pie", "attach_phases_no_pie"] {
+        finishes(counts_are_exact(Target::start(name, &["2"])));
+    }
+}
+
+#[test]
+fn musl_programs() {
+    for name in ["attach_phases_musl", "attach_phases_musl_static"] {
+        finishes(counts_are_exact(Target::start(name, &["2"])));
+    }
+}
+
+#[test]
+fn other_allocators() {
+    for name in ["attach_phases_jemalloc", "attach_phases_tcmalloc", "attach_phases_mimalloc"] {
+        finishes(counts_are_exact(Target::start(name, &["2"])));
+    }
+}
+
+#[test]
+fn the_stack_is_whole_in_every_kind_of_program() {
+    for name in ["attach_phases", "attach_phases_static", "attach_phases_static_pie", "attach_phases_musl_static"] {
+        let mut target = Target::start(name, &["1"]);
+        let session = Session::attach(target.pid, &[]);
+        assert_eq!(target.tell("3"), "done 3");
+        let report = session.detach().report();
+        let sites = report.json()["allocations"].as_array().unwrap().clone();
+        let site = sites.iter().find(|site| site["allocated_bytes"] == 3 * 1001).unwrap();
+        let names: Vec<&str> =
+            site["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect();
+        assert!(names.starts_with(&["round_of_calls", "work"]) && names.len() >= 3, "{name}: {names:?}");
+    }
+}
+
+#[test]
+fn again_and_again_uses_the_same_memory() {
+    let mut target = Target::start("attach_phases", &["2"]);
+    let mut first = 0;
+    for round in 0..10 {
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("5"), "done 5");
+        assert_rounds(&session.detach().report(), 10);
+        let maps = target.maps().lines().count();
+        if round == 0 {
+            first = maps;
+        }
+        assert_eq!(maps, first, "mappings after round {round}");
+    }
+    finishes(target);
+}
+
+#[test]
+fn the_heap_of_before_is_told() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let ended = cycle(target.pid, "0s");
+    let heap = ended.report().json()["heap_at_attach"].clone();
+    let (size, rss) = (heap["size_bytes"].as_u64().unwrap(), heap["rss_bytes"].as_u64().unwrap());
+    // brk's first piece of glibc, and the first arena of the thread.
+    assert_eq!(size, (2 * 132) << 10, "{heap}");
+    assert!(rss > 0 && rss <= size);
+    let text = Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&ended.trace).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.starts_with("attached to ") && text.contains("\nthe program ran on\n"), "{text}");
+    assert!(text.contains("\n  still live at detach     0 B  in 0 blocks\n"), "{text}");
+    assert!(text.contains("\n  heap              264.00 KiB  at attach, "), "{text}");
+}
+
+#[test]
+fn detach_tells_the_recorder_to_end() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("7"), "done 7");
+    let (code, text) = detach(target.pid);
+    assert_eq!(code, 0, "{text}");
+    let ended = session.wait();
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    assert_rounds(&ended.report(), 7);
+    finishes(target);
+}
+
+#[test]
+fn detach_puts_right_what_a_killed_recorder_left() {
+    let mut target = Target::start("attach_phases", &["2"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let code = target.code();
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    signal("KILL", &[session.pid()]);
+    assert_eq!(session.wait().code, 137);
+    assert_ne!(target.code(), code, "the patches are there");
+    assert_eq!(target.tell("20000"), "done 20000", "the program does not wait for a dead recorder");
+    let (status, text) = detach(target.pid);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(target.code(), code);
+    assert!(!target.maps().contains("memfd:heaptrack"));
+    let (status, text) = detach(target.pid);
+    assert_eq!(
+        (status, text.as_str()),
+        (0, &*format!("heaptrack: detached from {}, 0 functions put back\n", target.pid))
+    );
+    finishes(counts_are_exact(target));
+}
+
+#[test]
+fn the_program_ends_while_it_is_recorded() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("9"), "done 9");
+    finishes(target);
+    let ended = session.wait();
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    assert_rounds(&ended.report(), 9);
+}
+
+#[test]
+fn the_program_becomes_another_one() {
+    let target = Target::spawn(Command::new("/bin/sh").args(["-c", "echo up; read go; exec cat"]));
+    let mut target = target;
+    assert_eq!(target.line(), "up");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    target.send("go");
+    let ended = session.wait();
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    assert!(ended.text.contains("or become another one"), "{}", ended.text);
+    assert_eq!(target.tell("still here"), "still here");
+    finishes(target);
+}
+
+#[test]
+fn a_stopped_program_stays_stopped() {
+    let mut target = Target::start("attach_phases", &["2"]);
+    assert_eq!(target.tell("1"), "done 1");
+    signal("STOP", &[target.pid]);
+    wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    // The kernel puts a thread back into its stop a moment after we let it go.
+    wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
+    signal("CONT", &[target.pid]);
+    assert_eq!(target.tell("50"), "done 50");
+    signal("STOP", &[target.pid]);
+    wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
+    let ended = session.detach();
+    wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
+    signal("CONT", &[target.pid]);
+    assert_rounds(&ended.report(), 100);
+    finishes(target);
+}
+
+#[test]
+fn a_program_whose_first_thread_has_ended() {
+    let mut target = Target::start("attach_leaderless", &[]);
+    assert_eq!(target.line(), "ready");
+    wait_for("the first thread to end", || (process::state(target.pid) == Some('Z')).then_some(()));
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    let report = session.detach().report();
+    assert_eq!(report.of_size(7001).allocations, 100);
+    assert_eq!(target.finish().0, 0);
+}
+
+#[test]
+fn a_library_that_is_loaded_while_attached_has_its_name() {
+    let libraries = [target("libred.so"), target("libblue.so")];
+    let mut program = Target::start("attach_loads", &[libraries[0].to_str().unwrap(), libraries[1].to_str().unwrap()]);
+    assert_eq!(program.line(), "ready");
+    let session = Session::attach(program.pid, &["--no-symbols"]);
+    assert_eq!(program.tell("go"), "done");
+    let report = session.detach().report();
+    for library in &libraries {
+        let own = report.own(library);
+        assert!(own.iter().map(|site| site.allocations).sum::<u64>() >= 1, "{}", library.display());
+    }
+    finishes(program);
+}
+
+#[test]
+fn as_another_user_and_of_another_user() {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let program = folder.join("program");
+    std::fs::copy(target("attach_phases"), &program).unwrap();
+    let nobody = |path: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(path);
+        command
+    };
+    // Root attaches to nobody's.
+    let target = counts_are_exact(Target::spawn(nobody(&program).arg("2")));
+    // Nobody attaches to nobody's, with no rights at all.
+    let heaptrack = folder.join("heaptrack");
+    std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
+    let trace = folder.join("trace.htz");
+    let output = nobody(&heaptrack)
+        .args(["attach", &target.pid.to_string(), "--duration", "50ms", "-o"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(process::code(output.status), 0, "{text}");
+    assert_eq!(Report::of(&trace).total("allocations"), 0);
+    assert!(!target.maps().contains("memfd:heaptrack"));
+    finishes(target);
+}
+
+#[test]
+fn ending_by_time_and_by_sigterm() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    let ended = cycle(target.pid, "100ms");
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    assert!(ended.text.contains("recording for 0.1 s;"), "{}", ended.text);
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("3"), "done 3");
+    signal("TERM", &[session.pid()]);
+    let ended = session.wait();
+    assert_eq!(ended.code, 0);
+    assert_rounds(&ended.report(), 3);
+    finishes(target);
+}
+
+#[test]
+fn a_hook_takes_no_more_stack_than_promised() {
+    let number = |text: &str| text.trim().strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
+    let mut alone = Target::start("stack_use", &["wait"]);
+    assert_eq!(alone.line(), "ready");
+    let alone = number(&alone.tell("go"));
+    let mut target = Target::start("stack_use", &["wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    let attached = number(&target.tell("go"));
+    session.wait();
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
+}
+
+#[test]
+fn operators_of_allocators_that_bring_their_own() {
+    for name in ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc"] {
+        let mut target = Target::start(name, &[]);
+        assert_eq!(target.tell("go"), "done");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done");
+        let report = session.detach().report();
+        for size in [4001, 4002, 4003, 4004, 4096, 4160] {
+            let site = report.of_size(size);
+            assert_eq!((site.allocations, site.leaked_allocations), (100, 0), "{name}: blocks of {size} bytes");
+        }
+        assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{name}");
+        assert_eq!(report.total("lost_events"), 0, "{name}");
+        assert_eq!(target.tell("go"), "done");
+        finishes(target);
+    }
+}
+
+#[test]
+fn cgo_has_a_c_side() {
+    let folder = Folder::new();
+    let source = "package main\n/*\n#include <stdlib.h>\nstatic void *make(void) { return malloc(8001); }\n*/\nimport \"C\"\n\
+        import (\"bufio\"; \"fmt\"; \"os\")\nfunc main() {\n  in := bufio.NewScanner(os.Stdin)\n  for in.Scan() {\n\
+        for i := 0; i < 100; i++ { C.free(C.make()) }\n    fmt.Println(\"done\")\n  }\n}\n";
+    std::fs::write(folder.join("main.go"), source).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o", "program", "main.go"])
+        .env("CGO_ENABLED", "1")
+        .env("HOME", folder.path())
+        .current_dir(folder.path())
+        .output()
+        .expect("go");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut target = Target::spawn(&mut Command::new(folder.join("program")));
+    assert_eq!(target.tell("go"), "done");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    let report = session.detach().report();
+    assert_eq!(report.of_size(8001).allocations, 100);
+    assert_eq!(target.tell("go"), "done");
+    finishes(target);
+}
