@@ -22,6 +22,7 @@ pub fn ending(opened: &Opened) -> String {
         Exit::Signal(signal) => format!("the program was ended by signal {signal}"),
         Exit::Detached => "the program ran on".into(),
     };
+    let exit = if opened.engine.book().session.attached { format!("attached while it ran; {exit}") } else { exit };
     if opened.complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
