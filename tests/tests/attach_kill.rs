@@ -38,7 +38,7 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
             // While it records, or detaches.
             _ => {
                 let is_attached = session.wait_until_attached();
-                assert!(is_attached, "cycle {number}");
+                assert!(is_attached, "cycle {number}: {}", session.wait().text);
                 std::thread::sleep(Duration::from_micros(chance.between(0, 60_000)));
                 true
             }

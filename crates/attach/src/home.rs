@@ -21,6 +21,9 @@ const IMAGE: u64 = JOURNAL + JOURNAL_PAGES;
 pub const BOARD: u64 = journal::LENGTH;
 pub const FRAMES: u64 = journal::LENGTH + 512;
 
+/// The image is not whole yet: whoever finds such a home, after we died, makes another one.
+const NOT_FILLED: u64 = 0;
+
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Has the memory mapped; nothing is in it but the journal.
@@ -30,7 +33,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
     let home = remote.map(0, length, libc::PROT_NONE, ANONYMOUS | libc::MAP_NORESERVE, -1).map_err(refused())?;
     let journal = Journal {
         at: home + JOURNAL,
-        image_id: image.id,
+        image_id: NOT_FILLED,
         home,
         home_length: length,
         gate: home + GATE,
@@ -66,8 +69,8 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
     Ok(journal)
 }
 
-/// Writes the image; nobody runs in it yet.
-pub fn fill(memory: &Memory, journal: &Journal, image: &Image) -> Result<Places, Refusal> {
+/// Writes the image, and then that it is there; nobody runs in it yet.
+pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<Places, Refusal> {
     let (content, places) =
         image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
     for segment in &image.segments {
@@ -76,6 +79,8 @@ pub fn fill(memory: &Memory, journal: &Journal, image: &Image) -> Result<Places,
             .write(journal.image + segment.at, bytes)
             .map_err(|error| Refusal::Call { what: "a write to its memory", error })?;
     }
+    journal.image_id = image.id;
+    journal.write(memory).map_err(|error| Refusal::Call { what: "a write to its memory", error })?;
     Ok(places)
 }
 

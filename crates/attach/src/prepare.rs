@@ -88,7 +88,7 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     let mut mapped =
         with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
     let places = if mapped.is_new {
-        home::fill(&checked.memory, &mapped.journal, image)?
+        home::fill(&checked.memory, &mut mapped.journal, image)?
     } else {
         home::places(&mapped.journal, image)?
     };

@@ -35,6 +35,10 @@ pub struct Restored {
 /// Takes out all that is in force, then the shared memory.
 pub fn restore(checked: &Checked, journals: &[Journal]) -> Result<Restored, Refusal> {
     let mut restored = Restored::default();
+    // Whatever comes next, recording is over: threads that cannot be stopped do not write to nobody.
+    for journal in journals {
+        shut(checked, journal)?;
+    }
     let is_in_force = |journal: &&Journal| {
         journal.patches.iter().any(|patch| patch.found(&checked.memory) == Found::Ours) || journal.recorder != 0
     };
@@ -48,13 +52,17 @@ pub fn restore(checked: &Checked, journals: &[Journal]) -> Result<Restored, Refu
     Ok(restored)
 }
 
+fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
+    checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
+}
+
 /// With all threads stopped: the gate is shut, the code is the program's own again.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };
     let mut functions = 0;
     for journal in journals {
-        memory.write_words(journal.gate, &[0]).map_err(failed)?;
+        shut(checked, journal)?;
         for patch in &journal.patches {
             if patch.found(memory) == Found::Ours {
                 memory.write(patch.at, &patch.original).map_err(failed)?;

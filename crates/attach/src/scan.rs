@@ -8,8 +8,10 @@ use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
 use libc::user_regs_struct;
 
-/// Of a stack that a thread is on.
+/// Of a stack that a thread is on. With many threads less, for all of them stand still meanwhile.
 const DEPTH: u64 = 256 << 10;
+const LEAST_DEPTH: u64 = 32 << 10;
+const ALL_STACKS: u64 = 16 << 20;
 /// Of a stack that a thread has left for another one, where nobody knows how deep it is.
 const WHOLE: u64 = 8 << 20;
 
@@ -23,15 +25,16 @@ pub struct Thread {
 
 /// Only what runs can be moved, so threads that are gone meanwhile are left out.
 pub fn threads(tids: &[Tid], maps: &Maps, memory: &Memory) -> Vec<Thread> {
-    tids.iter().filter_map(|tid| Thread::of(*tid, maps, memory)).collect()
+    let depth = (ALL_STACKS / tids.len().max(1) as u64).clamp(LEAST_DEPTH, DEPTH);
+    tids.iter().filter_map(|tid| Thread::of(*tid, maps, memory, depth)).collect()
 }
 
 impl Thread {
-    fn of(tid: Tid, maps: &Maps, memory: &Memory) -> Option<Thread> {
+    fn of(tid: Tid, maps: &Maps, memory: &Memory, depth: u64) -> Option<Thread> {
         let registers = ptrace::registers(tid).ok()?;
         let mut stacks = Vec::new();
         let here = maps.at(registers.rsp);
-        stacks.extend(here.map(|mapping| words(memory, registers.rsp & !7, mapping.end.min(registers.rsp + DEPTH))));
+        stacks.extend(here.map(|mapping| words(memory, registers.rsp & !7, mapping.end.min(registers.rsp + depth))));
         // A signal handler may run on a stack of its own; what it interrupted is then on the thread's first one.
         let home = maps.at(registers.fs_base);
         let is_at_home =

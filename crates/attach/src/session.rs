@@ -60,11 +60,27 @@ pub enum Standing {
 impl Prepared {
     /// `region` is our mapping of the channel, with a header that is filled in. `stamp`: now.
     pub fn begin(self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
-        crate::on_own_thread(|| begin(self, region, stamp))
+        crate::on_own_thread(|| match begin(&self, region, stamp) {
+            Ok((pause, tables)) => {
+                let functions = self.ready.len();
+                let Prepared { checked, journal, region, places, .. } = self;
+                Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions })
+            }
+            Err(refusal) => {
+                let _ = repair::restore(&self.checked, std::slice::from_ref(&self.journal));
+                Err(refusal)
+            }
+        })
+    }
+
+    /// Takes the shared memory back out: nothing has begun.
+    pub fn give_up(self) {
+        let _ = crate::on_own_thread(|| repair::restore(&self.checked, std::slice::from_ref(&self.journal)));
     }
 }
 
-fn begin(prepared: Prepared, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
+/// How long all threads stood still, and the tables for reports that were filled.
+fn begin(prepared: &Prepared, region: &Region, stamp: Stamp) -> Result<(Duration, Vec<Located>), Refusal> {
     let process = prepared.checked.process.clone();
     let fence = if prepared.membarrier { Fence::Membarrier } else { Fence::InTarget };
     let header = region.header();
@@ -81,17 +97,15 @@ fn begin(prepared: Prepared, region: &Region, stamp: Stamp) -> Result<Attached, 
         let world = World::stop(&process)?;
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
         let threads = scan::threads(&world.tids, &maps, &prepared.checked.memory);
-        if !stands_well(&prepared, &threads)? {
+        if !stands_well(prepared, &threads)? {
             continue;
         }
         move_threads(&prepared.ready, &threads)?;
-        let tables = open(&prepared, region, &known, stamp)?;
+        let tables = open(prepared, region, &known, stamp)?;
         let pause = world.elapsed();
         drop(world);
         header.phase.store(Phase::Recording as u32, Ordering::Release);
-        let functions = prepared.ready.len();
-        let Prepared { checked, journal, region, places, .. } = prepared;
-        return Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions });
+        return Ok((pause, tables));
     }
     Err(Refusal::Busy)
 }

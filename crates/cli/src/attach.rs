@@ -67,7 +67,13 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let watched = file.try_clone()?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
-    let recording = Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap })?;
+    let recording = match Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap }) {
+        Ok(recording) => recording,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let path = output.name(options.pid)?;
