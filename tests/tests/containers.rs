@@ -1,5 +1,6 @@
 //! As the first process of a container, and in one that holds next to nothing. No engine runs here: namespaces and a chroot are what
 //! it would use.
+use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::process::{self, children, state, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
@@ -274,4 +275,42 @@ fn the_dockerfile_of_the_page() {
     let name = trace.file_name().unwrap().to_string_lossy().into_owned();
     assert!(name.starts_with("heaptrack.service."), "{name}");
     assert!(Report::of(&trace).complete());
+}
+
+/// 50 rounds of `attach_phases` with one thread, recorded while it is process 1 of a container.
+fn assert_rounds(report: &Report) {
+    let site = report.of_size(1001);
+    assert_eq!((site.allocations, site.leaked_allocations), (50, 0));
+    assert!(report.complete() && report.total("lost_events") == 0);
+    assert_eq!(report.json()["attached"], true);
+}
+
+#[test]
+fn process_1_is_attached_to_from_inside_and_from_the_host() {
+    let folder = Folder::new();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--mount", "--fork", "--mount-proc"]).arg(target("attach_phases")).arg("1");
+    let mut service = Target::spawn(&mut unshare);
+    let first = wait_for("pid 1", || children(service.pid).first().copied());
+    assert_eq!(service.tell("5"), "done 5");
+    // From the host, by the pid that it has there. Nothing of ours is in the container.
+    let session = Session::attach(first, &["--no-symbols"]);
+    assert_eq!(service.tell("50"), "done 50");
+    assert_rounds(&session.detach().report());
+    // From inside, where it is 1.
+    let trace = folder.join("inside.htz");
+    let mut inside = Command::new("nsenter");
+    inside.args(["-t", &first.to_string(), "-p", "-m"]).arg(heaptrack().canonicalize().unwrap());
+    let mut inside = inside.args(["-p", "1", "-o"]).arg(&trace).stderr(Stdio::piped()).spawn().expect("nsenter");
+    let mut said = BufReader::new(inside.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("heaptrack: attached to "), "{line}");
+    assert_eq!(service.tell("50"), "done 50");
+    let recorder = wait_for("heaptrack", || children(inside.id()).first().copied());
+    process::signal("INT", &[recorder]);
+    said.read_to_string(&mut line).unwrap();
+    assert_eq!(process::code(inside.wait().unwrap()), 0, "{line}");
+    assert_rounds(&Report::of(&trace));
+    assert_eq!(service.finish(), (0, String::new()));
 }
