@@ -43,10 +43,13 @@ fn names_fit_into_the_recorders_memory() {
     // As text: for machines, all stacks of all imports are a hundred megabytes.
     let print = Command::new(&binary).arg("print").arg(folder.join("t.htz")).output().unwrap();
     let report = String::from_utf8_lossy(&print.stdout).into_owned();
-    let is_named = |line: &str| line.contains("_PyEval_EvalFrameDefault") && line.contains("/Python/ceval.c:");
-    assert!(report.lines().any(is_named), "the debug information was read: {report}");
-    let line = report.lines().find(|line| line.trim_start().starts_with("peak ")).unwrap();
-    let blocks = line.split(" in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    let lines: Vec<&str> = report.lines().map(str::trim_start).collect();
+    let is_named = |pair: &[&str]| {
+        pair.concat().contains("_PyEval_EvalFrameDefault") && pair.concat().contains("/Python/ceval.c:")
+    };
+    assert!(lines.windows(2).any(is_named), "the debug information was read: {report}");
+    let line = lines.iter().find_map(|line| line.strip_prefix("blocks at the peak: ")).unwrap();
+    let blocks = line.split(',').next().and_then(|number| number.parse::<u64>().ok());
     let bound = (64 << 20) + 40 * blocks.unwrap();
     assert!(alone < bound, "the program itself takes more: {alone}");
     assert!(recorded <= bound, "{recorded} of {bound} bytes");
