@@ -10,7 +10,12 @@ root=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/sources" "$work/lists/partial" "$work/cache/archives/partial" "$work/packages" "$work/root"
-archive=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }')
+find_archive() {
+    apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }'
+}
+archive=$(find_archive)
+# A machine that has never asked its archives does not know their names yet.
+[ -n "$archive" ] || { apt-get -qq -o DPkg::Lock::Timeout=300 update && archive=$(find_archive); }
 [ -n "$archive" ] || { echo "tests/newer-python.sh: apt knows no archive of Debian 12" >&2; exit 1; }
 cat >"$work/sources/newer.sources" <<END
 Types: deb
