@@ -338,9 +338,9 @@ fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) ->
         core.shut();
         return false;
     }
-    let half = ring.capacity() as u64 / 2;
+    let capacity = ring.capacity() as u64;
     let mut room = ring.room();
-    if room < half && header.collector_asleep.load(Ordering::Relaxed) != 0 && core.may_call() {
+    if is_half_full(room, capacity) && header.collector_asleep.load(Ordering::Relaxed) != 0 && core.may_call() {
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
     }
@@ -351,8 +351,18 @@ fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) ->
         return false;
     }
     let level = entered.level();
-    level.limit = level.head + if room > half { room - half } else { room };
+    level.limit = level.head + words_until_visit(room, capacity);
     true
+}
+
+/// A reader that sleeps is woken from here on. Exactly half counts: the next visit is at the ring's end.
+const fn is_half_full(room: u64, capacity: u64) -> bool {
+    room <= capacity / 2
+}
+
+/// How many words may be written before the reader is looked at again.
+const fn words_until_visit(room: u64, capacity: u64) -> u64 {
+    if is_half_full(room, capacity) { room } else { room - capacity / 2 }
 }
 
 /// Sleeps until the collector has made room. The room, which is too little if it is dead, too slow, or may not be
@@ -413,24 +423,29 @@ fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<Stack
     let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
     match unsafe { local.memo.find_youngest(place) } {
-        Some((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
-        _ => remembered_elsewhere(local, place),
+        Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
+        Ok((number, _)) => patched_together(local, number),
+        Err(differs) => remembered_elsewhere(local, place, differs),
     }
 }
 
-/// Not the youngest of its set, or in many pieces, or nowhere.
+/// Not the youngest of its set, or nowhere.
 #[inline(never)]
-fn remembered_elsewhere(local: &mut Local, place: Place) -> Result<StackId, u64> {
+fn remembered_elsewhere(local: &mut Local, place: Place, differs: u64) -> Result<StackId, u64> {
     // SAFETY: as in `remembered`, which is the only caller.
-    let tail = unsafe { local.memo.find(place, usize::MAX) }?;
-    if tail.jumps > FEW_JUMPS {
-        local.patched_together += 1;
-        if local.patched_together >= PATIENCE {
-            local.patched_together = 0;
-            return Err(u64::MAX);
-        }
+    let tail = unsafe { local.memo.find_older(place, differs) }?;
+    if tail.jumps <= FEW_JUMPS { Ok(tail.number) } else { patched_together(local, tail.number) }
+}
+
+/// A walk that holds, in many pieces. Once in a while it is made anew.
+#[inline(always)]
+fn patched_together(local: &mut Local, number: StackId) -> Result<StackId, u64> {
+    local.patched_together += 1;
+    if local.patched_together < PATIENCE {
+        return Ok(number);
     }
-    Ok(tail.number)
+    local.patched_together = 0;
+    Err(u64::MAX)
 }
 
 /// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
@@ -670,4 +685,31 @@ fn encode_move(arguments: [u64; 3], new: u64, stamp: Stamp, stack: StackId) -> [
     let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, old);
     let [a0, a1, a2] = encode_alloc(stamp, new, size, stack);
     [f0, f1, a0, a1, a2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frees are of two words: from an even place they meet the middle of the ring exactly.
+    #[test]
+    fn no_way_through_the_ring_passes_a_sleeping_reader_by() {
+        for step in 1..=5 {
+            for capacity in [64u64, 1 << 12] {
+                let (mut room, mut limit, mut rings) = (capacity, 0, 0);
+                while room >= step {
+                    if limit < step {
+                        rings += is_half_full(room, capacity) as u32;
+                        limit = words_until_visit(room, capacity);
+                    }
+                    if limit < step {
+                        break;
+                    }
+                    limit -= step;
+                    room -= step;
+                    assert!(rings > 0 || room + step > capacity / 2, "{step} of {capacity}: half is full, no bell");
+                }
+            }
+        }
+    }
 }

@@ -9,13 +9,16 @@
 //!
 //! ```text
 //! check  | address of the word              |  what a comparison reads, four nodes a cache line
-//!        | S | return address               |  the word: this frame's return address, at CFA - 8
-//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special
+//!        | S | NEAR (15) | return address   |  the word: this frame's return address, at CFA - 8
+//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special and NEAR is 0
 //! rbp    | rbp in this frame, if NEEDS      |
 //! depth  | frames from here to the root (16)|
 //!
 //! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
-//! link: number of the caller's node, 0 = none, the stack ends here.
+//! NEAR: the caller's node has a number that is smaller by this, and nothing else is to be known: so ends nearly every walk
+//!   that shares the rest with an older one, and no other cache line is needed to go on there. All ones: the stack ends
+//!   here. 0 = see `way`.
+//! link: number of the caller's node.
 //! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
 //! C: the code at the return address said how its frame ends; it must still say so.
 //! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
@@ -29,14 +32,18 @@ use channel::StackId;
 pub const NODES: usize = 1 << 15;
 /// The longest walk that is remembered; new nodes may overwrite that many of the oldest.
 pub const SEGMENT: usize = 2048;
-const SETS: usize = 1 << 12;
-const WAYS: usize = 4;
+const SETS: usize = 1 << 11;
+/// A set is a cache line. As many stacks may lead to one place, and in turns, without being walked again.
+const WAYS: usize = 8;
 const LOW48: u64 = (1 << 48) - 1;
 const SLOT: u64 = 0x7ff;
 const BY_CODE: u64 = 1 << 11;
 const ENTRY_NEEDS: u64 = 1 << 32;
 /// No return address has this bit.
 const SPECIAL: u64 = 1 << 63;
+/// Where NEAR begins, above every return address; and its value where there is no caller.
+const NEAR_SHIFT: u32 = 48;
+const END: u64 = 0x7fff;
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
@@ -75,7 +82,7 @@ pub struct Tail {
     pub jumps: u32,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Memo {
     /// `tag (31) | NEEDS (1) | number (32)`; way 0 is the youngest.
     sets: [[u64; WAYS]; SETS],
@@ -92,8 +99,6 @@ pub struct Memo {
 /// Where the way from one node leads.
 enum Way {
     Caller(*const Check),
-    /// There is no caller: everything was compared.
-    End,
     /// The caller's node is forgotten, or a word differs.
     Broken,
 }
@@ -181,27 +186,27 @@ impl Memo {
     }
 
     /// The walk that was last found or remembered in its set, if it is the one from `place` and holds: its number, and
-    /// the jumps that it took.
+    /// the jumps that it took. Otherwise the CFA of the frame at which it turned out different (0: it is another one).
     ///
     /// # Safety
     /// As `find`.
     #[inline(always)]
-    pub unsafe fn find_youngest(&mut self, place: Place) -> Option<(StackId, u32)> {
+    pub unsafe fn find_youngest(&mut self, place: Place) -> Result<(StackId, u32), u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let entry = self.set(hash)[0];
         let number = entry as u32;
         if entry >> 33 != hash >> 33 || !self.is_alive(number) {
-            return None;
+            return Err(0);
         }
         let check = self.check(number);
         // SAFETY: in the arena.
         let Check { at, pc } = unsafe { *check };
-        let is_here = at == place.cfa.wrapping_sub(8) && pc & !SPECIAL == place.pc;
+        let is_here = at == place.cfa.wrapping_sub(8) && pc & LOW48 == place.pc;
         if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
-            return None;
+            return Err(0);
         }
         // SAFETY: the caller's promise; the frame itself was just compared.
-        unsafe { self.verify(check) }.ok().map(|jumps| (number, jumps))
+        unsafe { self.verify(check) }.map(|jumps| (number, jumps))
     }
 
     /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
@@ -211,10 +216,29 @@ impl Memo {
     /// The words of the stack at and above `place.cfa.wrapping_sub(8)` belong to a thread that is here, in a call: the caller's.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
+        // SAFETY: the caller's promise.
+        unsafe { self.find_from(0, place, deepest, 0) }
+    }
+
+    /// As `find`, after `find_youngest` has failed with `differs`.
+    ///
+    /// # Safety
+    /// As `find`.
+    #[inline(always)]
+    pub unsafe fn find_older(&mut self, place: Place, differs: u64) -> Result<Tail, u64> {
+        // SAFETY: the caller's promise.
+        unsafe { self.find_from(1, place, usize::MAX, differs) }
+    }
+
+    /// As `find`, among all of its set but the youngest `skip`.
+    ///
+    /// # Safety
+    /// As `find`.
+    #[inline(always)]
+    unsafe fn find_from(&mut self, skip: usize, place: Place, deepest: usize, mut differs: u64) -> Result<Tail, u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
-        let mut differs = 0;
-        for way in 0..WAYS {
+        for way in skip..WAYS {
             // SAFETY: `way` is below the array's length; nobody else touches this thread's memo.
             let entry = unsafe { *(*set).get_unchecked(way) };
             if entry >> 33 != hash >> 33 {
@@ -227,7 +251,7 @@ impl Memo {
             let check = self.check(number);
             // SAFETY: in the arena.
             let Check { at, pc } = unsafe { *check };
-            if at != place.cfa.wrapping_sub(8) || pc & !SPECIAL != place.pc {
+            if at != place.cfa.wrapping_sub(8) || pc & LOW48 != place.pc {
                 continue;
             }
             if deepest < SEGMENT && self.depth(number) as usize > deepest {
@@ -269,9 +293,13 @@ impl Memo {
             } else {
                 jumps += 1;
                 // SAFETY: the caller's promise.
-                check = match unsafe { self.follow(check) } {
+                let way = match node.pc >> NEAR_SHIFT & END {
+                    END => return Ok(jumps),
+                    0 => unsafe { self.follow(check) },
+                    near => self.follow_near(check, near as u32),
+                };
+                check = match way {
                     Way::Caller(caller) => caller,
-                    Way::End => return Ok(jumps),
                     Way::Broken => return Err(node.at + 8),
                 };
             }
@@ -283,11 +311,24 @@ impl Memo {
                     check = check.add(1);
                     node = *check;
                 }
-                if node.pc & SPECIAL == 0 || (node.at as *const u64).read() != node.pc & !SPECIAL {
+                if node.pc & SPECIAL == 0 || (node.at as *const u64).read() != node.pc & LOW48 {
                     return Err(node.at + 8);
                 }
             }
         }
+    }
+
+    /// From the last node of a walk to the older walk that took over, `near` numbers before it.
+    #[inline(always)]
+    fn follow_near(&self, check: *const Check, near: u32) -> Way {
+        // SAFETY: in the arena.
+        let place = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
+        // How many numbers ago; the node itself is alive.
+        let age = self.head.wrapping_sub(place) & (NODES as u32 - 1);
+        if age + near > self.head.wrapping_sub(self.oldest) {
+            return Way::Broken;
+        }
+        Way::Caller(self.check(place.wrapping_sub(near)))
     }
 
     /// From a special node to its caller.
@@ -300,9 +341,6 @@ impl Memo {
         let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         let way = self.way(number);
         let link = (way >> 32) as u32;
-        if link == 0 {
-            return Way::End;
-        }
         if !self.is_alive(link) {
             return Way::Broken;
         }
@@ -334,11 +372,17 @@ impl Memo {
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
             let at = number as usize & (NODES - 1);
-            let plain = !is_last && fact.caller_slot == 0 && !fact.by_code && at != NODES - 1;
+            let simple = fact.caller_slot == 0 && !fact.by_code;
+            let mark = match number.wrapping_sub(link) as u64 {
+                _ if simple && !is_last && at != NODES - 1 => 0,
+                _ if is_last && link == 0 => SPECIAL | END << NEAR_SHIFT,
+                near @ 1..END if simple => SPECIAL | near << NEAR_SHIFT,
+                _ => SPECIAL,
+            };
             // SAFETY: the mask keeps the index below the arrays' length.
             unsafe {
                 *self.checks.get_unchecked_mut(at) =
-                    Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | if plain { 0 } else { SPECIAL } };
+                    Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | mark };
                 *self.ways.get_unchecked_mut(at) =
                     (link as u64) << 32 | if fact.by_code { BY_CODE } else { 0 } | fact.caller_slot as u64 & SLOT;
                 *self.rbps.get_unchecked_mut(at) = place.rbp;
@@ -352,9 +396,9 @@ impl Memo {
     fn enter(&mut self, place: Place, number: u32, needs_rbp: bool) {
         let hash = Self::hash(place.pc, place.cfa);
         let set = self.set(hash);
-        set[3] = set[2];
-        set[2] = set[1];
-        set[1] = set[0];
+        for way in (1..WAYS).rev() {
+            set[way] = set[way - 1];
+        }
         set[0] = hash >> 33 << 33 | if needs_rbp { ENTRY_NEEDS } else { 0 } | number as u64;
     }
 }
@@ -364,11 +408,11 @@ mod tests {
     use super::*;
 
     fn memo() -> Box<Memo> {
-        let words = vec![0u64; size_of::<Memo>().div_ceil(8) + 4].into_boxed_slice();
+        let words = vec![0u64; size_of::<Memo>().div_ceil(8) + 8].into_boxed_slice();
         // SAFETY: zeroed memory is a valid memo; leaked, so it stays.
         let memo = unsafe {
             let at = Box::leak(words).as_mut_ptr() as usize;
-            Box::from_raw(((at + 31) & !31) as *mut Memo)
+            Box::from_raw(((at + 63) & !63) as *mut Memo)
         };
         let mut memo = std::mem::ManuallyDrop::new(memo);
         memo.forget();
@@ -425,6 +469,55 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
         std::mem::forget(memo);
+    }
+
+    /// The same leaf below many callers, as an allocator's own helper is.
+    #[test]
+    fn as_many_stacks_of_one_place_are_known_as_a_set_has_ways() {
+        let mut memo = memo();
+        let mut words = stack(&[0x1001, 0, 0x1003]);
+        let callers: Vec<u64> = (0..WAYS as u64).map(|caller| 0x2000 + caller).collect();
+        let mut numbers = Vec::new();
+        for caller in &callers {
+            words[1] = *caller;
+            numbers.push(remember(&mut memo, 3, None, |i| (place(&words, i), fact(3 - i as u16))));
+        }
+        for _ in 0..3 {
+            for (caller, number) in callers.iter().zip(&numbers) {
+                words[1] = *caller;
+                // SAFETY: the places are in `words`.
+                let youngest = unsafe { memo.find_youngest(place(&words, 0)) };
+                // SAFETY: as above.
+                let found = youngest
+                    .map(|(number, _)| number)
+                    .or_else(|differs| unsafe { memo.find_older(place(&words, 0), differs) }.map(|tail| tail.number));
+                assert_eq!(found.ok(), Some(*number), "{caller:x}");
+            }
+        }
+        words[1] = 0x9999;
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find_youngest(place(&words, 0)) }.err(), Some(place(&words, 1).cfa));
+        std::mem::forget(memo);
+    }
+
+    /// A link to an older walk is a distance while it is short, a number when it is not.
+    #[test]
+    fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
+        let other = stack(&[0x3001]);
+        let words = stack(&[0x1001, 0x1002]);
+        let kept = (NODES - SEGMENT) as u32 - 1;
+        for (between, alive) in [(0, true), (1, true), (kept - 2, true), (kept - 1, false), (kept, false)] {
+            let mut memo = memo();
+            let tail = remember(&mut memo, 1, None, |_| (place(&words, 1), fact(1)));
+            for _ in 0..between {
+                remember(&mut memo, 1, None, |_| (place(&other, 0), fact(1)));
+            }
+            let first = remember(&mut memo, 1, Some(tail), |_| (place(&words, 0), fact(2)));
+            // SAFETY: the places are in `words`.
+            let found = unsafe { memo.find_youngest(place(&words, 0)) };
+            assert_eq!(found.ok(), alive.then_some((first, 2)), "{between}");
+            std::mem::forget(memo);
+        }
     }
 
     #[test]
