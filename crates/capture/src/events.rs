@@ -24,7 +24,7 @@ pub mod custom;
 
 /// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
 /// such ones, one is walked afresh, to the root, and lies in one piece from then on.
-const FEW_JUMPS: u32 = 2;
+const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// About 50 us.

@@ -9,15 +9,16 @@
 //!
 //! ```text
 //! check  | address of the word              |  what a comparison reads, four nodes a cache line
-//!        | S | NEAR (15) | return address   |  the word: this frame's return address, at CFA - 8
+//!        | S | F | NEAR (14) | ret. address |  the word: this frame's return address, at CFA - 8
 //! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special and NEAR is 0
 //! rbp    | rbp in this frame, if NEEDS      |
 //! depth  | frames from here to the root (16)|
 //!
 //! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
-//! NEAR: the caller's node has a number that is smaller by this, and nothing else is to be known: so ends nearly every walk
-//!   that shares the rest with an older one, and no other cache line is needed to go on there. All ones: the stack ends
-//!   here. 0 = see `way`.
+//! NEAR: where the caller's node is, if no more is to be known than that and F. So goes nearly every special way, and no
+//!   other line of the cache is needed for it. All ones: nowhere, the stack ends here. One less: beside this one. Else its
+//!   number is smaller by so much: an older walk took over. 0 = see `way`.
+//! F: the caller's rbp was read beside the return address, as code with frame pointers has it; it must still stand there.
 //! link: number of the caller's node.
 //! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
 //! C: the code at the return address said how its frame ends; it must still say so.
@@ -41,9 +42,13 @@ const BY_CODE: u64 = 1 << 11;
 const ENTRY_NEEDS: u64 = 1 << 32;
 /// No return address has this bit.
 const SPECIAL: u64 = 1 << 63;
-/// Where NEAR begins, above every return address; and its value where there is no caller.
+const FRAME_POINTER: u64 = 1 << 62;
+/// Where NEAR begins, above every return address; and its values that are no distance.
 const NEAR_SHIFT: u32 = 48;
-const END: u64 = 0x7fff;
+const END: u64 = 0x3fff;
+const BESIDE: u64 = END - 1;
+/// SLOT of code with frame pointers: the word before the return address.
+const FRAME_POINTER_SLOT: u32 = 2;
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
@@ -147,6 +152,12 @@ impl Memo {
     fn rbp(&self, number: u32) -> u64 {
         // SAFETY: as above.
         unsafe { *self.rbps.get_unchecked(number as usize & (NODES - 1)) }
+    }
+
+    #[inline(always)]
+    fn rbp_at(&self, check: *const Check) -> u64 {
+        // SAFETY: in the arena.
+        self.rbp(unsafe { check.offset_from(self.checks.as_ptr()) } as u32)
     }
 
     #[inline(always)]
@@ -291,17 +302,25 @@ impl Memo {
                 // SAFETY: a plain node's caller is beside it, younger and alive; the arena's last place is never plain.
                 check = unsafe { check.add(1) };
             } else {
-                jumps += 1;
-                // SAFETY: the caller's promise.
                 let way = match node.pc >> NEAR_SHIFT & END {
                     END => return Ok(jumps),
-                    0 => unsafe { self.follow(check) },
-                    near => self.follow_near(check, near as u32),
+                    // SAFETY: as for a plain node.
+                    BESIDE => Way::Caller(unsafe { check.add(1) }),
+                    near => {
+                        jumps += 1;
+                        // SAFETY: the caller's promise.
+                        if near == 0 { unsafe { self.follow(check) } } else { self.follow_near(check, near as u32) }
+                    }
                 };
-                check = match way {
-                    Way::Caller(caller) => caller,
-                    Way::Broken => return Err(node.at + 8),
-                };
+                let Way::Caller(caller) = way else { return Err(node.at + 8) };
+                if node.pc & FRAME_POINTER != 0 {
+                    // SAFETY: the caller's frame follows from what was compared; its rbp is read where the walk would read it.
+                    let rbp = unsafe { ((*caller).at as *const u64).sub(1).read() };
+                    if rbp != self.rbp_at(caller) {
+                        return Err(node.at + 8);
+                    }
+                }
+                check = caller;
             }
             // All frames below are as they were, so the walk would read this very word. Plain nodes of one walk first.
             // SAFETY: as above.
@@ -372,12 +391,18 @@ impl Memo {
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
             let at = number as usize & (NODES - 1);
-            let simple = fact.caller_slot == 0 && !fact.by_code;
-            let mark = match number.wrapping_sub(link) as u64 {
-                _ if simple && !is_last && at != NODES - 1 => 0,
-                _ if is_last && link == 0 => SPECIAL | END << NEAR_SHIFT,
-                near @ 1..END if simple => SPECIAL | near << NEAR_SHIFT,
-                _ => SPECIAL,
+            let rbp = if fact.caller_slot == FRAME_POINTER_SLOT { FRAME_POINTER } else { 0 };
+            let is_near = !fact.by_code && (fact.caller_slot == 0 || rbp != 0);
+            let near = match number.wrapping_sub(link) as u64 {
+                _ if is_last && link == 0 => END,
+                _ if is_near && !is_last && at != NODES - 1 => BESIDE,
+                distance @ 1..BESIDE if is_near => distance,
+                _ => 0,
+            };
+            let mark = match near {
+                BESIDE if rbp == 0 => 0,
+                0 | END => SPECIAL | near << NEAR_SHIFT,
+                _ => SPECIAL | rbp | near << NEAR_SHIFT,
             };
             // SAFETY: the mask keeps the index below the arrays' length.
             unsafe {
@@ -515,9 +540,44 @@ mod tests {
             let first = remember(&mut memo, 1, Some(tail), |_| (place(&words, 0), fact(2)));
             // SAFETY: the places are in `words`.
             let found = unsafe { memo.find_youngest(place(&words, 0)) };
-            assert_eq!(found.ok(), alive.then_some((first, 2)), "{between}");
+            assert_eq!(found.ok(), alive.then_some((first, 1)), "{between}");
             std::mem::forget(memo);
         }
+    }
+
+    /// Return addresses at odd places, before each the rbp that its frame's caller had.
+    #[test]
+    fn a_frame_pointer_that_changed_is_noticed() {
+        let mut words = stack(&[0x71, 0x1001, 0x72, 0x1002, 0x73, 0x1003]);
+        let frame = |words: &[u64], i: usize| {
+            let fact =
+                Fact { depth: 3 - i as u16, needs_rbp: i < 2, by_code: false, caller_slot: if i < 2 { 2 } else { 0 } };
+            (Place { rbp: words[2 * i], ..place(words, 2 * i + 1) }, fact)
+        };
+        let mut memo = memo();
+        let root = remember(&mut memo, 1, None, |_| frame(&words, 2));
+        let two = remember(&mut memo, 2, Some(root), |i| frame(&words, i));
+        let one = remember(&mut memo, 3, None, |i| (Place { pc: 0x1009, ..frame(&words, i).0 }, frame(&words, i).1));
+        let leaf = |words: &[u64], pc| Place { pc, ..frame(words, 0).0 };
+        // SAFETY: the places are in `words`.
+        assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1001)) }.ok(), Some((two, 1)));
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.err(), Some(frame(&words, 1).0.cfa));
+        words[3] = 0x1009;
+        words[5] = 0x1009;
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.ok(), Some((one, 0)));
+        for (at, below) in [(2, 0), (4, 1)] {
+            let right = std::mem::replace(&mut words[at], 0x99);
+            // SAFETY: as above.
+            let found = unsafe { memo.find_youngest(leaf(&words, 0x1009)) };
+            assert_eq!(found.err(), Some(frame(&words, below).0.cfa));
+            words[at] = right;
+        }
+        // The leaf's own rbp is compared with what the place says.
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find_youngest(Place { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
+        std::mem::forget(memo);
     }
 
     #[test]

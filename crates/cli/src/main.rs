@@ -8,6 +8,7 @@
 mod analyze;
 mod args;
 mod attach;
+mod definitions;
 mod detach;
 mod diff;
 mod export;

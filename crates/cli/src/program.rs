@@ -2,11 +2,12 @@
 //!
 //! Given: the word on the command line. Gives back: the file to execute, or one sentence with an exit code. What must
 //! hold: nothing is started or written here; whatever bytes the file holds, there is an answer.
+use crate::definitions;
 use object::Endianness;
 use object::ReadRef;
 use object::elf;
 use object::read::ReadCache;
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -35,6 +36,16 @@ pub struct Program {
     pub image: PathBuf,
     /// Something to say that does not stop us.
     pub warning: Option<String>,
+    /// Where in the image's address space its LeakSanitizer suppressions function is, 0 = nowhere. Programs rarely export it.
+    pub suppressions: u64,
+}
+
+/// What is found about the file that is really executed; as in `Program`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Image {
+    path: PathBuf,
+    warning: Option<String>,
+    suppressions: u64,
 }
 
 /// Interpreters of interpreters; the kernel allows four.
@@ -43,13 +54,15 @@ const MOST_SCRIPTS: usize = 4;
 const CLASS_64: u8 = 2;
 const LITTLE_ENDIAN: u8 = 1;
 const EM_X86_64: u16 = 62;
+const MALLOC: &[u8] = b"malloc";
+const SUPPRESSIONS: &[u8] = b"__lsan_default_suppressions";
 /// Allocators that are linked in under names of their own: calls of those are not seen.
 const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
 
 pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     let path = look_up(word, std::env::var_os("PATH").as_deref())?;
-    let (image, warning) = check(&path, MOST_SCRIPTS)?;
-    Ok(Program { path, image, warning })
+    let Image { path: image, warning, suppressions } = check(&path, MOST_SCRIPTS)?;
+    Ok(Program { path, image, warning, suppressions })
 }
 
 /// As a shell does it: a word with a slash is a path, any other is looked for in PATH.
@@ -86,8 +99,8 @@ fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// The file that is really executed, and a warning, if there is one.
-fn check(path: &Path, scripts_left: usize) -> Result<(PathBuf, Option<String>), Refusal> {
+/// Follows scripts to the file that is really executed.
+fn check(path: &Path, scripts_left: usize) -> Result<Image, Refusal> {
     let Ok(metadata) = path.metadata() else { return refuse(path, "cannot be looked at") };
     if metadata.is_dir() {
         return refuse(path, "is a folder, not a program");
@@ -99,7 +112,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<(PathBuf, Option<String>), 
     let file = match File::open(path) {
         Ok(file) => file,
         // Executable but not readable: the kernel can run it, and nothing more is known.
-        Err(_) => return Ok((path.to_path_buf(), None)),
+        Err(_) => return Ok(Image { path: path.to_path_buf(), ..Image::default() }),
     };
     if (&file).take(512).read_to_end(&mut start).is_err() {
         return refuse(path, "cannot be read");
@@ -116,10 +129,10 @@ fn check(path: &Path, scripts_left: usize) -> Result<(PathBuf, Option<String>), 
             "is setuid, setgid or has file capabilities, so the loader ignores us: run heaptrack as root or on a copy without them",
         );
     }
-    Ok((path.to_path_buf(), check_elf(path, file)?))
+    check_elf(path, &file)
 }
 
-fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<(PathBuf, Option<String>), Refusal> {
+fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<Image, Refusal> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     let Some(interpreter) = words.next().filter(|_| scripts_left > 0) else {
@@ -143,7 +156,7 @@ fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     sets_user || sets_group || (has_capabilities && !user.is_root())
 }
 
-fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
+fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     let data = ReadCache::new(file);
     let machine = data.read_at::<object::U16<object::LittleEndian>>(18).map(|m| m.get(object::LittleEndian));
     let class = data.read_bytes_at(4, 2).unwrap_or_default();
@@ -163,53 +176,21 @@ fn check_elf(path: &Path, file: File) -> Result<Option<String>, Refusal> {
     if !has_interpreter && !is_loader {
         return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
     }
-    if defines(&elf_file, &data, &[b"malloc"]).is_some() && !is_loader {
+    let sections = elf_file.elf_header().section_headers(endian, &data).unwrap_or_default();
+    let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).collect();
+    let found = definitions::find(file, sections, endian, &names);
+    let of = |name: &[u8]| found.iter().find(|one| one.name == name);
+    if of(MALLOC).is_some() && !is_loader {
         return refuse(
             path,
             "defines its own malloc, so its allocations cannot be seen: build it without that allocator",
         );
     }
-    Ok(defines(&elf_file, &data, &BUNDLED).map(|(name, _)| {
+    let warning = BUNDLED.into_iter().find(|name| of(name).is_some()).map(|name| {
         let name = String::from_utf8_lossy(name);
         format!("{} brings its own allocator ({name}): only its calls of malloc are recorded", path.display())
-    }))
-}
-
-type Elf<'data> = ElfFile64<'data, Endianness, &'data ReadCache<File>>;
-
-/// Where in the file's address space its LeakSanitizer suppressions function is, 0 = nowhere. Programs rarely export it.
-pub fn suppressions_address(path: &Path) -> u64 {
-    let Ok(file) = File::open(path) else { return 0 };
-    let data = ReadCache::new(file);
-    let Ok(elf_file) = ElfFile64::<Endianness, _>::parse(&data) else { return 0 };
-    defines(&elf_file, &data, &[b"__lsan_default_suppressions"]).map_or(0, |(_, address)| address)
-}
-
-/// The first of `names` that is a function defined in the file, whether it is exported or not, and its address.
-fn defines<'n>(elf_file: &Elf<'_>, data: &ReadCache<File>, names: &[&'n [u8]]) -> Option<(&'n [u8], u64)> {
-    let endian = elf_file.endian();
-    let sections = elf_file.elf_section_table();
-    for section in sections.iter() {
-        if !matches!(section.sh_type(endian), elf::SHT_SYMTAB | elf::SHT_DYNSYM) {
-            continue;
-        }
-        let strings = sections.section(object::SectionIndex(section.sh_link(endian) as usize)).ok();
-        let strings = strings.and_then(|strings| strings.data(endian, data).ok()).unwrap_or_default();
-        let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data).unwrap_or_default();
-        for symbol in symbols {
-            let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
-            if !is_function || symbol.st_shndx(endian) == elf::SHN_UNDEF || symbol.st_bind() == elf::STB_LOCAL {
-                continue;
-            }
-            let name = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
-            let is_named =
-                |wanted: &&&[u8]| name.starts_with(wanted) && name.get(wanted.len()).is_none_or(|byte| *byte == 0);
-            if let Some(found) = names.iter().find(is_named) {
-                return Some((found, symbol.st_value(endian)));
-            }
-        }
-    }
-    None
+    });
+    Ok(Image { path: path.to_path_buf(), warning, suppressions: of(SUPPRESSIONS).map_or(0, |one| one.address) })
 }
 
 #[cfg(test)]
@@ -238,7 +219,8 @@ mod tests {
 
     #[test]
     fn an_ordinary_program_passes() {
-        assert_eq!(check(Path::new("/bin/sh"), 4), Ok((PathBuf::from("/bin/sh"), None)));
+        let shell = Image { path: PathBuf::from("/bin/sh"), ..Image::default() };
+        assert_eq!(check(Path::new("/bin/sh"), 4), Ok(shell));
     }
 
     #[test]
@@ -261,7 +243,7 @@ mod tests {
     #[test]
     fn scripts_are_followed() {
         let good = file("good", b"#! /bin/sh -e\necho\n");
-        assert_eq!(check(&good, 4), Ok((PathBuf::from("/bin/sh"), None)));
+        assert_eq!(check(&good, 4).unwrap().path, Path::new("/bin/sh"));
         let bad = file("bad", b"#!/no/such/interpreter\n");
         assert!(check(&bad, 4).unwrap_err().sentence.contains("/no/such/interpreter"));
         let round = file("round", b"");

@@ -134,7 +134,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
                 OnFull::Drop => channel::OnFull::Drop,
             },
             max_stall_ms: options.max_stall,
-            lsan_symbol: program::suppressions_address(&program.image),
+            lsan_symbol: program.suppressions,
             watched: false,
         },
         file,
