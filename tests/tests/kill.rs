@@ -74,8 +74,7 @@ fn both_are_killed_at_once() {
         signal("KILL", &[running.pid(), target]);
         let outcome = running.finish();
         assert_eq!(outcome.code, 137);
-        // 200 ms is the promise; two busy cores may put a write off a little.
-        let promised = killed - Duration::from_millis(300);
+        let promised = killed - Duration::from_millis(200);
         let due = seen.iter().take_while(|(when, _)| *when <= promised).last().map_or(0, |(_, count)| *count);
         let report = outcome.report();
         let recorded = report.of_size(1000).allocations;

@@ -158,7 +158,8 @@ fn a_full_disk() {
     let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(process::code(output.status), 0, "the program's own code: {said}");
     assert!(stdout.starts_with("allocations=2000"), "{stdout}");
-    assert!(said.contains("space") || said.contains("disk"), "the loss is said: {said}");
+    assert!(said.contains("are left on the trace's disk"), "it is said in time: {said}");
+    assert!(said.contains("No space left"), "the loss is said: {said}");
     let report = Report::of(&out.join("t.htz"));
     assert!(report.total("allocations") > 0, "the file up to there opens");
     assert!(!report.complete() || report.total("lost_events") > 0);

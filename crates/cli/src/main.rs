@@ -11,6 +11,7 @@ mod attach;
 mod definitions;
 mod detach;
 mod diff;
+mod disk;
 mod export;
 mod heaptrace;
 mod launch;

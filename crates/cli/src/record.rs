@@ -4,6 +4,7 @@
 //! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
 //! afterwards, the program runs to its end and its code is ours.
 use crate::args::{OnFull, Record, SearchOptions};
+use crate::disk::DiskWatch;
 use crate::launch;
 use crate::library;
 use crate::names::Names;
@@ -78,11 +79,15 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
     let line = StatusLine::start(recording.stats(), options.quiet || options.live);
     let with_names = !options.no_symbols && has_memory();
+    let disk = watched.as_ref().map(|file| DiskWatch::start(file, options.quiet));
     let names = watched.filter(|_| with_names);
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let mut end = wait_for(child);
     signals.keep();
     line.end();
+    if let Some(disk) = disk {
+        disk.end();
+    }
     if options.debug {
         end.peak_rss = None;
         path = name(recording.target_pid().unwrap_or(child));

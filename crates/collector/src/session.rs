@@ -32,8 +32,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The oldest event that is not in the file yet.
-const BLOCK_AGE: Duration = Duration::from_millis(200);
+/// An event waits so long for company before it is written; at most 200 ms are promised until it is in the file.
+const BLOCK_AGE: Duration = Duration::from_millis(120);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 const SANDBOX_DOUBTS: u32 = 2;
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
