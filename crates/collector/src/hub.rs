@@ -5,7 +5,7 @@
 //! targets can spoil the page, and then get nothing, but they can break nothing here.
 use crate::error::SetupError;
 use crate::mapping::{HubPage, thread_exists};
-use crate::session::{LivePlan, Recording};
+use crate::recording::{LivePlan, Recording};
 use channel::OfferState;
 use rustix::thread::futex;
 use std::os::fd::AsRawFd;

@@ -1,0 +1,296 @@
+//! A session as its owner sees it: how it is started, asked and ended. The work is done by the collecting thread (`session.rs`).
+//!
+//! Given: how to record, and an open file. Gives back: what the target needs to find us, live numbers, and at the end
+//! what was recorded. What must hold: the collecting thread runs before the target does.
+use crate::aggregate::Aggregate;
+use crate::error::SetupError;
+use crate::live::{Ask, Snapshot};
+use crate::mapping::{Mapping, Setup, hold_until_death, tsc};
+use crate::session::Collector;
+use crate::sink::Sink;
+use crate::stats::Stats;
+use crate::writer::Writer;
+use channel::{Clock, Phase, Stamp};
+use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals};
+use rustix::thread::futex;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+/// What to record, and where to.
+#[derive(Debug)]
+pub struct Plan {
+    pub setup: Setup,
+    /// The trace; empty, open for writing.
+    pub file: File,
+    /// Where the spill file may be made.
+    pub folder: PathBuf,
+    pub command: Vec<String>,
+    /// The program's file.
+    pub exe: String,
+    /// Name and version of this program.
+    pub tool: String,
+}
+
+/// How to watch a target without a trace.
+#[derive(Clone, Debug)]
+pub struct LivePlan {
+    pub setup: Setup,
+    /// Where the spill file may be made.
+    pub folder: PathBuf,
+    /// The program's file; empty: whatever joins.
+    pub exe: String,
+    /// Frames by which stacks are told apart.
+    pub depth: usize,
+}
+
+/// Snapshots that wait for somebody who reads them.
+const MOST_SNAPSHOTS: usize = 4;
+
+/// A process that runs already.
+#[derive(Debug)]
+pub struct Attachment {
+    pub pid: u32,
+    /// Its shared memory: empty.
+    pub channel: OwnedFd,
+    pub heap: HeapAtAttach,
+}
+
+/// What became of a session.
+#[derive(Debug)]
+pub struct Outcome {
+    /// False: the library in the target never started recording.
+    pub started: bool,
+    /// Why not, if it said so (`Header::refusal`).
+    pub refusal: u32,
+    /// Malloc's.
+    pub totals: Totals,
+    /// Of the blocks that the program reported itself, if it did.
+    pub custom: Option<Totals>,
+    pub events: u64,
+    pub losses: Losses,
+    pub file_bytes: u64,
+    /// The file ends before the session does.
+    pub write_error: Option<io::Error>,
+    /// What lived at the end, for a session without a trace.
+    pub last: Option<Snapshot>,
+    /// Snapshots before it that nobody has read.
+    pub unread: Vec<Snapshot>,
+}
+
+/// How the target ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    pub exit: Exit,
+    /// The most resident memory it ever had, where the kernel told. It may count what was there before the program
+    /// started.
+    pub peak_rss: Option<u64>,
+}
+
+impl From<Exit> for End {
+    fn from(exit: Exit) -> Self {
+        End { exit, peak_rss: None }
+    }
+}
+
+/// A session that runs.
+pub struct Recording {
+    mapping: Arc<Mapping>,
+    clock: Clock,
+    stats: Arc<Stats>,
+    stop: Arc<AtomicBool>,
+    end: mpsc::Sender<End>,
+    blocks: mpsc::Sender<RawBlock>,
+    asks: mpsc::Sender<Ask>,
+    snapshots: mpsc::Receiver<Snapshot>,
+    thread: JoinHandle<Outcome>,
+}
+
+/// A session whose thread may not run yet.
+struct Starting {
+    recording: Recording,
+    is_ready: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Starting {
+    fn ready(self) -> Result<Recording, SetupError> {
+        match self.is_ready.recv() {
+            Ok(Ok(())) => Ok(self.recording),
+            Ok(Err(error)) => Err(SetupError::Thread(error)),
+            Err(_) => Err(SetupError::Thread(io::Error::other("the collecting thread ended"))),
+        }
+    }
+}
+
+/// What a session has to say about itself.
+pub(crate) struct Subject {
+    pub(crate) setup: Setup,
+    pub(crate) folder: PathBuf,
+    pub(crate) command: Vec<String>,
+    pub(crate) exe: String,
+    pub(crate) tool: String,
+    /// How large the heap was, of a process that ran already.
+    pub(crate) attached: Option<HeapAtAttach>,
+}
+
+/// The collecting thread's ends of all its letter boxes.
+pub(crate) struct Letters {
+    /// Blocks that others made.
+    pub(crate) further: mpsc::Receiver<RawBlock>,
+    pub(crate) asks: mpsc::Receiver<Ask>,
+    pub(crate) snapshots: mpsc::SyncSender<Snapshot>,
+}
+
+impl Recording {
+    /// Everything is ready for the target when this returns.
+    pub fn start(plan: Plan) -> Result<Self, SetupError> {
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::start_with(plan, mapping, None)
+    }
+
+    /// The same for a process that runs already and has made the shared memory itself.
+    pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::start_with(plan, mapping, Some(attachment.heap))
+    }
+
+    fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
+        let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
+        let Plan { setup, folder, command, exe, tool, .. } = plan;
+        let subject = Subject { setup, folder, command, exe, tool, attached };
+        Self::begin(subject, mapping, writer, Sink::trace())?.ready()
+    }
+
+    /// The same without a trace: what lives can be asked for, and is in the outcome.
+    pub fn live(plan: LivePlan) -> Result<Self, SetupError> {
+        Self::begin_live(plan)?.ready()
+    }
+
+    /// Several at a time: their threads start side by side.
+    pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
+        let begun: Vec<Starting> = (0..count).map_while(|_| Self::begin_live(plan.clone()).ok()).collect();
+        begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
+    }
+
+    /// Without a trace, for a process that runs already.
+    pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
+        let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
+        mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
+        Self::begin_live_in(plan, mapping, Some(attachment.heap))?.ready()
+    }
+
+    fn begin_live(plan: LivePlan) -> Result<Starting, SetupError> {
+        let mapping = Mapping::create(&plan.setup)?;
+        Self::begin_live_in(plan, mapping, None)
+    }
+
+    fn begin_live_in(plan: LivePlan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Starting, SetupError> {
+        let LivePlan { setup, folder, exe, depth } = plan;
+        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new(), attached };
+        Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
+    }
+
+    fn begin(plan: Subject, mapping: Mapping, writer: Writer, sink: Sink) -> Result<Starting, SetupError> {
+        let mapping = Arc::new(mapping);
+        let clock = plan.setup.clock;
+        let stats = Arc::new(Stats::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (end, end_inbox) = mpsc::channel();
+        let (blocks, further) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let (asks, asks_inbox) = mpsc::channel();
+        let (to_reader, snapshots) = mpsc::sync_channel(MOST_SNAPSHOTS);
+        let letters = Letters { further, asks: asks_inbox, snapshots: to_reader };
+        let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
+        let work = move || {
+            let held = hold_until_death(&shared.region().header().collector_alive);
+            let failed = held.is_err();
+            let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
+            let _ = ready.send(answer);
+            let mut collector = Collector::new(shared, plan, writer, sink, numbers, stopping, letters);
+            if !failed {
+                collector.run();
+            }
+            collector.finish(&end_inbox)
+        };
+        let thread =
+            std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
+        let recording = Recording { mapping, clock, stats, stop, end, blocks, asks, snapshots, thread };
+        Ok(Starting { recording, is_ready })
+    }
+
+    /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under its own number.
+    pub fn variable(&self) -> String {
+        let fd = self.mapping.fd().as_raw_fd();
+        format!("{fd},/proc/{}/fd/{fd}", std::process::id())
+    }
+
+    /// The same for a target that does not inherit it.
+    pub fn variable_by_path(&self) -> String {
+        format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
+    }
+
+    /// Where blocks go that somebody else makes (names of frames).
+    pub fn blocks(&self) -> mpsc::Sender<RawBlock> {
+        self.blocks.clone()
+    }
+
+    /// Answered by a snapshot, soon.
+    pub fn ask(&self, what: Ask) {
+        let _ = self.asks.send(what);
+        self.ring();
+    }
+
+    /// The next one that is there. Nobody waits: what is not read in time is left out.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.snapshots.try_recv().ok()
+    }
+
+    fn ring(&self) {
+        let header = self.mapping.region().header();
+        header.doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
+    }
+
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The target's pid, once there is one.
+    pub fn target_pid(&self) -> Option<u32> {
+        let pid = self.mapping.region().header().target_pid.load(Ordering::Acquire);
+        (pid != 0).then_some(pid)
+    }
+
+    /// The target records, or has recorded.
+    pub fn has_started(&self) -> bool {
+        self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
+    }
+
+    /// The stamp that an event written now would get.
+    pub fn now(&self) -> Stamp {
+        match self.clock {
+            Clock::Tsc => tsc(),
+            Clock::Ticks => self.mapping.region().header().ticks.load(Ordering::Acquire),
+        }
+    }
+
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// The target is gone, or recording is to end: writes everything committed and closes the trace.
+    pub fn finish(self, end: End) -> Option<Outcome> {
+        let _ = self.end.send(end);
+        self.stop.store(true, Ordering::Release);
+        self.ring();
+        let mut outcome = self.thread.join().ok()?;
+        outcome.unread.extend(self.snapshots.try_iter());
+        Some(outcome)
+    }
+}

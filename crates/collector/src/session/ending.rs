@@ -1,0 +1,102 @@
+//! The end of a session: the last words of the target, the totals, the trace's last blocks.
+use super::Collector;
+use crate::live::Reason;
+use crate::recording::{End, Outcome};
+use channel::{Phase, Stamp};
+use format::{Domain, Summary, Totals};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::Duration;
+
+impl Collector {
+    /// The target writes no more: everything that it committed goes into the file.
+    pub(crate) fn finish(mut self, end: &mpsc::Receiver<End>) -> Outcome {
+        let end = end.recv().unwrap_or_default();
+        let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
+        let started = before != Phase::Waiting as u32;
+        let pid = self.header.target_pid.load(Ordering::Acquire);
+        if pid != 0 && !self.session_written {
+            self.write_session(pid);
+        }
+        self.recorder.timeline.sample(self.header);
+        loop {
+            let drained = self.drain.empty_rings(&mut self.merge);
+            if self.is_live {
+                self.serve_signals(Stamp::MAX);
+            }
+            self.merge_to(Stamp::MAX);
+            if drained.words == 0 && self.merge.is_empty() {
+                break;
+            }
+            // Nobody waits for us any more, so here we may wait for the disk.
+            while !self.writer.has_room() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.recorder.refresh();
+        self.write_pending();
+        self.write_suppressions();
+        self.close(started, end)
+    }
+
+    /// Samples are 10 ms apart: the kernel's own figure is better, unless it is about us.
+    pub(super) fn peak_rss(&self, end: End) -> u64 {
+        let sampled = self.sampler.peak_rss();
+        end.peak_rss.filter(|peak| sampled == 0 || *peak > self.launch_rss).unwrap_or(0).max(sampled)
+    }
+
+    pub(super) fn close(mut self, started: bool, end: End) -> Outcome {
+        let (losses, events) = (self.read_losses(), self.recorder.event_count());
+        if self.is_live && self.plan.attached.is_some() {
+            // It may live on, and then this is how it is now.
+            let pid = self.header.target_pid.load(Ordering::Acquire);
+            self.looks.last.is_last = self.looks.look(pid, self.recorder.timeline.now_ns());
+        }
+        let last = self.is_live.then(|| self.snapshot_now(Reason::End));
+        let totals = Totals {
+            peak_rss_bytes: self.peak_rss(end),
+            overhead_bytes: self.mapping.bytes_used(),
+            runtime_ns: self.recorder.timeline.now_ns(),
+            lost_events: losses.lost_events,
+            ..self.recorder.totals()
+        };
+        if let Some(block) = self.sampler.take() {
+            self.writer.put(block, events);
+        }
+        for block in self.letters.further.try_iter() {
+            self.writer.put(block, events);
+        }
+        self.writer.put(losses.to_block(), events);
+        let custom = self.recorder.custom_totals().map(|custom| Totals {
+            peak_rss_bytes: totals.peak_rss_bytes,
+            overhead_bytes: totals.overhead_bytes,
+            runtime_ns: totals.runtime_ns,
+            lost_events: totals.lost_events,
+            ..custom
+        });
+        if let Some(totals) = custom {
+            let summary = Summary { complete: true, exit: end.exit, totals };
+            self.writer.put(summary.to_block().of(Domain::Custom), events);
+        }
+        self.writer.put(Summary { complete: true, exit: end.exit, totals }.to_block(), events);
+        let written = self.writer.finish();
+        let mut outcome = Outcome {
+            started,
+            refusal: self.header.refusal.load(Ordering::Acquire),
+            totals,
+            custom,
+            events,
+            losses,
+            file_bytes: written.file_bytes,
+            write_error: written.error,
+            last,
+            unread: Vec::new(),
+        };
+        if outcome.write_error.is_some() {
+            let missing = events.saturating_sub(written.events);
+            outcome.losses.by_cause.push(("not_written".to_owned(), missing));
+            outcome.losses.lost_events = outcome.losses.lost_events.saturating_add(missing);
+        }
+        outcome
+    }
+}

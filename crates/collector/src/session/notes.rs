@@ -1,0 +1,86 @@
+//! What a trace says besides its events: whose it is, what is missing.
+use super::Collector;
+use crate::modules::text;
+use crate::process::Process;
+use channel::Loss;
+use format::{Losses, Session, Suppressions};
+use std::sync::atomic::Ordering;
+
+impl Collector {
+    pub(super) fn write_session(&mut self, pid: u32) {
+        self.session_written = true;
+        self.recorder.process = Process::new(pid);
+        if self.plan.attached.is_some() {
+            self.recorder.process.accept_filters();
+        }
+        let names = rustix::system::uname();
+        let memory = rustix::system::sysinfo();
+        let session = Session {
+            version: format::VERSION,
+            command: self.plan.command.clone(),
+            exe: self.plan.exe.clone(),
+            pid,
+            attached: self.plan.attached.is_some(),
+            started_unix_ns: self.started_unix_ns,
+            hostname: names.nodename().to_string_lossy().into_owned(),
+            page_size: rustix::param::page_size() as u32,
+            system_memory: memory.totalram as u64 * memory.mem_unit as u64,
+            tool: self.plan.tool.clone(),
+        };
+        self.writer.put(session.to_block(), 0);
+        if let Some(heap) = self.plan.attached {
+            self.writer.put(heap.to_block(), 0);
+        }
+    }
+
+    pub(super) fn write_suppressions(&mut self) {
+        let place = self.header.lsan_text.load(Ordering::Acquire);
+        if place == 0 || self.suppressions_written {
+            return;
+        }
+        self.suppressions_written = true;
+        if let Some(text) = text(&self.mapping.region(), (place >> 32) as u32, place as u32) {
+            self.writer.put(Suppressions(text).to_block(), self.recorder.event_count());
+        }
+    }
+
+    pub(super) fn read_losses(&self) -> Losses {
+        let mut losses = Losses { implied_frees: self.recorder.totals().implied_frees, ..Losses::default() };
+        for cause in Loss::ALL {
+            let count = self.header.losses[cause as usize].load(Ordering::Relaxed);
+            if count > 0 {
+                losses.by_cause.push((cause.name().to_owned(), count));
+                losses.lost_events = losses.lost_events.saturating_add(if cause.is_event() { count } else { 0 });
+            }
+        }
+        // A record is two or three words: at least this many events are gone.
+        let unread = self.merge.lost_words().div_ceil(3) + self.drain.stopped_slots();
+        if unread > 0 {
+            losses.by_cause.push(("unreadable_ring".to_owned(), unread));
+            losses.lost_events = losses.lost_events.saturating_add(unread);
+        }
+        if self.recorder.corrupt_stacks() > 0 {
+            losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));
+        }
+        losses.note = self.note();
+        losses
+    }
+
+    /// What the program itself left out of the trace.
+    pub(super) fn note(&self) -> Option<String> {
+        let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
+        let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";
+        let paused = match self.header.pauses.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("once".to_owned()),
+            times => Some(format!("{times} times")),
+        };
+        let paused = paused.map(|times| {
+            format!(
+                "The program paused recording {times} (heaptrack_pause): allocations in between are not in the trace."
+            )
+        });
+        let sentences: Vec<String> = paused.into_iter().chain(stopped.then(|| ended.to_owned())).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+}
