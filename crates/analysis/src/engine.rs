@@ -15,7 +15,7 @@ use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::report::{Faults, Report, SiteCosts};
 use crate::walker::Walker;
-use format::{Block, Events, Malformed, RawBlock, Totals};
+use format::{Block, BlockKind, Events, Flat, Malformed, RawBlock, Totals};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -69,14 +69,31 @@ impl Engine {
             Block::Events(mut events) => self.add_events(&mut events),
             other => self.define(other),
         });
-        if block.kind == format::BlockKind::Events {
-            self.blocks += 1;
-            if let Feed::Indexed(walker) = &mut self.feed {
-                self.index.after_block(walker, self.blocks);
-            }
+        if block.kind == BlockKind::Events {
+            self.after_events();
         }
         if let Err(error) = result {
             self.faults.malformed(block.kind, error);
+        }
+    }
+
+    /// The next block of the file, if it is one of events that was taken apart already.
+    pub fn add_flat(&mut self, flat: &Flat) {
+        self.expect(flat.start().sequence);
+        let result = match &mut self.feed {
+            Feed::Plain(walker) => walker.walk_flat(flat),
+            Feed::Indexed(walker) => walker.walk_flat(flat),
+        };
+        self.after_events();
+        if let Err(error) = result {
+            self.faults.malformed(BlockKind::Events, error);
+        }
+    }
+
+    fn after_events(&mut self) {
+        self.blocks += 1;
+        if let Feed::Indexed(walker) = &mut self.feed {
+            self.index.after_block(walker, self.blocks);
         }
     }
 
@@ -97,13 +114,18 @@ impl Engine {
         if fits { Ok(()) } else { Err(Malformed::Reference) }
     }
 
-    fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
+    /// A block begins with this sequence number: what was lost before it?
+    fn expect(&mut self, sequence: u64) {
         let expected = match &self.feed {
             Feed::Plain(walker) => walker.now.next_sequence,
             Feed::Indexed(walker) => walker.now.next_sequence,
         };
-        let missing = events.first_sequence().saturating_sub(expected);
+        let missing = sequence.saturating_sub(expected);
         self.faults.missing_allocations = self.faults.missing_allocations.saturating_add(missing);
+    }
+
+    fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        self.expect(events.first_sequence());
         match &mut self.feed {
             Feed::Plain(walker) => walker.walk(events),
             Feed::Indexed(walker) => walker.walk(events),

@@ -46,7 +46,6 @@ pub(crate) struct Plain {
     /// Events up to and with the one that made the peak.
     pub(crate) peak_event: u64,
     pub(crate) implied_frees: u64,
-    pub(crate) deallocations: u64,
 }
 
 impl Plain {
@@ -159,7 +158,6 @@ impl Sink for Plain {
                 *self.carried.entry(info).or_default() += 1 << 32;
             }
         }
-        self.deallocations += 1;
         self.live_allocations = self.live_allocations.wrapping_sub(1);
         self.live_bytes = self.live_bytes.wrapping_sub(used.size);
         self.implied_frees += (how == Freed::Implied) as u64;
