@@ -429,14 +429,17 @@ impl Engine {
                 continue;
             };
             let mut sum = head.sink.costs(head_group);
+            let flow = |sum: &mut u64, [before, after, tail]: [u64; 3]| {
+                *sum = sum.saturating_add(after.saturating_sub(before)).saturating_add(tail);
+            };
             let (before, after) = (self.index.entry_at(site, first + 1), self.index.entry_at(site, last));
-            sum.allocations += after.allocations - before.allocations + costs.allocations;
-            sum.allocated_bytes += after.allocated_bytes - before.allocated_bytes + costs.allocated_bytes;
-            sum.deallocations += after.deallocations - before.deallocations + costs.deallocations;
-            sum.freed_bytes += after.freed_bytes - before.freed_bytes + costs.freed_bytes;
-            sum.temporary += after.temporary - before.temporary + costs.temporary;
-            sum.temporary_bytes += after.temporary_bytes - before.temporary_bytes + costs.temporary_bytes;
-            sum.lifetime_ns += after.lifetime_ns - before.lifetime_ns + costs.lifetime_ns;
+            flow(&mut sum.allocations, [before.allocations, after.allocations, costs.allocations]);
+            flow(&mut sum.allocated_bytes, [before.allocated_bytes, after.allocated_bytes, costs.allocated_bytes]);
+            flow(&mut sum.deallocations, [before.deallocations, after.deallocations, costs.deallocations]);
+            flow(&mut sum.freed_bytes, [before.freed_bytes, after.freed_bytes, costs.freed_bytes]);
+            flow(&mut sum.temporary, [before.temporary, after.temporary, costs.temporary]);
+            flow(&mut sum.temporary_bytes, [before.temporary_bytes, after.temporary_bytes, costs.temporary_bytes]);
+            flow(&mut sum.lifetime_ns, [before.lifetime_ns, after.lifetime_ns, costs.lifetime_ns]);
             let slices = self.index.entries_between(site, first + 1, last);
             let own = slices.iter().map(|entry| (entry.own_peak_bytes, entry.own_peak_time_ns));
             for (bytes, time_ns) in own.chain([(costs.own_peak_bytes, costs.own_peak_time_ns)]) {
