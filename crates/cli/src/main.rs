@@ -12,6 +12,7 @@ mod detach;
 mod diff;
 mod export;
 mod heaptrace;
+mod known_leaks;
 mod launch;
 mod lib_install;
 mod library;
@@ -28,6 +29,7 @@ mod source;
 mod status;
 mod symbolize;
 mod trim;
+mod unfinished;
 
 use args::Invocation;
 use std::io::Write;
