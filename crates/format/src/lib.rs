@@ -57,7 +57,7 @@ pub use frame::Frame;
 pub use heap::HeapAtAttach;
 pub use index::{Index, IndexEntry, TRAILER_LEN};
 pub use info::{Info, InfoEncoder, Infos};
-pub use kde::{Counting, KdeAhead, KdeReader, Sort};
+pub use kde::{Counting, KdeAhead, KdeReader, Shorten, Sort};
 pub use losses::Losses;
 pub use map::IntMap;
 pub use merge::{MergeError, Merged, merge};
