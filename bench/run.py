@@ -15,13 +15,13 @@ import pathlib
 import platform
 import resource
 import shutil
-import signal
 import subprocess
-import threading
 import time
 
 import attached
 import inputs
+import opening
+from processes import Watch, reap, wait
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" / "heaptrack"))
@@ -31,6 +31,7 @@ TOOLS = ("base", "ours", "named", "live", "kde")
 # An earlier figure for LG's heaptrace: what an event costs the program. This script does not run it.
 LG_EVENT_NS = 850
 PR_SET_CHILD_SUBREAPER = 36
+TIMEOUT_S = 900
 KDE_TIMEOUT_S = 120
 KDE_MEMORY_KB = 8 << 20
 
@@ -97,14 +98,9 @@ class Runner:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
         child, out = self.start(work, tool)
-        failed = None
-        try:
-            code = child.wait(timeout=KDE_TIMEOUT_S if tool == "kde" else 900)
-            failed = f"exit code {code}" if code else None
-        except subprocess.TimeoutExpired:
-            failed = f"not done in {KDE_TIMEOUT_S} s"
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+        seconds = KDE_TIMEOUT_S if tool == "kde" else TIMEOUT_S
+        code = wait(child, seconds)
+        failed = f"not done in {seconds} s" if code is None else f"exit code {code}" if code else None
         wall = time.perf_counter() - began
         reap()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -114,74 +110,20 @@ class Runner:
 
     def memory(self, work, tool):
         """One run under observation: the highest resident size of the program, and of everything else together."""
-        child, _ = self.start(work, tool)
-        program = os.path.realpath(work.command[0])
-        peaks, done = {}, threading.Event()
-
-        def watch():
-            while not done.wait(0.004):
-                for pid in descendants(os.getpid()):
-                    size, path = resident(pid)
-                    if size:
-                        peaks[pid] = (max(size, peaks.get(pid, (0,))[0]), path)
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            child.wait(timeout=KDE_TIMEOUT_S * 2)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        done.set()
-        watcher.join()
+        with Watch() as watch:
+            child, _ = self.start(work, tool)
+            wait(child, KDE_TIMEOUT_S * 2)
         reap()
-        target = max((size for size, path in peaks.values() if path == program), default=0)
-        tools = sum(size for size, path in peaks.values() if path != program)
-        return {"target_kb": target, "profiler_kb": tools}
-
-
-def reap():
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-
-
-def descendants(root):
-    found, queue = [], [root]
-    while queue:
-        pid = queue.pop()
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children") as file:
-                    below = [int(word) for word in file.read().split()]
-                found += below
-                queue += below
-        except OSError:
-            continue
-    return found
-
-
-def resident(pid):
-    try:
-        path = os.readlink(f"/proc/{pid}/exe")
-        with open(f"/proc/{pid}/status") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]), path
-    except OSError:
-        pass
-    return 0, ""
+        return {"target_kb": watch.of(work.command[0]), "profiler_kb": watch.others(work.command[0])}
 
 
 def events(trace):
-    """Events in one of our traces."""
-    output = subprocess.run([OURS, "print", "--json", trace], capture_output=True)
+    """Events in one of our traces, and how many were lost."""
+    output = subprocess.run([OURS, "print", "--json", "--view", "summary", trace], capture_output=True)
     if output.returncode:
         return 0, 0
-    totals = json.loads(output.stdout)["totals"]
-    return totals["allocations"] + totals["deallocations"], totals["lost_events"]
+    told = json.loads(output.stdout)
+    return told["totals"]["allocations"] + told["totals"]["deallocations"], told["lost_events"]
 
 
 def measure(runner, work, rounds):
@@ -261,66 +203,6 @@ def notes(results):
     return "\n".join(lines)
 
 
-def opening(runner, work, rounds):
-    """Best of several: our print of our trace and KDE's print of its file, of the same run's workload; wall and highest resident size."""
-    for tool in ("named", "kde"):
-        child, _ = runner.start(work, tool)
-        child.wait()
-    reap()
-    commands = {
-        "ours": [str(OURS), "print", str(runner.folder / "named.htz")],
-        "ours, KDE's file": [str(OURS), "print", str(runner.folder / "kde.zst")],
-        "kde": [shutil.which("heaptrack_print", path="/usr/bin:/usr/local/bin"), str(runner.folder / "kde.zst")],
-    }
-    best = {}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            began = time.perf_counter()
-            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            _, status, usage = os.wait4(child.pid, 0)
-            wall = time.perf_counter() - began
-            child.returncode = status
-            known = best.setdefault(name, {"wall": wall, "kb": 0, "failed": status != 0})
-            known["wall"], known["kb"] = min(known["wall"], wall), max(known["kb"], usage.ru_maxrss)
-    best["events"], _ = events(runner.folder / "named.htz")
-    return best
-
-
-def ranges(runner):
-    """A trace of 100 million events made by the real collector, then range queries on it, open."""
-    example = lambda name: subprocess.run(["cargo", "build", "--release", "-q", "-p", name[0], "--example", name[1]], cwd=ROOT, check=True)
-    example(("collector", "throughput"))
-    example(("analysis", "ranges"))
-    trace = runner.folder / "hundred.htz"
-    folder = ROOT / "target" / "release" / "examples"
-    subprocess.run([folder / "throughput", "100000000", "1", "20000", "0", trace], check=True, stdout=subprocess.DEVNULL)
-    told = subprocess.run([folder / "ranges", trace, "50"], check=True, capture_output=True, text=True).stdout
-    trace.unlink()
-    return [line for line in told.splitlines() if not line.startswith("HEAPTRACK_SEED")]
-
-
-def opening_table(results, told):
-    if not results:
-        return ""
-    lines = [
-        "## What opening costs",
-        "",
-        "`heaptrack print` of our trace, and of KDE's file, against `heaptrack_print` of KDE's file of the same workload; wall time, best of the rounds, in turns.",
-        "",
-        "| workload | events | ours | KDE's print | KDE's file, ours | ours / KDE | our print of KDE's file / KDE | MB ours / KDE |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in results.items():
-        ours, own, kde = row["ours"], row["ours, KDE's file"], row["kde"]
-        lines.append(
-            f"| {name} | {row['events'] / 1e6:.2f} M | {ours['wall'] * 1000:.0f} ms | {kde['wall'] * 1000:.0f} ms | {own['wall'] * 1000:.0f} ms "
-            f"| {kde['wall'] / ours['wall']:.1f}x faster | {kde['wall'] / own['wall']:.1f}x faster | {ours['kb'] / 1024:.0f} / {kde['kb'] / 1024:.0f} |"
-        )
-    if told:
-        lines += ["", "A trace of 100 million events, open with its index (`crates/analysis/examples/ranges.rs`), random ranges:", ""] + [f"- {line}" for line in told]
-    return "\n".join(lines)
-
-
 def machine():
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
@@ -383,16 +265,18 @@ def main():
     for work in workloads():
         wanted = work.name in ("python", "churn 1t depth 16") and (not options.only or options.only in work.name)
         if wanted:
-            # As many events as the issue names: churn 8 million, Python 17 million.
+            # 8 million events; Python's job has 17 million.
             if work.name.startswith("churn"):
                 work.command[-1] = "8"
-            row = opened[work.name] = opening(runner, work, rounds)
+            row = opened[work.name] = opening.compare(runner, work, rounds)
+            row["events"], _ = events(runner.folder / "named.htz")
             print(f"{work.name:18} print {row['ours']['wall']:.3f} s, KDE {row['kde']['wall']:.3f} s: {row['kde']['wall'] / row['ours']['wall']:.1f}x", flush=True)
-    told = ranges(runner) if not options.only or options.only == "ranges" else []
+    told = opening.ranges(runner.folder) if not options.only or options.only == "ranges" else []
+    told += opening.billion(runner.folder) if not options.only or options.only == "billion" else []
     for line in told:
         print(line, flush=True)
-    (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "ranges": told}, indent=1))
-    text = page(results, rounds, load, opening_table(opened, told))
+    (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "large": told}, indent=1))
+    text = page(results, rounds, load, opening.section(opened, told))
     if not options.only:
         text += "\n" + attached.section(rounds)
     if options.write:

@@ -311,6 +311,16 @@ fn known_leaks_are_left_out() {
         said.contains("\nsuppressed leaks: 1B\n") && said.contains("               1               1B known\n"),
         "{said}"
     );
+    let exported = |options: &[&str]| -> u64 {
+        let mut command = Command::new(heaptrack());
+        let output = command.args(["export", "--to", "folded", "--cost", "leaked"]).args(options).arg(trace).output();
+        let lines = String::from_utf8(output.unwrap().stdout).unwrap();
+        lines.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(exported(&["--no-suppressions"]), all.0);
+    assert_eq!(exported(&[]), leaked(&[]).0);
+    assert_eq!(exported(&bare[..1]), all.0 - 1);
+    assert_eq!(exported(&[&bare[..], &file].concat()), all.0 - 3);
     std::fs::write(&list, "race:x\n").unwrap();
     let output = print(trace, &file);
     assert!(output.status.success());

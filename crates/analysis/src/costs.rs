@@ -48,6 +48,11 @@ costs! {
     size_max,
 }
 
+/// Sizes in a file that lies may be anything: a sum that is too large stays at the largest number.
+pub fn to_signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 impl Costs {
     /// Sums. Own peaks of two groups do not add up: what is left is that of the one that had more.
     pub fn add(&mut self, other: &Costs) {
@@ -74,8 +79,8 @@ impl Costs {
         self.size_max = self.size_max.max(other.size_max);
     }
 
-    pub const fn growth_bytes(&self) -> i64 {
-        (self.live_bytes as i64).wrapping_sub(self.base_bytes as i64)
+    pub fn growth_bytes(&self) -> i64 {
+        to_signed(self.live_bytes).saturating_sub(to_signed(self.base_bytes))
     }
 
     /// Anything happened, or was held. When its own peak was, and how large its blocks are, is no cost by itself.

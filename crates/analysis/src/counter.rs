@@ -201,13 +201,13 @@ impl<'a> Counter<'a> {
     /// A block that lives where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
         let Some(KnownInfo { size, site }) = self.info(birth.info) else { return };
-        self.live_bytes = self.live_bytes.wrapping_add(size);
+        self.live_bytes = self.live_bytes.saturating_add(size);
         self.live_allocations += 1;
         let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.live_bytes = group.live_bytes.wrapping_add(size);
+            group.live_bytes = group.live_bytes.saturating_add(size);
             group.live_allocations += 1;
         }
     }
@@ -316,7 +316,7 @@ impl Group {
         }
         self.last_ns = now.time_ns;
         self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.wrapping_add(size);
+        self.live_bytes = self.live_bytes.saturating_add(size);
         self.size_max = self.size_max.max(size);
         if self.live_bytes > self.own_peak_bytes {
             self.own_peak_bytes = self.live_bytes;
@@ -330,7 +330,7 @@ impl Group {
         self.deallocations += 1;
         self.freed_bytes = self.freed_bytes.saturating_add(size);
         self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.wrapping_sub(size);
+        self.live_bytes = self.live_bytes.saturating_sub(size);
         self.lifetime_ns = self.lifetime_ns.saturating_add(lifetime_ns);
         if temporary {
             self.temporary += 1;
@@ -358,7 +358,7 @@ impl Sink for Counter<'_> {
             group.alloc(size, self.epoch, now);
         }
         self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.wrapping_add(size);
+        self.live_bytes = self.live_bytes.saturating_add(size);
         if self.live_bytes > self.peak.bytes {
             self.new_peak(now);
         }
@@ -375,7 +375,7 @@ impl Sink for Counter<'_> {
         }
         self.deallocations += 1;
         self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.wrapping_sub(size);
+        self.live_bytes = self.live_bytes.saturating_sub(size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 

@@ -15,7 +15,7 @@ use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::report::{Faults, Report, SiteCosts};
 use crate::walker::Walker;
-use format::{Block, Events, Malformed, RawBlock, Totals};
+use format::{Block, BlockKind, Events, Flat, Malformed, RawBlock, Totals};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -69,14 +69,31 @@ impl Engine {
             Block::Events(mut events) => self.add_events(&mut events),
             other => self.define(other),
         });
-        if block.kind == format::BlockKind::Events {
-            self.blocks += 1;
-            if let Feed::Indexed(walker) = &mut self.feed {
-                self.index.after_block(walker, self.blocks);
-            }
+        if block.kind == BlockKind::Events {
+            self.after_events();
         }
         if let Err(error) = result {
             self.faults.malformed(block.kind, error);
+        }
+    }
+
+    /// The next block of the file, if it is one of events that was taken apart already.
+    pub fn add_flat(&mut self, flat: &Flat) {
+        self.expect(flat.start().sequence);
+        let result = match &mut self.feed {
+            Feed::Plain(walker) => walker.walk_flat(flat),
+            Feed::Indexed(walker) => walker.walk_flat(flat),
+        };
+        self.after_events();
+        if let Err(error) = result {
+            self.faults.malformed(BlockKind::Events, error);
+        }
+    }
+
+    fn after_events(&mut self) {
+        self.blocks += 1;
+        if let Feed::Indexed(walker) = &mut self.feed {
+            self.index.after_block(walker, self.blocks);
         }
     }
 
@@ -97,13 +114,18 @@ impl Engine {
         if fits { Ok(()) } else { Err(Malformed::Reference) }
     }
 
-    fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
+    /// A block begins with this sequence number: what was lost before it?
+    fn expect(&mut self, sequence: u64) {
         let expected = match &self.feed {
             Feed::Plain(walker) => walker.now.next_sequence,
             Feed::Indexed(walker) => walker.now.next_sequence,
         };
-        let missing = events.first_sequence().saturating_sub(expected);
+        let missing = sequence.saturating_sub(expected);
         self.faults.missing_allocations = self.faults.missing_allocations.saturating_add(missing);
+    }
+
+    fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        self.expect(events.first_sequence());
         match &mut self.feed {
             Feed::Plain(walker) => walker.walk(events),
             Feed::Indexed(walker) => walker.walk(events),
@@ -407,14 +429,17 @@ impl Engine {
                 continue;
             };
             let mut sum = head.sink.costs(head_group);
+            let flow = |sum: &mut u64, [before, after, tail]: [u64; 3]| {
+                *sum = sum.saturating_add(after.saturating_sub(before)).saturating_add(tail);
+            };
             let (before, after) = (self.index.entry_at(site, first + 1), self.index.entry_at(site, last));
-            sum.allocations += after.allocations - before.allocations + costs.allocations;
-            sum.allocated_bytes += after.allocated_bytes - before.allocated_bytes + costs.allocated_bytes;
-            sum.deallocations += after.deallocations - before.deallocations + costs.deallocations;
-            sum.freed_bytes += after.freed_bytes - before.freed_bytes + costs.freed_bytes;
-            sum.temporary += after.temporary - before.temporary + costs.temporary;
-            sum.temporary_bytes += after.temporary_bytes - before.temporary_bytes + costs.temporary_bytes;
-            sum.lifetime_ns += after.lifetime_ns - before.lifetime_ns + costs.lifetime_ns;
+            flow(&mut sum.allocations, [before.allocations, after.allocations, costs.allocations]);
+            flow(&mut sum.allocated_bytes, [before.allocated_bytes, after.allocated_bytes, costs.allocated_bytes]);
+            flow(&mut sum.deallocations, [before.deallocations, after.deallocations, costs.deallocations]);
+            flow(&mut sum.freed_bytes, [before.freed_bytes, after.freed_bytes, costs.freed_bytes]);
+            flow(&mut sum.temporary, [before.temporary, after.temporary, costs.temporary]);
+            flow(&mut sum.temporary_bytes, [before.temporary_bytes, after.temporary_bytes, costs.temporary_bytes]);
+            flow(&mut sum.lifetime_ns, [before.lifetime_ns, after.lifetime_ns, costs.lifetime_ns]);
             let slices = self.index.entries_between(site, first + 1, last);
             let own = slices.iter().map(|entry| (entry.own_peak_bytes, entry.own_peak_time_ns));
             for (bytes, time_ns) in own.chain([(costs.own_peak_bytes, costs.own_peak_time_ns)]) {

@@ -42,7 +42,7 @@ mod walker;
 
 pub use book::{Book, SiteId};
 pub use class::{BadRule, Class, Classes};
-pub use costs::Costs;
+pub use costs::{Costs, to_signed};
 pub use engine::Engine;
 pub use lookup::{Allocation, Lookup};
 pub use moment::{When, parse_duration};

@@ -1,14 +1,20 @@
 //! The live blocks: sequence number -> what is kept of a block.
 //!
-//! Sequence numbers are dense and most blocks die young, so a table in chunks of neighbours is both small and fast:
-//! a chunk is dropped when its last block dies, and packed when few are left.
+//! Sequence numbers are dense and most blocks die young. So the youngest have a place each, in a ring that one computation
+//! leads to; what leaves the ring goes into chunks of neighbours, which become smaller as their blocks die.
+//!
+//! ```text
+//! chunks 0 1 2 3 ... | the ring: `start` ... `start` + its length
+//! ```
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const WORDS: usize = CHUNK / 64;
+/// Places of the ring at most; 1 MB where only the info is kept, which stays in the cache.
+const RING: usize = 1 << 18;
 /// With so few blocks left in a chunk, a list takes less room than a map.
 const FEW: u32 = 32;
 /// Chunks that may be left out in a file: a hole of 16 G allocations. A file with a larger one lies.
-const HOLES: usize = 1 << 22;
+const HOLES: u64 = 1 << 22;
 
 /// What is kept of a live block.
 pub(crate) trait Kept: Copy {
@@ -95,16 +101,18 @@ impl Map {
 }
 
 pub(crate) struct Live<K> {
+    /// A place for each of the youngest: by sequence number, modulo its length, which is a power of two.
+    ring: Vec<K>,
+    /// The first sequence number of the ring, a multiple of a chunk's; all chunks are before.
+    start: u64,
     /// By number.
     chunks: Vec<Chunk<K>>,
-    holes: usize,
-    /// The chunk that allocations go to now.
-    current: usize,
+    holes: u64,
 }
 
 impl<K> Default for Live<K> {
     fn default() -> Self {
-        Live { chunks: Vec::new(), holes: 0, current: 0 }
+        Live { ring: Vec::new(), start: 0, chunks: Vec::new(), holes: 0 }
     }
 }
 
@@ -112,44 +120,103 @@ impl<K: Kept> Live<K> {
     /// False: that number is live already, or far beyond what can be, so the file lies.
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64, kept: K) -> bool {
-        let (number, place) = split(sequence);
-        if let Some(Chunk::Dense { live, places }) = self.chunks.get_mut(number)
-            && let Some(slot) = places.get_mut(place)
-        {
-            if !slot.is_dead() || kept.is_dead() {
-                return false;
-            }
-            *slot = kept;
-            *live += 1;
-            return true;
+        match self.young(sequence) {
+            Some(slot) => put(slot, kept),
+            None => self.insert_far(sequence, kept),
         }
-        self.open(number) && self.insert(sequence, kept)
     }
 
     /// What was kept of the block that dies.
     #[inline]
     pub(crate) fn remove(&mut self, sequence: u64) -> Option<K> {
-        let (number, place) = split(sequence);
-        let Some(Chunk::Dense { live, places }) = self.chunks.get_mut(number) else {
-            return self.remove_old(number, place);
-        };
-        let slot = places.get_mut(place)?;
-        if slot.is_dead() {
-            return None;
-        }
+        let Some(slot) = self.young(sequence) else { return self.remove_old(sequence) };
         let kept = std::mem::replace(slot, K::DEAD);
-        *live -= 1;
-        if *live <= K::MANY && number != self.current {
-            self.thin_out(number);
-        }
-        Some(kept)
+        if kept.is_dead() { None } else { Some(kept) }
     }
 
-    /// From a chunk in which few are left.
+    /// The place in the ring; `None`: it is not for this number.
+    #[inline]
+    fn young(&mut self, sequence: u64) -> Option<&mut K> {
+        let length = self.ring.len();
+        if sequence.wrapping_sub(self.start) >= length as u64 {
+            return None;
+        }
+        self.ring.get_mut(sequence as usize & length.wrapping_sub(1))
+    }
+
+    /// Beyond the ring, which then moves; or before it, where only a file that lies goes back to.
+    #[cold]
     #[inline(never)]
-    fn remove_old(&mut self, number: usize, place: usize) -> Option<K> {
-        let (live, slot, half) = match self.chunks.get_mut(number)? {
-            Chunk::Empty | Chunk::Dense { .. } => return None,
+    fn insert_far(&mut self, sequence: u64, kept: K) -> bool {
+        if sequence >= self.start {
+            return self.reach(sequence) && self.young(sequence).is_some_and(|slot| put(slot, kept));
+        }
+        let (number, place) = split(sequence);
+        let Some(chunk) = self.chunks.get_mut(number) else { return false };
+        let mut places = vec![K::DEAD; CHUNK];
+        chunk.each(|place, kept| places[place as usize % CHUNK] = kept);
+        let is_new = put(&mut places[place], kept);
+        *chunk = Chunk::of(places.into());
+        is_new
+    }
+
+    /// Makes the ring go as far as a number that is beyond it.
+    fn reach(&mut self, sequence: u64) -> bool {
+        while self.ring.len() < RING && sequence - self.start >= self.ring.len() as u64 {
+            self.grow();
+        }
+        let length = self.ring.len() as u64;
+        let Some(end) = (sequence | (CHUNK as u64 - 1)).checked_add(1) else { return false };
+        let start = end.saturating_sub(length);
+        if start <= self.start {
+            return true;
+        }
+        let leaving = (start - self.start).min(length) >> CHUNK_BITS;
+        let hole = (start >> CHUNK_BITS).saturating_sub(self.chunks.len() as u64 + leaving);
+        if hole > HOLES - self.holes {
+            return false;
+        }
+        self.holes += hole;
+        self.chunks.resize_with((self.start >> CHUNK_BITS) as usize, || Chunk::Empty);
+        for _ in 0..leaving {
+            let chunk = self.leave();
+            self.chunks.push(chunk);
+            self.start += CHUNK as u64;
+        }
+        self.chunks.resize_with((start >> CHUNK_BITS) as usize, || Chunk::Empty);
+        self.start = start;
+        true
+    }
+
+    fn grow(&mut self) {
+        let length = self.ring.len();
+        let new = (2 * length).max(CHUNK);
+        let old = std::mem::replace(&mut self.ring, vec![K::DEAD; new]);
+        for at in (0..length).step_by(CHUNK) {
+            let sequence = self.start as usize + at;
+            let from = sequence & length.wrapping_sub(1);
+            let to = sequence & (new - 1);
+            self.ring[to..to + CHUNK].copy_from_slice(&old[from..from + CHUNK]);
+        }
+    }
+
+    /// Takes the oldest blocks out of the ring.
+    fn leave(&mut self) -> Chunk<K> {
+        let from = self.start as usize & (self.ring.len() - 1);
+        let places = &mut self.ring[from..from + CHUNK];
+        let chunk = Chunk::of(places.into());
+        places.fill(K::DEAD);
+        chunk
+    }
+
+    #[inline(never)]
+    fn remove_old(&mut self, sequence: u64) -> Option<K> {
+        let (number, place) = split(sequence);
+        let chunk = self.chunks.get_mut(number)?;
+        // A chunk becomes another one when so few are left.
+        let (live, slot, few) = match chunk {
+            Chunk::Empty => return None,
+            Chunk::Dense { live, places } => (live, places.get_mut(place)?, K::MANY),
             Chunk::Mapped { live, map, values } => {
                 let half = values.len() as u32 / 2;
                 (live, values.get_mut(map.find(place)?)?, half)
@@ -160,13 +227,13 @@ impl<K: Kept> Live<K> {
                 (live, &mut pairs.get_mut(at)?.1, half)
             }
         };
-        if slot.is_dead() {
+        let kept = std::mem::replace(slot, K::DEAD);
+        if kept.is_dead() {
             return None;
         }
-        let kept = std::mem::replace(slot, K::DEAD);
         *live -= 1;
-        if *live <= half {
-            self.thin_out(number);
+        if *live <= few {
+            chunk.thin_out();
         }
         Some(kept)
     }
@@ -182,72 +249,62 @@ impl<K: Kept> Live<K> {
                 }
             });
         }
+        let length = self.ring.len() as u64;
+        for sequence in first.max(self.start)..self.start.saturating_add(length) {
+            let kept = self.ring[(sequence & (length - 1)) as usize];
+            if !kept.is_dead() {
+                each(sequence, kept);
+            }
+        }
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Live { holes: self.holes, ..Live::default() };
+    /// All are gone; those to come begin with `next`.
+    pub(crate) fn clear(&mut self, next: u64) {
+        *self = Live { start: next & !(CHUNK as u64 - 1), holes: self.holes, ..Live::default() };
+    }
+}
+
+/// False: there is a block already.
+#[inline]
+fn put<K: Kept>(slot: &mut K, kept: K) -> bool {
+    let is_free = slot.is_dead() && !kept.is_dead();
+    if is_free {
+        *slot = kept;
+    }
+    is_free
+}
+
+impl<K: Kept> Chunk<K> {
+    /// As small as its blocks allow.
+    fn of(places: Box<[K]>) -> Self {
+        let live = places.iter().filter(|kept| !kept.is_dead()).count() as u32;
+        let mut chunk = Chunk::Dense { live, places };
+        if live <= K::MANY {
+            chunk.thin_out();
+        }
+        chunk
     }
 
-    /// Makes a chunk as small as its blocks allow.
     #[cold]
     #[inline(never)]
-    fn thin_out(&mut self, number: usize) {
-        let Some(chunk) = self.chunks.get_mut(number) else { return };
-        let live = chunk.live();
-        if live == 0 {
-            *chunk = Chunk::Empty;
+    fn thin_out(&mut self) {
+        let live = self.live();
+        *self = if live == 0 {
+            Chunk::Empty
         } else if live <= FEW {
             let mut pairs = Vec::with_capacity(live as usize);
-            chunk.each(|place, kept| pairs.push((place, kept)));
-            *chunk = Chunk::Listed { live, pairs };
+            self.each(|place, kept| pairs.push((place, kept)));
+            Chunk::Listed { live, pairs }
         } else {
             let mut map = Box::new(Map { bits: [0; WORDS], ranks: [0; WORDS] });
             let mut values = Vec::with_capacity(live as usize);
-            chunk.each(|place, kept| {
+            self.each(|place, kept| {
                 map.bits[place as usize / 64 % WORDS] |= 1 << (place % 64);
                 values.push(kept);
             });
             map.rank();
-            *chunk = Chunk::Mapped { live, map, values };
-        }
-    }
-
-    /// Makes `number` the dense chunk that allocations go to.
-    #[cold]
-    #[inline(never)]
-    fn open(&mut self, number: usize) -> bool {
-        let gap = number.saturating_sub(self.chunks.len());
-        if gap > HOLES - self.holes {
-            return false;
-        }
-        self.holes += gap;
-        let before = std::mem::replace(&mut self.current, number);
-        if before != number && self.chunks.get(before).is_some_and(Chunk::is_thin) {
-            self.thin_out(before);
-        }
-        if self.chunks.len() <= number {
-            self.chunks.resize_with(number + 1, || Chunk::Empty);
-        }
-        let mut places = vec![K::DEAD; CHUNK].into_boxed_slice();
-        let mut live = 0;
-        // Only a file that lies goes back to a chunk.
-        if let Some(chunk) = self.chunks.get(number) {
-            chunk.each(|place, kept| {
-                if let Some(slot) = places.get_mut(place as usize) {
-                    *slot = kept;
-                    live += 1;
-                }
-            });
-        }
-        let Some(slot) = self.chunks.get_mut(number) else { return false };
-        *slot = Chunk::Dense { live, places };
-        true
-    }
-}
-
-impl<K: Kept> Chunk<K> {
-    fn is_thin(&self) -> bool {
-        matches!(self, Chunk::Dense { live, .. } if *live <= K::MANY)
+            Chunk::Mapped { live, map, values }
+        };
     }
 
     const fn live(&self) -> u32 {
@@ -303,38 +360,59 @@ mod tests {
     #[test]
     fn old_blocks_are_found_dense_and_packed() {
         let mut live = Live::default();
-        for sequence in 0..100_000u64 {
+        const COUNT: u64 = RING as u64 + 100_000;
+        for sequence in 0..COUNT {
             assert!(live.insert(sequence, sequence as u32 * 3));
         }
-        for sequence in (0..100_000u64).filter(|n| n % 100 != 0) {
+        let left_ring = (COUNT - RING as u64).div_ceil(CHUNK as u64) as usize;
+        let of_sort =
+            |live: &Live<u32>, is: fn(&Chunk<u32>) -> bool| live.chunks.iter().filter(|chunk| is(chunk)).count();
+        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Dense { .. })), left_ring, "all live");
+        for sequence in (0..COUNT).filter(|n| n % 100 != 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        let packed = live.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Mapped { .. })).count();
-        assert_eq!(packed, 100_000 / CHUNK, "all but the chunk that allocations go to");
+        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Mapped { .. })), left_ring, "41 of 4096 are left");
         let mut left = Vec::new();
         live.each_from(50_001, |sequence, _| left.push(sequence));
-        assert_eq!(left, (501..1000).map(|n| n * 100).collect::<Vec<_>>());
-        for sequence in (0..100_000u64).filter(|n| n % 100 == 0) {
+        assert_eq!(left, (501..COUNT.div_ceil(100)).map(|n| n * 100).collect::<Vec<_>>());
+        for sequence in (0..COUNT).filter(|n| n % 100 == 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        assert_eq!(
-            live.chunks.iter().filter(|chunk| !matches!(chunk, Chunk::Empty)).count(),
-            1,
-            "chunks of dead blocks are gone"
-        );
+        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Empty)), left_ring, "chunks of dead blocks are gone");
         live.each_from(0, |sequence, _| assert_eq!(sequence, 0, "all are dead"));
     }
 
     #[test]
     fn going_back_loses_nothing() {
         let mut live = Live::default();
-        for sequence in [0, 10_000, 1, 20_000, 10_001, 300] {
+        for sequence in [0, 10_000, 1, 2_000_000, 10_001, 300] {
             assert!(live.insert(sequence, 7u32));
         }
-        for sequence in [0, 1, 300, 10_000, 10_001, 20_000] {
+        assert!(!live.insert(300, 7), "it is live, in a chunk");
+        for sequence in [0, 1, 300, 10_000, 10_001, 2_000_000] {
             assert_eq!(live.remove(sequence), Some(7));
         }
         assert!(live.insert(0, 9), "a number that died may come again");
+    }
+
+    #[test]
+    fn after_an_end_numbers_go_on() {
+        let mut live = Live::default();
+        for sequence in 0..1_000_000 {
+            assert!(live.insert(sequence, 1u32));
+        }
+        live.clear(1_000_000);
+        assert_eq!((live.remove(5), live.remove(999_999)), (None, None));
+        for sequence in 1_000_000..2_000_000 {
+            assert!(live.insert(sequence, 2));
+        }
+        let (mut count, mut first) = (0, None);
+        live.each_from(0, |sequence, _| {
+            count += 1;
+            first.get_or_insert(sequence);
+        });
+        assert_eq!((count, first), (1_000_000, Some(1_000_000)));
+        assert_eq!(live.remove(1_000_000), Some(2));
     }
 
     #[test]
@@ -342,7 +420,11 @@ mod tests {
         let mut live = Live::default();
         assert!(live.insert(3, 1u32));
         assert!(!live.insert(u64::MAX, 1));
+        assert!(!live.insert((HOLES + 1000) << CHUNK_BITS, 1));
         assert!(live.insert((1000 << CHUNK_BITS) + 5, 1));
         assert_eq!(live.remove(3), Some(1));
+        live.clear(u64::MAX);
+        assert!(!live.insert(u64::MAX, 1));
+        live.each_from(0, |sequence, _| assert_eq!(sequence, 0, "there is none"));
     }
 }

@@ -72,7 +72,7 @@ impl Stretch<'_> {
                 let limit = moment.event_limit().saturating_sub(base);
                 // A moment that is over when its turn comes is here.
                 let is_over = walker.now.time_ns > walker.time_limit;
-                entered = entered || !is_over && walker.enter(&events);
+                entered = entered || !is_over && walker.enter(events.start());
                 match if entered && !is_over { events.walk(walker, limit) } else { Ok(Walked::Stopped) } {
                     Ok(Walked::End) | Err(_) => break,
                     Ok(Walked::Limit | Walked::Stopped) => {

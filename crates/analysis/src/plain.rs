@@ -46,7 +46,6 @@ pub(crate) struct Plain {
     /// Events up to and with the one that made the peak.
     pub(crate) peak_event: u64,
     pub(crate) implied_frees: u64,
-    pub(crate) deallocations: u64,
 }
 
 impl Plain {
@@ -142,7 +141,7 @@ impl Sink for Plain {
         used.allocations += 1;
         used.live = used.live.wrapping_add(1);
         self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.wrapping_add(used.size);
+        self.live_bytes = self.live_bytes.saturating_add(used.size);
         if self.live_bytes > self.peak_bytes {
             self.new_peak(now);
         }
@@ -159,9 +158,8 @@ impl Sink for Plain {
                 *self.carried.entry(info).or_default() += 1 << 32;
             }
         }
-        self.deallocations += 1;
         self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.wrapping_sub(used.size);
+        self.live_bytes = self.live_bytes.saturating_sub(used.size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 

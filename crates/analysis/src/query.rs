@@ -2,7 +2,7 @@
 //!
 //! The same words are options of `print` and parameters of the server's URLs; both come in through `Query::set`.
 use crate::class::Class;
-use crate::costs::Costs;
+use crate::costs::{Costs, to_signed};
 use crate::moment::{When, parse_duration};
 use crate::pattern::Pattern;
 
@@ -79,7 +79,7 @@ impl Cost {
     }
 
     /// `suppressed`: a known leak, which is none.
-    pub const fn of(self, costs: &Costs, suppressed: bool) -> i64 {
+    pub fn of(self, costs: &Costs, suppressed: bool) -> i64 {
         let value = match self {
             Cost::Peak => costs.peak_bytes,
             Cost::Leaked if suppressed => 0,
@@ -91,7 +91,7 @@ impl Cost {
             Cost::Kept => costs.kept_bytes,
             Cost::Growth => return costs.growth_bytes(),
         };
-        value as i64
+        to_signed(value)
     }
 
     pub const fn is_bytes(self) -> bool {

@@ -1,7 +1,11 @@
 //! The result of a replay: what a trace says, and the costs of the whole session.
-use crate::book::Book;
+use crate::book::{Book, SiteId};
+use crate::class::Classes;
 use crate::costs::Costs;
+use crate::suppressions::Suppressions;
+use crate::table::Table;
 use format::{BlockKind, Malformed, Totals};
+use std::collections::HashSet;
 use std::ops::Deref;
 
 /// Kinds of malformed blocks kept one by one.
@@ -47,6 +51,18 @@ pub struct Report {
     pub faults: Faults,
     /// Every stack that allocated, in order of its first info.
     pub sites: Vec<SiteCosts>,
+}
+
+impl Report {
+    /// What matches is not leaked. Totals stay: they are what the program did.
+    pub fn suppress(&mut self, known: Suppressions) {
+        let table = Table::new(&self.book, &Classes::new(&self.book.session.exe), known);
+        let sites = (0..table.stacks.len() as SiteId).filter(|site| table.stack(*site).suppressed.is_some());
+        let suppressed: HashSet<u32> = sites.map(|site| self.book.stack_of(site)).collect();
+        for site in self.sites.iter_mut().filter(|site| suppressed.contains(&site.stack)) {
+            (site.costs.live_bytes, site.costs.live_allocations) = (0, 0);
+        }
+    }
 }
 
 /// A report is read as the book that it is made of.

@@ -4,7 +4,7 @@
 //! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
 use crate::live::{Kept, Live};
 use crate::map::IntMap;
-use format::{Counting, Events, Freed, Malformed, Visitor, Walked};
+use format::{Counting, Events, Flat, Freed, Malformed, Start, Visitor, Walked};
 
 /// Where a walk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,13 +60,13 @@ impl<S: Sink> Walker<S> {
     }
 
     /// At the start of a block: takes over what it says about its beginning. False: it is later than the limit.
-    pub(crate) fn enter(&mut self, events: &Events) -> bool {
-        if !self.time(events.time_ns()) {
+    pub(crate) fn enter(&mut self, start: Start) -> bool {
+        if !self.time(start.time_ns) {
             return false;
         }
-        self.thread(events.thread());
-        if events.image() > self.now.image {
-            self.image(events.image());
+        self.thread(start.thread);
+        if start.image > self.now.image {
+            self.image(start.image);
         }
         true
     }
@@ -82,15 +82,20 @@ impl<S: Sink> Walker<S> {
 
     /// All events of a block.
     pub(crate) fn walk(&mut self, events: &mut Events) -> Result<(), Malformed> {
-        self.enter(events);
+        self.enter(events.start());
         match events.walk(self, NONE)? {
             Walked::End | Walked::Limit | Walked::Stopped => Ok(()),
         }
     }
+
+    pub(crate) fn walk_flat(&mut self, flat: &Flat) -> Result<(), Malformed> {
+        self.enter(flat.start());
+        flat.walk(self)
+    }
 }
 
 impl<S: Sink> Visitor for Walker<S> {
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self, sequence: u64, info: u32) {
         self.now.events += 1;
         self.now.next_sequence = sequence + 1;
@@ -106,7 +111,7 @@ impl<S: Sink> Visitor for Walker<S> {
         self.sink.alloc(&self.now, info, kept);
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, sequence: u64, how: Freed) {
         self.now.events += 1;
         let Some(kept) = self.live.remove(sequence) else {
@@ -150,7 +155,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn image(&mut self, image: u32) {
         self.now.image = image;
         self.sink.end_image(&self.now, &self.live);
-        self.live.clear();
+        self.live.clear(self.now.next_sequence);
         self.latest = NONE;
         self.latest_of.clear();
     }

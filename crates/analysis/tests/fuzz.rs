@@ -1,7 +1,7 @@
 //! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2): a replay counts them or calls them damaged, never panics,
-//! and its totals are those of its sites. A failure prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
+//! and its totals are those of its sites; every view answers every question about them. A failure prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
-use analysis::{Lookup, Replay, Report};
+use analysis::{AnswerError, Classes, Engine, Held, Lookup, Query, Replay, Report, Suppressions, Table, View, view};
 use format::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +25,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn blocks(rng: &mut Rng) -> Vec<RawBlock> {
+/// `wild`: sizes and times are as large as the format can say.
+fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];
     let (mut stacks, mut infos, mut events) = (StackEncoder::new(), InfoEncoder::new(), EventEncoder::new());
@@ -35,11 +36,13 @@ fn blocks(rng: &mut Rng) -> Vec<RawBlock> {
         for _ in 0..1 + rng.below(5) {
             let parent = rng.below(known_stacks as usize + 1) as u32;
             known_stacks = stacks.push(parent, Frame::new(rng.below(4) as u16, rng.next() & 0xfff, false));
-            known_infos = infos.push(rng.next() >> rng.below(40).max(16), known_stacks) + 1;
+            let size = if wild { rng.next() >> rng.below(64) } else { rng.next() >> rng.below(40).max(16) };
+            known_infos = infos.push(size, known_stacks) + 1;
         }
         for _ in 0..rng.below(200) {
             match rng.below(20) {
                 0 => events.thread(rng.below(3) as u32),
+                1 if wild && rng.below(20) == 0 => events.time(rng.next() >> rng.below(64)),
                 1 => events.time(events.next_sequence() * 50_000),
                 2 => events.unknown_free(),
                 3 if rng.below(20) == 0 => {
@@ -68,7 +71,9 @@ fn replay(blocks: &[RawBlock]) -> Report {
 /// What must hold for any file, honest or not.
 fn check(report: &Report) {
     let totals = &report.totals;
-    let sum = |field: fn(&analysis::Costs) -> u64| report.sites.iter().map(|site| field(&site.costs)).sum::<u64>();
+    let sum = |field: fn(&analysis::Costs) -> u64| {
+        report.sites.iter().map(|site| field(&site.costs)).fold(0, u64::saturating_add)
+    };
     assert_eq!(sum(|costs| costs.allocations), totals.allocations);
     assert_eq!(sum(|costs| costs.temporary), totals.temporary);
     assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
@@ -82,12 +87,106 @@ fn check(report: &Report) {
     }
 }
 
+const TIMES: [&str; 10] = ["start", "end", "peak", "0s", "1ms", "7ms", "50%", "99.9%", "100%", "600000000000s"];
+const QUESTIONS: [(&str, &[&str]); 16] = [
+    ("include", &["a", "module:/a", "nowhere"]),
+    ("exclude", &["a", "module:/b"]),
+    ("thread", &["0", "1", "4294967295"]),
+    ("size", &["0..100", "1M..", "..18446744073709551615"]),
+    ("lifetime", &["0s..1ms", "1ms..", "1s..600000000000s"]),
+    ("hide", &["libc", "all-but-mine"]),
+    ("collapse", &["recursion"]),
+    ("merge", &["line", "module", "namespace"]),
+    ("suppressions", &["off"]),
+    ("cost", &["peak", "leaked", "allocated", "kept", "growth", "deallocations", "temporary"]),
+    ("compare", &["@start", "@peak", "@1ms..50%", "@end..start"]),
+    ("limit", &["0", "1"]),
+    ("depth", &["1", "1000000"]),
+    ("points", &["1", "2", "4096"]),
+    ("top", &["0", "1", "1000000"]),
+    ("by", &["function"]),
+];
+
+fn question(rng: &mut Rng, view: View) -> Query {
+    let time = |rng: &mut Rng| TIMES[rng.below(TIMES.len())];
+    let mut words = match rng.below(4) {
+        0 => vec![("at", time(rng))],
+        1 => vec![],
+        _ => vec![("from", time(rng)), ("to", time(rng))],
+    };
+    for _ in 0..rng.below(4) {
+        let (name, values) = QUESTIONS[rng.below(QUESTIONS.len())];
+        words.push((name, values[rng.below(values.len())]));
+    }
+    match view {
+        View::Callers => words.push(("function", "a")),
+        View::Source => words.push(("file", "/a")),
+        View::Diff => words.push(("compare", ["@start", "@50%"][rng.below(2)])),
+        _ => {}
+    }
+    Query::new(words).unwrap()
+}
+
+struct Opened {
+    engine: Engine,
+    table: Table,
+    blocks: Held,
+}
+
+impl Opened {
+    fn new(mut engine: Engine, blocks: &[RawBlock]) -> Self {
+        blocks.iter().for_each(|block| engine.add(block));
+        let mut known = Suppressions::new();
+        known.add("leak:/a\n", analysis::Source::File);
+        let table = Table::new(engine.book(), &Classes::new("/a"), known);
+        Opened { engine, table, blocks: Held::new(blocks.iter().cloned()) }
+    }
+
+    fn trace(&mut self) -> view::Trace<'_> {
+        view::Trace { engine: &self.engine, table: &self.table, blocks: &mut self.blocks, complete: false }
+    }
+}
+
+/// Any view, any question: an answer in JSON, or a sentence about the question.
+fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
+    let (name, view) = View::ALL[rng.below(View::ALL.len())];
+    let query = question(rng, view);
+    let mut out = Vec::new();
+    let mut base = (view == View::Diff && rng.below(2) == 0).then(|| other.trace());
+    match analysis::answer(view, &query, &mut opened.trace(), base.as_mut(), &mut out) {
+        Ok(()) => {
+            let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(answer["view"], name);
+            let totals = &answer["totals"];
+            assert!(totals["leaked_bytes"].as_u64().unwrap() <= totals["live_bytes"].as_u64().unwrap(), "{query:?}");
+        }
+        Err(AnswerError::Query(_)) => {}
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+/// Taken apart or not, blocks count the same.
+fn check_flat(blocks: &[RawBlock], report: &Report) {
+    let (mut engine, mut flat) = (Engine::new(), Flat::default());
+    for block in blocks {
+        if block.kind == BlockKind::Events && flat.fill(block).is_ok() {
+            engine.add_flat(&flat);
+        } else {
+            engine.add(block);
+        }
+    }
+    assert_eq!(engine.totals(), report.totals);
+    assert_eq!(engine.faults(), report.faults);
+}
+
 fn round(seed: u64) {
     let mut rng = Rng(seed);
-    let mut blocks = blocks(&mut rng);
+    let wild = rng.below(3) == 0;
+    let mut blocks = blocks(&mut rng, wild);
     let report = replay(&blocks);
-    assert!(report.faults.is_empty());
+    assert!(report.faults.is_empty() || wild);
     check(&report);
+    let mut honest = Opened::new(Engine::indexed_finely(4, 1 << 10), &blocks);
     for _ in 0..1 + rng.below(4) {
         let at = rng.below(blocks.len());
         match rng.below(4) {
@@ -109,7 +208,14 @@ fn round(seed: u64) {
             }
         }
     }
-    check(&replay(&blocks));
+    let report = replay(&blocks);
+    check(&report);
+    check_flat(&blocks, &report);
+    let engine = if rng.below(2) == 0 { Engine::new() } else { Engine::indexed_finely(4, 1 << 10) };
+    let mut opened = Opened::new(engine, &blocks);
+    for _ in 0..4 {
+        ask(&mut rng, &mut opened, &mut honest);
+    }
     let mut lookup = Lookup::new(rng.below(100) as u64);
     for block in &blocks {
         lookup.add(block).ok();

@@ -5,6 +5,7 @@
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
 use crate::analyze::Analyze;
 use crate::diff;
+use crate::known_leaks::KnownLeaks;
 use crate::print::Print;
 use crate::report::Report;
 use clap::{CommandFactory, Parser, ValueEnum};
@@ -298,6 +299,8 @@ pub struct Export {
     /// The blocks of custom allocators instead of malloc's.
     #[arg(long)]
     pub custom: bool,
+    #[command(flatten)]
+    pub known: KnownLeaks,
     /// The trace.
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,

@@ -2,11 +2,12 @@
 //!
 //! Given: a trace, a format, a name. Gives back: a file, or bytes on stdout. What must hold: a file is there whole or not at all.
 use crate::args::{Cost, Export, Format};
+use crate::unfinished::Unfinished;
 use analysis::{Costs, Replay, Report};
 use anyhow::Context;
 use export::{Packed, Packing, folded, heaptrack, massif, svg};
 use format::{Domain, Source};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,21 +47,31 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
     let open = || trace.open();
     match options.to {
         Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
-        Format::Folded => folded::write(&folded::rows(&report(open()?)?, cost(options.cost)), out)?,
+        Format::Folded => folded::write(&folded::rows(&without_known(options, open()?)?, cost(options.cost)), out)?,
         Format::Svg => {
-            let report = report(open()?)?;
+            let report = without_known(options, open()?)?;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = report(open()?)?;
+            let report = without_known(options, open()?)?;
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
             massif::write(&open, &report, &options, out)?;
         }
     }
     Ok(())
+}
+
+/// What is known to leak is not leaked, as `print` has it.
+fn without_known(options: &Export, source: Source) -> anyhow::Result<Report> {
+    let mut report = report(source)?;
+    if !options.known.no_suppressions {
+        let known = options.known.load(&report.suppressions)?;
+        report.suppress(known);
+    }
+    Ok(report)
 }
 
 /// What the whole session cost.
@@ -124,18 +135,10 @@ fn say_changes(written: &heaptrack::Written) {
 
 /// Writes to a file beside it first.
 pub fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}.part", std::process::id()));
-    let unfinished = PathBuf::from(unfinished);
-    let result = (|| {
-        let file = File::create(&unfinished).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut out = Packed::new(BufWriter::with_capacity(1 << 17, file), Packing::of(path))?;
-        write(&mut out)?;
-        out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
-    })();
-    if result.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    result
+    let cannot = || format!("cannot write {}", path.display());
+    let (unfinished, file) = Unfinished::create(path).with_context(cannot)?;
+    let mut out = Packed::new(BufWriter::with_capacity(1 << 17, file), Packing::of(path))?;
+    write(&mut out)?;
+    out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    unfinished.finish(path).with_context(cannot)
 }

@@ -14,6 +14,7 @@ mod diff;
 mod disk;
 mod export;
 mod heaptrace;
+mod known_leaks;
 mod launch;
 mod lib_install;
 mod library;
@@ -30,6 +31,7 @@ mod source;
 mod status;
 mod symbolize;
 mod trim;
+mod unfinished;
 
 use args::Invocation;
 use std::io::Write;

@@ -2,7 +2,7 @@
 use crate::args::Merge;
 use crate::trim::{LEVEL, refuse_same, with_extension};
 use anyhow::Context;
-use format::{FileWriter, MergeError, Merged, Source};
+use format::{FileWriter, MergeError, Merged};
 use std::process::ExitCode;
 
 pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
@@ -11,7 +11,7 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
     let mut sources = Vec::with_capacity(files.len());
     for file in files {
         refuse_same(file, &output)?;
-        sources.push(Source::open(file).with_context(|| format!("{}", file.display()))?);
+        sources.push(crate::source::open_file(file).with_context(|| format!("{}", file.display()))?);
     }
     let of = |error: MergeError| match error.source_number().and_then(|number| files.get(number)) {
         Some(file) => anyhow::Error::new(error).context(format!("{} cannot be merged", file.display())),

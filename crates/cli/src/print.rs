@@ -15,7 +15,7 @@ mod units;
 pub use options::{Print, with_values};
 
 use analysis::view::{self, View};
-use analysis::{Compare, Cost, Lookup, Profile, Query, Source as Suppressor, Suppressions, Table};
+use analysis::{Compare, Cost, Lookup, Profile, Query, Table, to_signed};
 use anyhow::{Context, anyhow};
 use entry::{Numbers, difference, of_profile};
 use format::{Domain, Source};
@@ -150,7 +150,8 @@ impl Asked {
             let rules = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
             opened.classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
         }
-        let table = Table::new(opened.engine.book(), &opened.classes, suppressions(&opened, options)?);
+        let table =
+            Table::new(opened.engine.book(), &opened.classes, options.known.load(&opened.engine.book().suppressions)?);
         let whole = query.is_whole().then(|| opened.engine.whole_profile()).flatten();
         let profile = match whole {
             Some(whole) => whole,
@@ -312,18 +313,18 @@ impl Asked {
         let totals = self.opened.engine.totals();
         let Profile { totals: costs, range, stacks, .. } = &self.profile;
         let known = stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
-        let suppressed: u64 = known.map(|(_, costs)| costs.live_bytes).sum();
+        let suppressed = known.map(|(_, costs)| costs.live_bytes).fold(0, u64::saturating_add);
         let suppressed = if query.suppressions { suppressed } else { 0 };
         Ending {
-            runtime_ns: (range.to_ns - range.from_ns) as i64,
+            runtime_ns: to_signed(range.to_ns - range.from_ns),
             numbers: Numbers {
                 allocations: costs.allocations as i64,
                 temporary: costs.temporary as i64,
-                leaked: (costs.live_bytes - suppressed) as i64,
-                peak: costs.peak_bytes as i64,
+                leaked: to_signed(costs.live_bytes - suppressed),
+                peak: to_signed(costs.peak_bytes),
             },
-            peak_rss_bytes: totals.peak_rss_bytes as i64,
-            suppressed_bytes: suppressed as i64,
+            peak_rss_bytes: to_signed(totals.peak_rss_bytes),
+            suppressed_bytes: to_signed(suppressed),
             attached: self.opened.engine.book().session.attached,
         }
     }
@@ -383,28 +384,6 @@ impl Asked {
             sites: sites.collect(),
         }
     }
-}
-
-/// The known leaks: ours, those of a file, the program's own.
-fn suppressions(opened: &Opened, options: &Print) -> anyhow::Result<Suppressions> {
-    let mut known = Suppressions::new();
-    if !options.disable_builtin_suppressions {
-        known.add_builtin();
-    }
-    let complain = |name: &dyn std::fmt::Display, bad: &[analysis::BadSuppression]| {
-        for line in bad {
-            crate::say(format_args!("heaptrack: {name}, {line}"));
-        }
-    };
-    if let Some(file) = &options.suppressions {
-        let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
-        complain(&file.display(), &known.add(&text, Suppressor::File));
-    }
-    if !options.disable_embedded_suppressions {
-        // What is wrong there is the program's business; LeakSanitizer has told it.
-        known.add(&opened.engine.book().suppressions, Suppressor::Embedded);
-    }
-    Ok(known)
 }
 
 fn header(out: &mut impl Write, all: &[&Asked]) -> io::Result<()> {

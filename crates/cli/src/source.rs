@@ -25,7 +25,7 @@ pub struct Trace {
 
 impl Trace {
     pub fn new(path: &Path) -> Result<Self, format::Error> {
-        let source = Source::open(path)?;
+        let source = open_file(path)?;
         let names = if source.is_raw() { names(path, source)? } else { Vec::new() };
         Ok(Trace { path: path.to_owned(), names, domain: Domain::Malloc })
     }
@@ -36,28 +36,33 @@ impl Trace {
     }
 
     pub fn open(&self) -> Result<Source, format::Error> {
-        let mut source = Source::open(&self.path)?;
+        let mut source = open_file(&self.path)?;
         source.set_domain(self.domain);
         source.append(self.names.iter().cloned());
         Ok(source)
     }
 }
 
+/// With short names, also where the file has none.
+pub fn open_file(path: &Path) -> Result<Source, format::Error> {
+    Source::open_shortened(path, symbols::shorten)
+}
+
 /// For those who read it once.
 pub fn open(path: &Path) -> Result<Source, format::Error> {
-    let source = Source::open(path)?;
+    let source = open_file(path)?;
     if !source.is_raw() {
         return Ok(source);
     }
     let names = names(path, source)?;
-    let mut source = Source::open(path)?;
+    let mut source = open_file(path)?;
     source.append(names);
     Ok(source)
 }
 
 /// True when a trace has blocks of custom allocators.
 pub fn has_custom(path: &Path) -> Result<bool, format::Error> {
-    let mut source = Source::open(path)?;
+    let mut source = open_file(path)?;
     source.skip(&BlockKind::ALL);
     // Nothing is given out; what is there is met on the way.
     while source.next_block()?.is_some() {}
@@ -137,7 +142,7 @@ fn build_id(path: &Path, written_unix_ns: u64) -> Option<Vec<u8>> {
 /// A raw file of KDE's as a trace of ours, beside it, with the build-ids of its modules: names can be added to that. `None`: it is no
 /// file of KDE's.
 pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
-    let mut source = Source::open(path)?;
+    let mut source = open_file(path)?;
     if !source.is_kde() {
         return Ok(None);
     }
@@ -180,6 +185,23 @@ fn own_name(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_kdes_files_have_a_short_form() {
+        let path = std::env::temp_dir().join(format!("heaptrack-short.{}", std::process::id()));
+        let text = "v 10300 2\nX ./a\ns /bin/a\ns Shelf::put(std::string const&)\ni 1000 1 2\nt 1 0\na 10 1\n+ 0\n";
+        std::fs::write(&path, text).unwrap();
+        let mut source = open(&path).unwrap();
+        let mut names = Vec::new();
+        while let Some(block) = source.next_block().unwrap() {
+            if let Ok(Block::Symbols(symbols)) = block.decode() {
+                let text = |at: u32| symbols.strings[at as usize].clone();
+                names.extend(symbols.functions.iter().map(|function| (text(function.full), text(function.short))));
+            }
+        }
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(names, [("Shelf::put(std::string const&)".into(), "Shelf::put".into())]);
+    }
 
     #[test]
     fn the_new_name_has_no_trace_of_the_old_packing() {

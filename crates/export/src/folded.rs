@@ -30,7 +30,7 @@ pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
         }
         let levels = levels(report, site.stack, is_absolute);
         match known.get(&levels).and_then(|place| rows.get_mut(*place)) {
-            Some(row) => row.cost += cost,
+            Some(row) => row.cost = row.cost.saturating_add(cost),
             None => {
                 known.insert(levels.clone(), rows.len());
                 rows.push(Row { levels, cost });

@@ -161,10 +161,10 @@ impl Tree {
             self.nodes.push(Node { label, ..Node::default() });
         }
         let mut at = ROOT;
-        self.nodes[at].bytes += bytes;
+        self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
         for level in report.levels(stack) {
             at = self.child(at, label(&level));
-            self.nodes[at].bytes += bytes;
+            self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
         }
     }
 
@@ -192,7 +192,7 @@ impl Tree {
             let mut children = node.children.clone();
             children.sort_by_key(|child| std::cmp::Reverse(self.nodes[*child].bytes));
             let shown = children.iter().filter(|child| self.nodes[**child].bytes >= least.max(1)).count();
-            let hidden: u64 = children[shown..].iter().map(|child| self.nodes[*child].bytes).sum();
+            let hidden = children[shown..].iter().map(|child| self.nodes[*child].bytes).fold(0, u64::saturating_add);
             let count = shown + (shown < children.len()) as usize;
             writeln!(out, "{:depth$}n{count}: {} {}", "", node.bytes, node.label)?;
             if shown < children.len() {

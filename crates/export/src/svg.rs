@@ -73,7 +73,7 @@ fn tree(rows: &[Row]) -> Vec<Node<'_>> {
     let mut nodes = vec![Node::default()];
     for row in rows {
         let mut at = 0;
-        nodes[at].cost += row.cost;
+        nodes[at].cost = nodes[at].cost.saturating_add(row.cost);
         for level in row.levels.iter().take(DEEPEST) {
             let next = nodes.len();
             let child = *nodes[at].children.entry(level).or_insert(next);
@@ -81,7 +81,7 @@ fn tree(rows: &[Row]) -> Vec<Node<'_>> {
                 nodes.push(Node::default());
             }
             at = child;
-            nodes[at].cost += row.cost;
+            nodes[at].cost = nodes[at].cost.saturating_add(row.cost);
         }
     }
     nodes

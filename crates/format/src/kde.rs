@@ -22,6 +22,7 @@ mod unpack;
 
 use crate::{BlockKind, Damage, Error, RawBlock, Session};
 pub use ahead::KdeAhead;
+pub use names::Shorten;
 use std::collections::VecDeque;
 use std::io::Read;
 use text::{Cutter, Lines, Text};
@@ -180,6 +181,11 @@ impl<R: Read> KdeReader<R> {
             }
             self.read()?;
         }
+    }
+
+    /// Before the first block: how functions get a short name.
+    pub const fn set_shorten(&mut self, shorten: Option<Shorten>) {
+        self.translation.names.shorten = shorten;
     }
 
     /// Blocks of these kinds are not given out.

@@ -2,7 +2,7 @@
 //!
 //! Given: a file. Gives back: blocks. What must hold: the sort is told by the first bytes, never by the name; who reads
 //! blocks from here needs to know of no sort.
-use crate::kde::{KdeAhead, KdeReader, is_packed, is_text};
+use crate::kde::{KdeAhead, KdeReader, Shorten, is_packed, is_text};
 use crate::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,7 +27,15 @@ enum Sort<R: Read> {
 impl Source {
     /// A pipe or a terminal would be waited for without end, a folder says so only when it is read: both are refused.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
+        Self::open_as(path.as_ref(), None)
+    }
+
+    /// The same; a file of KDE's, which has none, gets short names.
+    pub fn open_shortened(path: impl AsRef<Path>, shorten: Shorten) -> Result<Self, Error> {
+        Self::open_as(path.as_ref(), Some(shorten))
+    }
+
+    fn open_as(path: &Path, shorten: Option<Shorten>) -> Result<Self, Error> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
@@ -38,7 +46,7 @@ impl Source {
         let mut file = File::open(path)?;
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
-            return Ok(Self::of(match KdeAhead::open(path, &first)? {
+            return Ok(Self::of(match KdeAhead::open(path, &first, shorten)? {
                 Ok(ahead) => Sort::KdeAhead(ahead),
                 Err(here) => Sort::Kde(Box::new(here)),
             }));

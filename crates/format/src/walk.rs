@@ -178,13 +178,13 @@ impl RawBlock {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
     use crate::{Event, EventEncoder};
 
     #[derive(Default)]
-    struct List(Vec<Event>, Option<u64>);
+    pub(crate) struct List(pub(crate) Vec<Event>, Option<u64>);
 
     impl Visitor for List {
         fn alloc(&mut self, sequence: u64, info: u32) {
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    fn random_block(seed: u64) -> RawBlock {
+    pub(crate) fn random_block(seed: u64) -> RawBlock {
         let mut state = seed;
         let mut random = |limit: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

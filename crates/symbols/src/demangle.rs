@@ -47,6 +47,20 @@ pub fn demangle(raw: &str, hint: Hint) -> Name {
     Name { raw: raw.to_owned(), full: plain.to_owned(), short: plain.to_owned() }
 }
 
+/// The short form of a name that somebody else has demangled already.
+pub fn shorten(full: &str) -> String {
+    if full.len() > LONGEST {
+        return full.to_owned();
+    }
+    // Only Rust's older names end in a hash.
+    match full.rsplit_once("::h") {
+        Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            short::rust(path)
+        }
+        _ => short::cpp(full),
+    }
+}
+
 /// Whether it looks like a name that only a program in Nim has.
 pub(crate) fn may_be_nim(raw: &str) -> bool {
     nim::demangle(raw).is_some()
@@ -204,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn names_that_others_demangled_are_shortened() {
+        for (full, short) in [
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector<int>::push_back"),
+            ("alloc::vec::Vec<T,A>::push::h0123456789abcdef", "Vec<T>::push"),
+            ("PyDict_New", "PyDict_New"),
+            ("", ""),
+        ] {
+            assert_eq!(shorten(full), short);
+        }
+    }
+
+    #[test]
     fn noise_never_panics() {
         let mut state = 0x1234_5678_9abc_def0u64;
         let alphabet = b"_ZNRDSt4IEv0123456789abQTMFX<>(){}:, .@$operator";
@@ -219,6 +245,7 @@ mod tests {
             }
             short::cpp(&text);
             short::rust(&text);
+            shorten(&text);
         }
     }
 }

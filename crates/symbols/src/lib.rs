@@ -32,7 +32,7 @@ mod units;
 mod wanted;
 
 pub use debuginfod::{Debuginfod, Download};
-pub use demangle::{Hint, Name, demangle};
+pub use demangle::{Hint, Name, demangle, shorten};
 pub use finder::{Finder, Search};
 pub use jit::{Code, Jit};
 pub use process::{Held, Target};

@@ -68,7 +68,7 @@ fn costs(profile: &Profile, table: &Table, query: &Query, cost: Cost) -> Vec<(Na
         let name = name(table, node);
         let place = *places.entry(name.clone()).or_insert(found.len());
         match found.get_mut(place) {
-            Some((_, _, sum)) => *sum += value,
+            Some((_, _, sum)) => *sum = sum.saturating_add(value),
             None => found.push((name, node, value)),
         }
     }
@@ -98,8 +98,8 @@ pub fn functions(
             file: level.and_then(|level| text(level.file)),
             before,
             after,
-            delta: after - before,
-            percent: (before != 0).then(|| (after - before) as f64 * 100.0 / before as f64),
+            delta: after.saturating_sub(before),
+            percent: (before != 0).then(|| after.saturating_sub(before) as f64 * 100.0 / before as f64),
             state: match (before, after) {
                 (0, 0) => State::Same,
                 (0, _) => State::New,
@@ -150,7 +150,7 @@ impl Diff {
             }
             _ => return Err(BadQuery("a diff needs `compare`: another trace, @T or @T..T".into()).into()),
         };
-        let base_total = functions.iter().map(|row| row.before).sum();
+        let base_total = functions.iter().map(|row| row.before).fold(0, i64::saturating_add);
         super::cut(&mut functions, query.limit);
         Ok(Diff { cost: cost.name(), base_total, functions })
     }

@@ -51,7 +51,7 @@ pub fn folded(profile: &Profile, table: &Table, query: &Query) -> Vec<Folded> {
         let path: Vec<u32> = path.iter().rev().map(|(key, _)| *key).collect();
         let place = *places.entry(path.clone()).or_insert(found.len());
         match found.get_mut(place) {
-            Some((_, sum)) => *sum += value,
+            Some((_, sum)) => *sum = sum.saturating_add(value),
             None => found.push((path, value)),
         }
     }

@@ -1,5 +1,5 @@
 //! Costs of several stacks together.
-use crate::costs::Costs;
+use crate::costs::{Costs, to_signed};
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::table::Table;
@@ -27,7 +27,7 @@ impl Sum {
 
     pub fn cost(&self, cost: Cost) -> i64 {
         match cost {
-            Cost::Leaked => self.leaked_bytes as i64,
+            Cost::Leaked => to_signed(self.leaked_bytes),
             other => other.of(&self.costs, false),
         }
     }

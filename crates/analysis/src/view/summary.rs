@@ -46,7 +46,7 @@ pub fn by_blamed(profile: &Profile, table: &Table, query: &Query, cost: Cost) ->
             found.push(Blamed { node, value: 0, stack: *site, most: 0, sum: Sum::default() });
         }
         let Some(row) = found.get_mut(place) else { continue };
-        row.value += value;
+        row.value = row.value.saturating_add(value);
         row.sum.add(costs, suppressed);
         if value.abs() > row.most {
             (row.most, row.stack) = (value.abs(), *site);
@@ -145,7 +145,7 @@ impl Serialize for Lists<'_> {
         let mut map = serializer.serialize_map(None)?;
         for cost in [Cost::Peak, Cost::Leaked, Cost::Allocations, Cost::Temporary] {
             let rows = by_blamed(profile, table, query, cost);
-            let total: i64 = rows.iter().map(|row| row.value).sum();
+            let total = rows.iter().map(|row| row.value).fold(0, i64::saturating_add);
             let limit = if query.limit > 0 { query.limit } else { ROWS };
             map.serialize_entry(cost.name(), &List { rows: &rows[..rows.len().min(limit)], table, total })?;
         }

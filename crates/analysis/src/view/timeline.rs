@@ -92,15 +92,15 @@ impl Columns {
     fn add(&mut self, walker: &Walker<Counter<'_>>) -> Vec<Cell> {
         let counter = &walker.sink;
         let mut cells = Vec::new();
-        let (mut live_bytes, mut live_allocations, mut live_bytes_end) = (0, 0, 0);
-        let (mut allocations, mut allocated_bytes, mut deallocations, mut temporary) = (0, 0, 0, 0);
+        let (mut live_bytes, mut live_allocations, mut live_bytes_end) = (0u64, 0, 0u64);
+        let (mut allocations, mut allocated_bytes, mut deallocations, mut temporary) = (0, 0u64, 0, 0);
         for (group, band) in counter.groups.iter().zip(0u32..) {
             let (bytes, blocks) = counter.at_peak(group);
-            live_bytes += bytes;
+            live_bytes = live_bytes.saturating_add(bytes);
             live_allocations += blocks;
-            live_bytes_end += group.live_bytes;
+            live_bytes_end = live_bytes_end.saturating_add(group.live_bytes);
             allocations += group.allocations;
-            allocated_bytes += group.allocated_bytes;
+            allocated_bytes = allocated_bytes.saturating_add(group.allocated_bytes);
             deallocations += group.deallocations;
             temporary += group.temporary;
             if bytes != 0 || group.allocations != 0 || group.temporary != 0 {
@@ -159,7 +159,7 @@ fn split(cells: &[Vec<Cell>], bands: usize, query: &Query) -> (Vec<(usize, Band)
                 Some((_, band)) => band,
                 None => &mut other,
             };
-            band.live_bytes[slice] += cell.live_bytes;
+            band.live_bytes[slice] = band.live_bytes[slice].saturating_add(cell.live_bytes);
             band.allocations[slice] += cell.allocations;
             band.temporary[slice] += cell.temporary;
         }

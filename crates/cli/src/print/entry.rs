@@ -1,5 +1,5 @@
 //! A stack and its costs as the text report lists them, and stacks put together by their innermost level.
-use analysis::{Book, Level, Profile, Table};
+use analysis::{Book, Level, Profile, Table, to_signed};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ pub struct Numbers {
 
 impl Numbers {
     pub fn add(&mut self, other: &Numbers) {
-        self.allocations += other.allocations;
-        self.temporary += other.temporary;
-        self.leaked += other.leaked;
-        self.peak += other.peak;
+        self.allocations = self.allocations.saturating_add(other.allocations);
+        self.temporary = self.temporary.saturating_add(other.temporary);
+        self.leaked = self.leaked.saturating_add(other.leaked);
+        self.peak = self.peak.saturating_add(other.peak);
     }
 
     pub const fn minus(&self, other: &Numbers) -> Numbers {
         Numbers {
-            allocations: self.allocations - other.allocations,
-            temporary: self.temporary - other.temporary,
-            leaked: self.leaked - other.leaked,
-            peak: self.peak - other.peak,
+            allocations: self.allocations.saturating_sub(other.allocations),
+            temporary: self.temporary.saturating_sub(other.temporary),
+            leaked: self.leaked.saturating_sub(other.leaked),
+            peak: self.peak.saturating_sub(other.peak),
         }
     }
 }
@@ -50,8 +50,8 @@ pub fn of_profile<'a>(book: &'a Book, profile: &Profile, table: &Table, suppress
             numbers: Numbers {
                 allocations: costs.allocations as i64,
                 temporary: costs.temporary as i64,
-                leaked: if is_suppressed { 0 } else { costs.live_bytes as i64 },
-                peak: costs.peak_bytes as i64,
+                leaked: if is_suppressed { 0 } else { to_signed(costs.live_bytes) },
+                peak: to_signed(costs.peak_bytes),
             },
         }
     };

@@ -70,7 +70,9 @@ impl Report<'_> {
     /// Of the leaked, what suppressions match: bytes and blocks.
     fn suppressed(&self) -> (u64, u64) {
         let known = self.profile.stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
-        known.fold((0, 0), |sum, (_, costs)| (sum.0 + costs.live_bytes, sum.1 + costs.live_allocations))
+        known.fold((0, 0), |sum, (_, costs)| {
+            (sum.0.saturating_add(costs.live_bytes), sum.1.saturating_add(costs.live_allocations))
+        })
     }
 }
 

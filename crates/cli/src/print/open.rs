@@ -1,7 +1,8 @@
 //! Opens a trace of any sort and counts it, saying how far it is if that takes long.
 use super::again::Again;
 use analysis::{Classes, Engine};
-use format::{BlockKind, Damage, Domain, RawBlock, Source};
+use format::{BlockKind, Damage, Domain, Flat, RawBlock, Source};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -38,13 +39,16 @@ impl Opened {
     fn read(path: &Path, source: Source, domain: Domain, mut progress: Progress) -> Result<Self, format::Error> {
         let mut engine = Engine::new();
         let mut places = (!source.is_kde()).then(Vec::new);
-        let source = ahead(source, |place, block| {
-            if block.kind == BlockKind::Events
+        let source = ahead(source, |place, part| {
+            if part.is_events()
                 && let Some(places) = &mut places
             {
                 places.push(place);
             }
-            engine.add(block);
+            match part {
+                Part::Block(block) => engine.add(block),
+                Part::Events(flat) => engine.add_flat(flat),
+            }
             progress.at(place);
         });
         progress.end();
@@ -73,24 +77,45 @@ impl Opened {
     }
 }
 
-/// Unpacks on a thread of its own while `each` works on the block before; without one where none can be had.
-fn ahead(mut source: Source, mut each: impl FnMut(u64, &RawBlock)) -> Result<Source, format::Error> {
+/// What one thread hands to the other.
+enum Part<'a> {
+    Block(Cow<'a, RawBlock>),
+    /// Events that were taken apart: half of the work of counting them.
+    Events(Flat),
+}
+
+impl Part<'_> {
+    fn is_events(&self) -> bool {
+        match self {
+            Part::Block(block) => block.kind == BlockKind::Events,
+            Part::Events(_) => true,
+        }
+    }
+}
+
+/// Larger blocks of events, which no recording has, are not taken apart ahead: it takes up to twelve times their room.
+const FLAT_LIMIT: usize = 2 << 20;
+
+/// Unpacks on a thread of its own while `each` works on the block before.
+fn ahead(mut source: Source, mut each: impl FnMut(u64, &Part)) -> Result<Source, format::Error> {
     if source.is_kde() {
         // These have their own threads.
         while let Some(block) = source.next_block()? {
-            each(0, block);
+            each(0, &Part::Block(Cow::Borrowed(block)));
         }
         return Ok(source);
     }
-    let (full, blocks) = sync_channel(AHEAD);
+    let (full, parts) = sync_channel(AHEAD);
     let (empty, spare) = channel();
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("heaptrack-unpack".into());
         let unpacker = builder.spawn_scoped(scope, move || unpack(source, &full, &spare))?;
-        for (place, block) in blocks {
-            each(place, &block);
-            // Nobody waits for it at the end.
-            let _ = empty.send(block.payload);
+        for (place, part) in parts {
+            each(place, &part);
+            if let Part::Events(flat) = part {
+                // Nobody waits for it at the end.
+                let _ = empty.send(flat);
+            }
         }
         unpacker.join().unwrap_or_else(|_| Err(io::Error::other("the file cannot be unpacked").into()))
     })
@@ -98,19 +123,26 @@ fn ahead(mut source: Source, mut each: impl FnMut(u64, &RawBlock)) -> Result<Sou
 
 fn unpack(
     mut source: Source,
-    full: &SyncSender<(u64, RawBlock)>,
-    spare: &Receiver<Vec<u8>>,
+    full: &SyncSender<(u64, Part<'static>)>,
+    spare: &Receiver<Flat>,
 ) -> Result<Source, format::Error> {
     loop {
         let place = source.offset();
         let Some(block) = source.next_block()? else { return Ok(source) };
-        let mut payload = spare.try_recv().unwrap_or_default();
-        payload.clear();
-        payload.extend_from_slice(&block.payload);
-        if full.send((place, RawBlock { kind: block.kind, payload })).is_err() {
+        if full.send((place, taken_apart(block, spare))).is_err() {
             return Ok(source);
         }
     }
+}
+
+fn taken_apart(block: &RawBlock, spare: &Receiver<Flat>) -> Part<'static> {
+    if block.kind == BlockKind::Events && block.payload.len() <= FLAT_LIMIT {
+        let mut flat = spare.try_recv().unwrap_or_default();
+        if flat.fill(block).is_ok() {
+            return Part::Events(flat);
+        }
+    }
+    Part::Block(Cow::Owned(block.clone()))
 }
 
 /// How far the reading is, on a terminal, once it has taken a while.

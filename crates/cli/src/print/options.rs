@@ -1,4 +1,5 @@
 //! The options of `heaptrack print` (also `heaptrack_print`): KDE's letters, and ours.
+use crate::known_leaks::KnownLeaks;
 use analysis::view::View;
 use analysis::{BadQuery, Pattern, Query};
 use clap::Parser;
@@ -113,18 +114,8 @@ pub struct Print {
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     lifetime: Option<String>,
 
-    /// Known leaks, in LeakSanitizer's syntax: lines of leak:PATTERN.
-    #[arg(long, value_name = "LIST", value_hint = clap::ValueHint::FilePath, help_heading = "Known leaks")]
-    pub suppressions: Option<PathBuf>,
-    /// Leave out those that the program brings itself.
-    #[arg(long, help_heading = "Known leaks")]
-    pub disable_embedded_suppressions: bool,
-    /// Leave out ours.
-    #[arg(long, help_heading = "Known leaks")]
-    pub disable_builtin_suppressions: bool,
-    /// Leave out all of them.
-    #[arg(long, help_heading = "Known leaks")]
-    no_suppressions: bool,
+    #[command(flatten)]
+    pub known: KnownLeaks,
 
     /// The report for machines, on stdout.
     #[arg(long, help_heading = "For machines")]
@@ -250,7 +241,7 @@ impl Print {
         if let Some(text) = &self.filter_bt_function {
             query.include.push(Pattern::exact_function(text));
         }
-        if self.no_suppressions {
+        if self.known.no_suppressions {
             query.set("suppressions", "off")?;
         }
         if let Some(base) = &self.diff {

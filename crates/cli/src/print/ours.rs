@@ -3,7 +3,7 @@ use super::open::Opened;
 use super::paint::Paint;
 use super::units::bytes;
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
-use analysis::{Cost, Profile, Query, Table};
+use analysis::{Cost, Profile, Query, Table, to_signed};
 use format::{Exit, SymbolState};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ pub fn blamed(
     }
     for (cost, heading) in costs {
         let rows = by_blamed(profile, table, query, *cost);
-        let total: i64 = rows.iter().map(|row| row.value).sum();
+        let total = rows.iter().map(|row| row.value).fold(0, i64::saturating_add);
         if total == 0 {
             continue;
         }
@@ -80,7 +80,7 @@ pub fn verdicts(out: &mut impl Write, leaks: &[Leak], table: &Table, paint: Pain
             Some((file, line)) => format!("{}  {file}:{line}", label(table, level)),
             None => label(table, level),
         };
-        let value = format!("{:>10}", bytes(leak.live_bytes as i64));
+        let value = format!("{:>10}", bytes(to_signed(leak.live_bytes)));
         let blocks = leak.live_allocations;
         writeln!(out, "{} in {blocks} blocks: {}  {place}", paint.number(&value), paint.own(leak.verdict.name()))?;
         writeln!(out, "{:>10} {}", "", paint.faint(&leak.reason))?;
@@ -97,7 +97,7 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
     writeln!(out, "Suppressions used:\n")?;
     writeln!(out, "{:>16} {:>16} pattern", "matches", "leaked")?;
     for row in rows {
-        writeln!(out, "{:>16} {:>16} {}", row.matches, bytes(row.leaked_bytes as i64), row.pattern)?;
+        writeln!(out, "{:>16} {:>16} {}", row.matches, bytes(to_signed(row.leaked_bytes)), row.pattern)?;
     }
     writeln!(out)
 }
@@ -106,28 +106,38 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
 pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::Result<()> {
     let totals = opened.engine.totals();
     let costs = &profile.totals;
-    writeln!(out, "total memory allocated: {} in {} blocks", bytes(costs.allocated_bytes as i64), costs.allocations)?;
-    writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(costs.freed_bytes as i64))?;
+    writeln!(
+        out,
+        "total memory allocated: {} in {} blocks",
+        bytes(to_signed(costs.allocated_bytes)),
+        costs.allocations
+    )?;
+    writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(to_signed(costs.freed_bytes)))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
     let book = opened.engine.book();
     let left = if book.session.attached { "still live at detach" } else { "leaked" };
     writeln!(out, "blocks {left}: {}", costs.live_allocations)?;
     if let Some(heap) = &book.heap_at_attach {
-        let (size, resident) = (bytes(heap.size_bytes as i64), bytes(heap.rss_bytes as i64));
+        let (size, resident) = (bytes(to_signed(heap.size_bytes)), bytes(to_signed(heap.rss_bytes)));
         writeln!(out, "heap at attach: {size}, {resident} of it resident; what was in it is not counted")?;
     }
     if profile.range.from_ns > 0 || costs.base_allocations > 0 {
-        writeln!(out, "live at the start: {} in {} blocks", bytes(costs.base_bytes as i64), costs.base_allocations)?;
+        writeln!(
+            out,
+            "live at the start: {} in {} blocks",
+            bytes(to_signed(costs.base_bytes)),
+            costs.base_allocations
+        )?;
         writeln!(out, "grown by: {}", bytes(costs.growth_bytes()))?;
         writeln!(
             out,
             "still live from this range: {} in {} blocks",
-            bytes(costs.kept_bytes as i64),
+            bytes(to_signed(costs.kept_bytes)),
             costs.kept_allocations
         )?;
     }
     if totals.overhead_bytes > 0 {
-        writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(totals.overhead_bytes as i64))?;
+        writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
     }
     let faults = opened.engine.faults();
     let lacks = [

@@ -111,7 +111,7 @@ pub const TEMPORARY: Section = Section {
 impl Section {
     pub fn write(&self, out: &mut impl Write, entries: &[Entry<'_>], style: &Style) -> io::Result<()> {
         writeln!(out, "{}", style.paint.heading(self.heading))?;
-        let whole: i64 = entries.iter().map(|entry| (self.metric)(&entry.numbers)).sum();
+        let whole = entries.iter().map(|entry| (self.metric)(&entry.numbers)).fold(0, i64::saturating_add);
         if style.merge {
             for group in grouped(entries, self.metric).iter().take(style.limit) {
                 self.group(out, group, whole, style)?;
@@ -132,19 +132,19 @@ impl Section {
         writeln!(out, "{}{}", style.paint.bar(total, whole), style.paint.number(&(self.label)(&group.numbers)))?;
         let first = group.entries.first().map(Entry::frames).unwrap_or_default();
         stack(out, first.get(..1).unwrap_or_default(), 0, style)?;
-        let mut handled = 0;
+        let mut handled = 0i64;
         for entry in group.entries.iter().take(style.sub_limit) {
             let value = (self.metric)(&entry.numbers);
             if value == 0 {
                 break;
             }
-            handled += value;
+            handled = handled.saturating_add(value);
             writeln!(out, "{}", (self.sub_label)(&entry.numbers))?;
             stack(out, entry.frames().get(1..).unwrap_or_default(), 2, style)?;
         }
         if group.entries.len() > style.sub_limit {
             let rest = group.entries.len() - style.sub_limit;
-            writeln!(out, "  and {} from {rest} other places", (self.number)(total - handled))?;
+            writeln!(out, "  and {} from {rest} other places", (self.number)(total.saturating_sub(handled)))?;
         }
         writeln!(out)
     }

@@ -1,5 +1,5 @@
 //! A KDE file that is translated by a thread of its own, while who asked works on the blocks before.
-use super::KdeReader;
+use super::{KdeReader, Shorten};
 use crate::{BlockKind, Damage, Error, RawBlock};
 use std::fs::File;
 use std::io;
@@ -33,18 +33,27 @@ pub struct KdeAhead {
 
 impl KdeAhead {
     /// Two threads: one unpacks, one translates. Without where none can be started.
-    pub(crate) fn open(path: &Path, first: &[u8]) -> Result<Result<Self, KdeReader<File>>, Error> {
-        let reader = match KdeReader::unpacked_ahead(File::open(path)?, first) {
+    pub(crate) fn open(
+        path: &Path,
+        first: &[u8],
+        shorten: Option<Shorten>,
+    ) -> Result<Result<Self, KdeReader<File>>, Error> {
+        let mut reader = match KdeReader::unpacked_ahead(File::open(path)?, first) {
             Err(Error::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
                 KdeReader::new(File::open(path)?, first)?
             }
             other => other?,
         };
+        reader.set_shorten(shorten);
         let is_raw = reader.is_raw();
         let (sender, messages) = sync_channel(BLOCKS);
         let builder = std::thread::Builder::new().name("heaptrack-kde".into());
         match builder.spawn(move || translate(reader, &sender)) {
-            Err(_) => Ok(Err(KdeReader::new(File::open(path)?, first)?)),
+            Err(_) => {
+                let mut here = KdeReader::new(File::open(path)?, first)?;
+                here.set_shorten(shorten);
+                Ok(Err(here))
+            }
             Ok(_) => {
                 let block = RawBlock { kind: BlockKind::Session, payload: Vec::new() };
                 Ok(Ok(KdeAhead { messages, block, skipped: &[], is_raw, ending: None }))

@@ -23,6 +23,9 @@ const ALLOCATORS: [(&str, &str); 4] = [
     ("operator new[](unsigned int)", "_Znaj"),
 ];
 
+/// A short form of a function's name: how is not this crate's business.
+pub type Shorten = fn(&str) -> String;
+
 #[derive(Clone, Copy)]
 pub(crate) struct Pointer {
     pub(crate) frame: Frame,
@@ -39,6 +42,8 @@ struct Spot {
 
 #[derive(Default)]
 pub(crate) struct Names {
+    /// Makes the short form of a function's name; without, it is the name.
+    pub(crate) shorten: Option<Shorten>,
     strings: Vec<Box<str>>,
     text: usize,
     pointers: Vec<Pointer>,
@@ -158,7 +163,10 @@ impl Names {
         let place = |(at, spot): (usize, &Spot)| {
             let function = self.text_of(spot.function).filter(|name| !name.is_empty()).map(|name| {
                 let raw = ALLOCATORS.iter().find(|known| known.0 == name).map_or(name, |known| known.1);
-                builder.function(raw, name, name)
+                match self.shorten {
+                    Some(shorten) => builder.function(raw, name, &shorten(name)),
+                    None => builder.function(raw, name, name),
+                }
             });
             let file = self.text_of(spot.file).map(|file| builder.string(file));
             let line = (spot.line != 0 && file.is_some()).then_some(spot.line);

@@ -53,7 +53,7 @@ pub(super) struct Translation {
     /// What follows may still be words of the command: KDE's recorder writes line feeds in them as they are.
     in_command: bool,
     command_bytes: usize,
-    names: Names,
+    pub(super) names: Names,
     modules: Modules,
     pairs: Pairs,
     pointers: Pointers,

@@ -1,0 +1,68 @@
+//! A file that is being written, under a name of its own until it is whole.
+//!
+//! What must hold: whatever ends the writing, an error or a signal, leaves nothing of it behind.
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// What a signal has to remove: the names for now, and what they are for.
+static CURRENT: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+static WATCHED: Once = Once::new();
+
+pub struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// For a file that will be called `path`.
+    pub fn create(path: &Path) -> io::Result<(Self, File)> {
+        // Without that thread a signal leaves the file behind, as a loss of power would.
+        WATCHED.call_once(|| drop(watch()));
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let name = PathBuf::from(name);
+        let file = File::create(&name)?;
+        current().push((name.clone(), path.to_owned()));
+        Ok((Unfinished(name), file))
+    }
+
+    /// It is whole.
+    pub fn finish(self, path: &Path) -> io::Result<()> {
+        let mut current = current();
+        fs::rename(&self.0, path)?;
+        current.retain(|(name, _)| *name != self.0);
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut current = current();
+        if let Some(at) = current.iter().position(|(name, _)| *name == self.0) {
+            current.remove(at);
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+fn current() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a signal ends the process as it would anyway, but tidily.
+fn watch() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("heaptrack-tidy".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // Locked to the end: nobody may finish one meanwhile.
+            let current = current();
+            for (name, path) in current.iter() {
+                let _ = fs::remove_file(name);
+                crate::say(format_args!("heaptrack: interrupted; {} was not written", path.display()));
+            }
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(())
+}

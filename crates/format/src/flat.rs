@@ -1,0 +1,202 @@
+//! The events of a block as plain words, so that one thread can take a block apart while another counts the one before.
+//!
+//! What must hold: a walk shows a visitor what a walk over the block itself would have shown, in the same order, and fails where that would
+//! have failed.
+//!
+//! ```text
+//! word  0 ..= 7fff_ffff          an allocation: its info
+//!       8000_0000 ..= ffff_feff  a plain free: how many allocations ago its block was made
+//!       ffff_ff00 ..             anything else: a code; its value is in the two words that follow, low half first
+//! ```
+use crate::{Events, Freed, Malformed, RawBlock, Visitor};
+
+const FREE: u32 = 1 << 31;
+const OTHER: u32 = 0xffff_ff00;
+const ALLOC: u32 = OTHER;
+const FREED_FAR: u32 = OTHER + 1;
+const REALLOC: u32 = OTHER + 2;
+const IMPLIED: u32 = OTHER + 3;
+const UNKNOWN: u32 = OTHER + 4;
+const THREAD: u32 = OTHER + 5;
+const TIME: u32 = OTHER + 6;
+const IMAGE: u32 = OTHER + 7;
+
+#[derive(Clone, Debug, Default)]
+pub struct Flat {
+    words: Vec<u32>,
+    /// The state before the block.
+    start: Start,
+    next_sequence: u64,
+    /// What was wrong behind the last word.
+    fault: Option<Malformed>,
+}
+
+/// What a block of events says about its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    pub sequence: u64,
+    pub thread: u32,
+    pub time_ns: u64,
+    pub image: u32,
+}
+
+impl Flat {
+    /// Takes a block of events apart, in the room of the one before. An error: it has no beginning.
+    pub fn fill(&mut self, block: &RawBlock) -> Result<(), Malformed> {
+        let mut events = block.events()?;
+        self.words.clear();
+        // Without marks there is one word for each; a hostile count is checked by then.
+        self.words.reserve(events.count().min(block.payload.len() as u64) as usize);
+        self.start = events.start();
+        self.next_sequence = self.start.sequence;
+        self.fault = events.walk(self, u64::MAX).err();
+        Ok(())
+    }
+
+    pub const fn start(&self) -> Start {
+        self.start
+    }
+
+    /// All events and marks; `Visitor::time` cannot stop it.
+    pub fn walk<V: Visitor>(&self, visitor: &mut V) -> Result<(), Malformed> {
+        let mut sequence = self.start.sequence;
+        let mut words = self.words.iter();
+        while let Some(&word) = words.next() {
+            if word < FREE {
+                visitor.alloc(sequence, word);
+                sequence += 1;
+            } else if word < OTHER {
+                visitor.free(sequence.wrapping_sub((word - FREE) as u64), Freed::Call);
+            } else {
+                let (Some(&low), Some(&high)) = (words.next(), words.next()) else { break };
+                walk_other(visitor, word, (high as u64) << 32 | low as u64, sequence);
+                sequence += (word == ALLOC) as u64;
+            }
+        }
+        self.fault.map_or(Ok(()), Err)
+    }
+
+    fn push_other(&mut self, code: u32, value: u64) {
+        self.words.extend([code, value as u32, (value >> 32) as u32]);
+    }
+}
+
+#[inline(never)]
+fn walk_other<V: Visitor>(visitor: &mut V, code: u32, value: u64, sequence: u64) {
+    match code {
+        ALLOC => visitor.alloc(sequence, value as u32),
+        FREED_FAR => visitor.free(value, Freed::Call),
+        REALLOC => visitor.free(value, Freed::Realloc),
+        IMPLIED => visitor.free(value, Freed::Implied),
+        UNKNOWN => visitor.unknown_free(),
+        THREAD => visitor.thread(value as u32),
+        TIME => {
+            visitor.time(value);
+        }
+        _ => visitor.image(value as u32),
+    }
+}
+
+impl Visitor for Flat {
+    #[inline]
+    fn alloc(&mut self, sequence: u64, info: u32) {
+        self.next_sequence = sequence + 1;
+        if info < FREE {
+            self.words.push(info);
+        } else {
+            self.push_other(ALLOC, info as u64);
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, sequence: u64, how: Freed) {
+        let ago = self.next_sequence.wrapping_sub(sequence);
+        match how {
+            Freed::Call if ago < (OTHER - FREE) as u64 => self.words.push(FREE + ago as u32),
+            Freed::Call => self.push_other(FREED_FAR, sequence),
+            Freed::Realloc => self.push_other(REALLOC, sequence),
+            Freed::Implied => self.push_other(IMPLIED, sequence),
+        }
+    }
+
+    fn unknown_free(&mut self) {
+        self.push_other(UNKNOWN, 0);
+    }
+    fn thread(&mut self, index: u32) {
+        self.push_other(THREAD, index as u64);
+    }
+    fn time(&mut self, ns: u64) -> bool {
+        self.push_other(TIME, ns);
+        true
+    }
+    fn image(&mut self, image: u32) {
+        self.push_other(IMAGE, image as u64);
+    }
+}
+
+impl Events<'_> {
+    pub const fn start(&self) -> Start {
+        Start { sequence: self.first_sequence(), thread: self.thread(), time_ns: self.time_ns(), image: self.image() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::walk::tests::{List, random_block};
+    use crate::{BlockKind, Event, EventEncoder};
+
+    fn walked(block: &RawBlock) -> (Vec<Event>, Result<(), Malformed>) {
+        let mut list = List::default();
+        let result = block.events().and_then(|mut events| events.walk(&mut list, u64::MAX));
+        (list.0, result.map(|_| ()))
+    }
+
+    fn flattened(flat: &mut Flat, block: &RawBlock) -> (Vec<Event>, Result<(), Malformed>) {
+        let mut list = List::default();
+        let result = flat.fill(block).and_then(|()| flat.walk(&mut list));
+        (list.0, result)
+    }
+
+    #[test]
+    fn a_flat_walk_is_the_same_walk() {
+        let mut flat = Flat::default();
+        for seed in 0..50 {
+            let block = random_block(seed);
+            let found = flattened(&mut flat, &block);
+            assert_eq!(found, walked(&block), "seed {seed}");
+            assert!(found.0.len() > 400 && found.1.is_ok());
+            assert_eq!(flat.start(), block.events().unwrap().start());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_a_word_comes_back() {
+        let mut events = EventEncoder::new();
+        events.alloc(u32::MAX);
+        events.alloc(FREE);
+        events.alloc(FREE - 1);
+        // Of the future, as only a file that lies has it, and of long ago.
+        events.free(7);
+        events.free(u64::MAX);
+        events.free(2);
+        events.time(u64::MAX);
+        let block = events.take();
+        assert_eq!(flattened(&mut Flat::default(), &block), walked(&block));
+    }
+
+    #[test]
+    fn a_broken_block_is_walked_up_to_there() {
+        let mut flat = Flat::default();
+        for seed in 0..50 {
+            let mut block = random_block(seed);
+            let length = block.payload.len();
+            for at in (length / 2..length).step_by(97) {
+                block.payload[at] ^= 0x91;
+                assert_eq!(flattened(&mut flat, &block), walked(&block), "seed {seed}, byte {at}");
+            }
+        }
+        assert_eq!(flat.fill(&RawBlock { kind: BlockKind::Events, payload: vec![1] }), Err(Malformed::Cut));
+    }
+}
