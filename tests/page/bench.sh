@@ -1,5 +1,5 @@
 #!/bin/sh
-# Records what the page is measured on, measures it, and appends the table to the file that is named: `bench.sh [FILE]`.
+# Records what the page is measured on, measures it, and puts the table at the end of the file that is named: `bench.sh [FILE]`.
 # HEAPTRACK_BIN: the binary. The recorded programs are those of bench/inputs.py; the largest trace is made by the collector alone.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,5 +16,6 @@ cargo run --quiet --release --manifest-path "$root/Cargo.toml" -p collector --ex
 node "$here/bench.mjs" "$folder" > "$folder/table.md"
 cat "$folder/table.md"
 if [ $# -gt 0 ]; then
+    sed -i '/^## The page$/,$d' "$1"
     cat "$folder/table.md" >> "$1"
 fi

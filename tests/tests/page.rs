@@ -29,6 +29,14 @@ fn traces() -> &'static Path {
         record(&folder, "base", &[orders, "6"]);
         record(&folder, "longer", &[orders, "14"]);
         record(&folder, "pool", &[&pool(&folder), "20000"]);
+        let compiler = compiler();
+        let source = sources().join("orders.cpp");
+        let source = source.to_str().expect("a path");
+        record(
+            &folder,
+            "compiler",
+            &[&compiler, "-quiet", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", source, "-o", "/dev/null"],
+        );
         record(&folder, "python", &["/usr/bin/python3.11", "-c", PYTHON]);
         record(&folder, "node", &["node", "--perf-basic-prof", "-e", NODE]);
         folder
@@ -43,6 +51,12 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
         .output()
         .expect("heaptrack runs");
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The C++ compiler itself, not its driver: many different stacks.
+fn compiler() -> String {
+    let said = Command::new("g++").arg("-print-prog-name=cc1plus").output().expect("g++ runs");
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }
 
 /// A program that reports blocks of its own.

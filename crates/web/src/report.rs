@@ -25,7 +25,7 @@ use std::sync::Arc;
 const SLICES: usize = 256;
 /// Texts of the user's own sources are carried along up to so many bytes.
 const SOURCES: usize = 2 << 20;
-const MB: u64 = 1_000_000;
+const MB: f64 = 1e6;
 
 pub struct Page {
     pub html: Vec<u8>,
@@ -47,7 +47,7 @@ impl From<Refusal> for ReportError {
     }
 }
 
-/// `most`: megabytes. What is left out to keep to them: first the texts of sources, then times between which ranges can be chosen. Stacks and their
+/// `most`: bytes. What is left out to keep to them: first the texts of sources, then times between which ranges can be chosen. Stacks and their
 /// costs are never left out, so a report may be larger than asked for; then that is said.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
     let trace = load(path, Domain::Malloc, &options);
@@ -62,7 +62,7 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
         texts: texts(&table),
         custom: custom.as_ref().map(|trace| Custom::new(trace, &options)).transpose()?,
     };
-    let fits = |page: &Page| page.html.len() as u64 <= most * MB;
+    let fits = |page: &Page| page.html.len() as u64 <= most;
     let all = draft.slices(SLICES)?;
     let page = draft.page(&all, &draft.texts, Vec::new())?;
     if fits(&page) {
@@ -75,7 +75,7 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
     }
     let one = draft.slices(1)?;
     let least = draft.page(&one, &without, told(most, 1))?;
-    let mut count = affordable(most * MB, least.html.len() as u64, bare.html.len() as u64);
+    let mut count = affordable(most, least.html.len() as u64, bare.html.len() as u64);
     while count > 1 {
         let page = draft.page(&draft.slices(count)?, &without, told(most, count))?;
         if fits(&page) {
@@ -87,7 +87,10 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
         return Ok(least);
     }
     let mut notes = told(most, 1);
-    notes.push(format!("It is still larger than {most} MB: so much is needed for its stacks and their costs alone."));
+    notes.push(format!(
+        "It is still larger than {} MB: so much is needed for its stacks and their costs alone.",
+        most as f64 / MB
+    ));
     draft.page(&one, &without, notes)
 }
 
@@ -106,7 +109,7 @@ fn affordable(most: u64, least: u64, whole: u64) -> usize {
 
 /// What was left out.
 fn told(most: u64, slices: usize) -> Vec<String> {
-    let begin = format!("To keep this report below {most} MB, the texts of source files are left out");
+    let begin = format!("To keep this report below {} MB, the texts of source files are left out", most as f64 / MB);
     vec![match slices {
         SLICES => format!("{begin}."),
         1 => format!("{begin} and so are ranges of time: there are the whole session and the peak."),
@@ -354,9 +357,9 @@ mod tests {
 
     #[test]
     fn as_many_slices_as_fit() {
-        assert_eq!(affordable(10 * MB, 5 * MB, 20 * MB), 64, "a third of 256 would fit");
-        assert_eq!(affordable(19 * MB, 5 * MB, 20 * MB), 128, "never all: they were tried");
-        assert_eq!(affordable(4 * MB, 5 * MB, 20 * MB), 1);
+        assert_eq!(affordable(10_000, 5_000, 20_000), 64, "a third of 256 would fit");
+        assert_eq!(affordable(19_000, 5_000, 20_000), 128, "never all: they were tried");
+        assert_eq!(affordable(4_000, 5_000, 20_000), 1);
         assert_eq!(affordable(0, 0, 0), 1);
     }
 
