@@ -63,8 +63,9 @@ fn compiler() -> String {
 fn pool(folder: &Path) -> String {
     let program = folder.join("pool");
     let include = format!("-I{}", workspace().join("include").display());
-    let done = Command::new("cc").args(["-g", "-O1", &include]).arg(sources().join("pool.c")).arg("-o").arg(&program);
-    assert!(done.status().expect("cc runs").success());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-O1", &include]).arg(sources().join("pool.c")).arg("-o").arg(&program);
+    assert!(compiler.status().expect("cc runs").success());
     program.to_string_lossy().into_owned()
 }
 
