@@ -62,7 +62,7 @@ soak: setup static
 
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
-	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh
+	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh $(CURDIR)/docs/overhead.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
 install: static

@@ -1,78 +1,115 @@
-// Measures the page; decides nothing. `node bench.mjs FILE...` with HEAPTRACK_BIN: how long a trace takes to open, a range to be answered, and how
-// much script the page's own thread runs in a frame while trees and the flame graph of all code are expanded, scrolled and searched.
-import { spawn } from "node:child_process";
-import { browser, serve, settled, visit } from "./harness.mjs";
+// Measures the page and prints a table; decides nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and large.htz.
+//
+// Chromium runs already and has shown the page once: its own start is not ours. Everything else counts, from the start of `heaptrack analyze` on.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { longestFrame } from "./frames.mjs";
+import { browser, serve, settled } from "./harness.mjs";
 
-const longest = async (page, name, action) => {
-  const session = await page.context().newCDPSession(page);
-  const events = [];
-  session.on("Tracing.dataCollected", ({ value }) => events.push(...value));
-  await session.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["devtools.timeline", "toplevel", "__metadata"] } });
-  await action();
-  const done = new Promise((resolve) => session.once("Tracing.tracingComplete", resolve));
-  await session.send("Tracing.end");
-  await done;
-  const main = new Set(events.filter((event) => event.name === "thread_name" && event.args?.name === "CrRendererMain").map((event) => `${event.pid} ${event.tid}`));
-  const isScript = (event) => ["FunctionCall", "EvaluateScript", "FireAnimationFrame", "RunMicrotasks", "TimerFire", "EventDispatch"].includes(event.name);
-  const times = events.filter((event) => event.ph === "X" && isScript(event) && main.has(`${event.pid} ${event.tid}`)).map((event) => (event.tdur ?? event.dur) / 1000);
-  times.sort((a, b) => b - a);
-  console.log(`  ${name}: longest script ${times[0]?.toFixed(1)} ms of CPU, then ${times.slice(1, 4).map((time) => time.toFixed(1)).join(", ")}; ${times.length} in all`);
+const ROUNDS = 3;
+const folder = process.argv[2] ?? ".";
+const table = [];
+const row = (what, trace, bound, measured) => table.push(`| ${what} | ${trace} | ${bound} | ${measured} |`);
+const ms = (time) => `${time < 10 ? time.toFixed(1) : Math.round(time)} ms`;
+const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+
+/** The figures, the timeline and all four lists have their numbers. */
+const isDrawn = () => {
+  const lists = [...document.querySelectorAll(".summary .list")];
+  const isFull = (list) => list.querySelector(".entry, .empty") !== null;
+  return document.querySelectorAll(".figure").length >= 6 && document.querySelector(".timeline canvas") !== null && lists.length === 4 && lists.every(isFull);
 };
 
-for (const file of process.argv.slice(2)) {
+const open = async (name) => {
+  const page = await (await browser()).newPage();
+  page.setDefaultTimeout(60_000);
   const started = performance.now();
-  const server = await serve([file]);
-  const bound = performance.now();
-  const page = await visit(server.url);
+  const server = await serve([join(folder, `${name}.htz`)]);
+  await page.goto(server.url);
+  await page.waitForFunction(isDrawn);
+  return { page, server, time: performance.now() - started };
+};
+const close = async ({ page, server }) => {
+  await page.close();
+  server.child.kill();
+};
+const show = async (page, hash) => {
+  await page.evaluate((address) => {
+    location.hash = address;
+  }, hash);
   await settled(page);
-  console.log(`${file}: listening after ${(bound - started).toFixed(0)} ms, drawn after ${(performance.now() - started).toFixed(0)} ms`);
-  const status = await page.evaluate(async () => (await fetch("/api/status?trace=0")).json());
-  const runtime = status.traces[0].session.runtime_ns;
-  console.log(`  ${status.traces[0].session.events} events`);
-  const times = await page.evaluate(async (length) => {
-    const list = [];
-    for (let turn = 0; turn < 10; turn++) {
-      const [from, to] = [Math.round(length * (0.05 + turn * 0.03)), Math.round(length * (0.5 + turn * 0.04))];
-      const start = performance.now();
-      await (await fetch(`/api/profile?trace=0&from=${from}&to=${to}`)).text();
-      list.push(performance.now() - start);
-    }
-    return list.sort((a, b) => a - b);
-  }, runtime);
-  console.log(`  a range: ${times[0].toFixed(0)} to ${times.at(-1).toFixed(0)} ms, median ${times[5].toFixed(0)} ms`);
-  for (const direction of ["top-down", "bottom-up"]) {
-    const label = direction === "top-down" ? "Top-down tree" : "Bottom-up tree";
-    await page.evaluate((address) => {
-      location.hash = address;
-    }, `#/${direction}?levels=all`);
-    await settled(page);
-    await longest(page, `${direction}: expand all`, async () => {
-      await page.locator(`[aria-label="${label}"]`).focus();
-      await page.keyboard.press("Home");
-      for (let row = 0; row < 3; row++) {
-        await page.keyboard.press("*");
-        await settled(page);
-        await page.keyboard.press("End");
-        await settled(page);
-      }
-    });
-    const rows = await page.locator(`[aria-label="${label}"]`).getAttribute("aria-rowcount");
-    await longest(page, `${direction}: scroll ${rows} rows`, async () => {
-      await page.locator(`[aria-label="${label}"]`).evaluate(async (node) => {
-        // Asked for once: it would make the browser lay the page out in the middle of a script.
-        const height = node.scrollHeight;
-        for (let turn = 0; turn < 60; turn++) {
-          node.scrollTop = (height * ((turn * 7) % 60)) / 60;
-          await new Promise((done) => requestAnimationFrame(done));
-        }
-      });
-    });
+};
+const statusOf = async (page) => (await page.evaluate(async () => (await fetch("/api/status?trace=0")).json())).traces[0].session;
+const millions = (count) => `${(count / 1e6).toFixed(1)} M events`;
+
+const opening = async (name, bound) => {
+  const times = [];
+  let said;
+  for (let round = 0; round < ROUNDS; round++) {
+    const opened = await open(name);
+    times.push(opened.time);
+    said = `${name}, ${millions((await statusOf(opened.page)).events)}`;
+    await close(opened);
   }
-  await page.evaluate(() => {
-    location.hash = "#/flame?levels=all&threshold=0";
+  row("opened: from the command's start to numbers drawn", said, bound, ms(median(times)));
+};
+
+/** From the change of the range to its numbers on the screen. */
+const brushing = async ({ page }, name, bound) => {
+  const { runtime_ns: length, events } = await statusOf(page);
+  await show(page, "#/bottom-up");
+  const times = [];
+  for (let turn = 0; turn < 15; turn++) {
+    const range = [0.05 + turn * 0.03, 0.5 + turn * 0.03].map((share) => Math.round(length * share));
+    times.push(
+      await page.evaluate(async ([from, to]) => {
+        const shown = () => [document.querySelector(".figures")?.children[2]?.textContent, document.querySelector(".grid-row")?.textContent];
+        const before = shown();
+        const start = performance.now();
+        location.hash = `#/bottom-up?from=${from}&to=${to}`;
+        do await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+        while (shown().some((text, index) => text === before[index]));
+        return performance.now() - start;
+      }, range),
+    );
+    // Histograms are asked for once a range has stood for a while; they are no part of the brush.
+    await settled(page);
+  }
+  row("a range: from the brush to its numbers drawn, median (worst)", `${name}, ${millions(events)}`, bound, `${ms(median(times))} (${ms(Math.max(...times))})`);
+};
+
+const tree = async ({ page }, name, direction, bound) => {
+  const label = direction === "top-down" ? "Top-down tree" : "Bottom-up tree";
+  const grid = page.locator(`[aria-label="${label}"]`);
+  await show(page, `#/${direction}?levels=all`);
+  const expanded = await longestFrame(page, async () => {
+    await grid.focus();
+    await page.keyboard.press("Home");
+    for (let turn = 0; turn < 3; turn++) {
+      await page.keyboard.press("*");
+      await settled(page);
+      await page.keyboard.press("End");
+      await settled(page);
+    }
   });
-  await settled(page);
-  await longest(page, "flame graph, no threshold: zoom, hover, search", async () => {
+  const rows = Number(await grid.getAttribute("aria-rowcount"));
+  const scrolled = await longestFrame(page, () =>
+    grid.evaluate(async (node) => {
+      // Asked for once: it would make the browser lay the page out in the middle of a script.
+      const height = node.scrollHeight;
+      for (let turn = 0; turn < 60; turn++) {
+        node.scrollTop = (height * ((turn * 7) % 60)) / 60;
+        await new Promise((done) => requestAnimationFrame(done));
+      }
+    }),
+  );
+  row(`${direction} tree: script in the longest frame, expanding / scrolling`, `${name}, ${rows.toLocaleString("en")} rows`, bound, `${ms(expanded)} / ${ms(scrolled)}`);
+};
+
+const flame = async ({ page }, name, bound) => {
+  await show(page, "#/flame?levels=all&threshold=0");
+  const most = await longestFrame(page, async () => {
     const box = await page.locator(".flame-paper canvas").boundingBox();
     for (let depth = 3; depth < 12; depth += 3) {
       await page.mouse.move(box.x + 200 + depth * 20, box.y + depth * 22 + 8, { steps: 5 });
@@ -83,10 +120,49 @@ for (const file of process.argv.slice(2)) {
     await page.getByLabel("Search in the flame graph").fill("std");
     await settled(page);
   });
-  const memory = spawn("sh", ["-c", `grep VmHWM /proc/${server.child.pid}/status`], { stdio: ["ignore", "inherit", "inherit"] });
-  await new Promise((done) => memory.once("exit", done));
-  await page.close();
-  server.child.kill();
+  row("flame graph without a threshold: script in the longest frame, drawing, zooming, searching", name, bound, ms(most));
+};
+
+const memory = ({ server }, name) => {
+  const kilobytes = Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, "utf8"))?.[1]);
+  row("server's memory, highest", name, "400 MB", `${Math.round((kilobytes * 1024) / 1e6)} MB`);
+};
+
+const scripts = async ({ page }) => {
+  const sizes = await page.evaluate(async () => {
+    const names = ["page.js", "worker.js"];
+    return Promise.all(names.map(async (name) => (await fetch(name)).text()));
+  });
+  row("scripts, gzipped", "the page and its worker", "250 kB", `${(gzipSync(sizes.join("")).length / 1000).toFixed(0)} kB`);
+};
+
+await close(await open("demo"));
+await opening("demo", "500 ms");
+await opening("python", "2 s");
+await opening("compiler", "-");
+for (const name of ["python", "large"]) {
+  const opened = await open(name);
+  await settled(opened.page);
+  await brushing(opened, name, name === "large" ? "100 ms" : "-");
+  memory(opened, name);
+  await close(opened);
 }
+const opened = await open("compiler");
+await settled(opened.page);
+await tree(opened, "compiler", "top-down", "20 ms");
+await tree(opened, "compiler", "bottom-up", "20 ms");
+await flame(opened, "compiler", "20 ms");
+memory(opened, "compiler");
+await scripts(opened);
+await close(opened);
+console.log(`## The page
+
+Made by \`make bench\` (\`tests/page/bench.sh\`) in Chromium, which runs already and has shown the page once: a browser's own start is not counted.
+Openings are the median of ${ROUNDS}.
+
+| what | trace | promised | measured |
+|---|---|---|---|
+${table.join("\n")}
+`);
 await (await browser()).close();
 process.exit(0);

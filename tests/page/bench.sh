@@ -1,11 +1,21 @@
 #!/bin/sh
-# Records a compiler at work (many different stacks) and Python (many events), and measures the page on them.
+# Records what the page is measured on, measures it, and puts the table at the end of the file that is named: `bench.sh [FILE]`.
+# HEAPTRACK_BIN: the binary. The recorded programs are those of bench/inputs.py; the largest trace is made by the collector alone.
 set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+inputs=$root/target/bench
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-here=$(cd "$(dirname "$0")" && pwd)
-"$HEAPTRACK_BIN" -q -o "$folder/cc1plus" "$(g++ -print-prog-name=cc1plus)" -quiet -imultiarch x86_64-linux-gnu -D_GNU_SOURCE -O2 -g "$here/../targets/orders.cpp" -o /dev/null
-PYTHONMALLOC=malloc "$HEAPTRACK_BIN" -q -o "$folder/python" /usr/bin/python3 -c 'import json
-records = [{"key%d" % i: [1.5 * i] * 20} for i in range(4000)]
-for turn in range(40): json.loads(json.dumps(records))'
-node "$here/bench.mjs" "$folder/cc1plus.htz" "$folder/python.htz"
+python3 "$root/bench/inputs.py" > "$folder/made"
+g++ -g -O1 "$root/demo/shop.cpp" -o "$folder/shop"
+"$HEAPTRACK_BIN" -q -o "$folder/demo" "$folder/shop" > "$folder/said"
+PYTHONMALLOC=malloc "$HEAPTRACK_BIN" -q -o "$folder/python" /usr/bin/python3 "$inputs/pipeline.py" "$inputs/documents.json" 4 > "$folder/said"
+"$HEAPTRACK_BIN" -q -o "$folder/compiler" "$(g++ -print-prog-name=cc1plus)" -quiet -O1 -imultiarch x86_64-linux-gnu -D_GNU_SOURCE "$inputs/templates.cpp" -o /dev/null
+cargo run --quiet --release --manifest-path "$root/Cargo.toml" -p collector --example throughput -- 100000000 1 20000 0 "$folder/large.htz" > "$folder/said"
+node "$here/bench.mjs" "$folder" > "$folder/table.md"
+cat "$folder/table.md"
+if [ $# -gt 0 ]; then
+    sed -i '/^## The page$/,$d' "$1"
+    cat "$folder/table.md" >> "$1"
+fi

@@ -58,9 +58,33 @@ await check("what a report cannot do it says", async () => {
   has(await page.locator(".problem").first().innerText(), "heaptrack analyze");
   await go(page, "#/summary");
 });
-await check("a size budget is kept, and what was cut is said", async () => {
-  const small = join(traces, "small.html");
-  const said = execFileSync("sh", ["-c", `"${bin}" report --max-size 0 "${trace("node")}" -o "${small}" 2>&1`], { encoding: "utf8" });
-  has(said, "ranges of time snap to 1 slices");
+/** What it says on the terminal. */
+const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --max-size ${most} "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
+
+await check("a large trace keeps to its budget, says what was cut, and opens", async () => {
+  const html = join(traces, "large.html");
+  made(24, "compiler", html);
+  const whole = statSync(html).size;
+  made(0, "compiler", html);
+  // Between all and none of the slices.
+  const budget = ((whole + statSync(html).size) / 2 / 1e6).toFixed(2);
+  const slices = Number(/snap to (\d+) slices instead of 256/.exec(made(budget, "compiler", html))?.[1]);
+  holds(slices > 1 && slices < 256, `${slices} slices`);
+  holds(statSync(html).size <= Number(budget) * 1e6, `${statSync(html).size} bytes, ${budget} MB asked for`);
+  const own = await visit(pathToFileURL(html).href);
+  await settled(own);
+  has(await own.locator(".summary").innerText(), `snap to ${slices} slices`);
+  const length = print("timeline", trace("compiler")).range.to_ns;
+  const [from, to] = [1, slices - 1].map((border) => String(Math.floor((length * border) / slices)));
+  await go(own, `#/bottom-up?levels=all&from=${from}&to=${to}`);
+  const shown = (await rows(own, "Bottom-up tree")).map((row) => Number(row.cells.peak_bytes));
+  const wanted = print("bottom-up", trace("compiler"), "--collapse", "recursion", "--depth", "1", "--from", from, "--to", to).roots.map(({ total }) => total.peak_bytes);
+  equal(shown, wanted.slice(0, shown.length), "the peak of a range");
+  await own.close();
+});
+await check("a budget that cannot be kept is told", async () => {
+  const said = made(0, "node", join(traces, "small.html"));
+  has(said, "the texts of source files are left out and so are ranges of time");
+  has(said, "It is still larger than 0 MB");
 });
 await page.close();

@@ -20,9 +20,10 @@ const SCREENS = {
   range: "#/summary?from=100000000&to=300000000",
   moment: "#/summary?at=peak",
   diff: "#/summary?compare=1&cost=leaked_bytes",
+  runs: "#/summary?compare=1&cost=leaked_bytes&runs=2&normalise=second",
   "diff-flame": "#/flame?compare=1&cost=leaked_bytes",
 };
-const server = await serve([trace("orders"), trace("base")]);
+const server = await serve([trace("orders"), trace("base"), trace("longer")]);
 const page = await visit(server.url);
 for (const [name, hash] of Object.entries(SCREENS)) {
   await check(`picture of ${name}`, async () => {
@@ -44,15 +45,16 @@ await check("pictures of details, dark, and other programs", async () => {
   await page.screenshot({ path: join(shots, "dark.png") });
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize({ width: 3840, height: 2160 });
+  await page.reload();
   await settled(page);
   await page.screenshot({ path: join(shots, "4k.png") });
-  for (const name of ["python", "node"]) {
+  for (const name of ["python", "node", "pool"]) {
     const other = await serve([trace(name)]);
     const own = await visit(other.url);
     await settled(own);
     await own.screenshot({ path: join(shots, `${name}.png`) });
-    await go(own, "#/flame?levels=all");
-    await own.screenshot({ path: join(shots, `${name}-flame.png`) });
+    await go(own, name === "pool" ? "#/summary?domain=custom" : "#/flame?levels=all");
+    await own.screenshot({ path: join(shots, `${name}-${name === "pool" ? "custom" : "flame"}.png`) });
     await own.close();
     other.child.kill();
   }

@@ -3,7 +3,7 @@
 //! `node tests/page/run.mjs THEME` runs one theme by hand with `HEAPTRACK_BIN` and `TRACES` set. Pictures of every view are left in
 //! `target/screenshots`, those of failed checks too.
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::targets::{target, workspace};
+use heaptrack_tests::targets::{sources, target, workspace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -27,6 +27,16 @@ fn traces() -> &'static Path {
         let orders = orders.to_str().expect("a path");
         record(&folder, "orders", &[orders]);
         record(&folder, "base", &[orders, "6"]);
+        record(&folder, "longer", &[orders, "14"]);
+        record(&folder, "pool", &[&pool(&folder), "20000"]);
+        let compiler = compiler();
+        let source = sources().join("orders.cpp");
+        let source = source.to_str().expect("a path");
+        record(
+            &folder,
+            "compiler",
+            &[&compiler, "-quiet", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", source, "-o", "/dev/null"],
+        );
         record(&folder, "python", &["/usr/bin/python3.11", "-c", PYTHON]);
         record(&folder, "node", &["node", "--perf-basic-prof", "-e", NODE]);
         folder
@@ -41,6 +51,22 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
         .output()
         .expect("heaptrack runs");
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The C++ compiler itself, not its driver: many different stacks.
+fn compiler() -> String {
+    let said = Command::new("g++").arg("-print-prog-name=cc1plus").output().expect("g++ runs");
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+/// A program that reports blocks of its own.
+fn pool(folder: &Path) -> String {
+    let program = folder.join("pool");
+    let include = format!("-I{}", workspace().join("include").display());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-O1", &include]).arg(sources().join("pool.c")).arg("-o").arg(&program);
+    assert!(compiler.status().expect("cc runs").success());
+    program.to_string_lossy().into_owned()
 }
 
 fn run(themes: &[&str]) {
@@ -75,7 +101,7 @@ fn the_three_hunts_end_on_the_first_screen() {
 
 #[test]
 fn every_number_is_that_of_print() {
-    run(&["numbers"]);
+    run(&["numbers", "custom"]);
 }
 
 #[test]

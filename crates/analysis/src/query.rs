@@ -5,6 +5,7 @@ use crate::class::Class;
 use crate::costs::{Costs, to_signed};
 use crate::moment::{When, parse_duration};
 use crate::pattern::Pattern;
+use format::Domain;
 
 /// Numbers from `min` to `max`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,8 @@ pub enum By {
 
 #[derive(Clone, Debug)]
 pub struct Query {
+    /// Whose blocks: who opens a trace reads only these.
+    pub domain: Domain,
     pub at: Option<When>,
     pub from: Option<When>,
     pub to: Option<When>,
@@ -168,6 +171,7 @@ pub struct Query {
 impl Default for Query {
     fn default() -> Self {
         Query {
+            domain: Domain::Malloc,
             at: None,
             from: None,
             to: None,
@@ -235,6 +239,14 @@ impl Query {
         let number = || value.parse::<usize>().map_err(|_| bad("not a number"));
         let pattern = || Pattern::parse(value).map_err(|error| bad(&error));
         let name: &'static str = match name {
+            "domain" => {
+                self.domain = match value {
+                    "malloc" => Domain::Malloc,
+                    "custom" => Domain::Custom,
+                    _ => return Err(bad("malloc or custom")),
+                };
+                "domain"
+            }
             "at" => (self.at = Some(when()?), "at").1,
             "from" => (self.from = Some(when()?), "from").1,
             "to" => (self.to = Some(when()?), "to").1,
@@ -389,9 +401,11 @@ mod tests {
             ("cost", "leaked"),
             ("compare", "@1s..2s"),
             ("from", "2s"),
+            ("domain", "custom"),
         ])
         .unwrap();
         assert_eq!((query.from, query.to), (Some(When::Ns(2_000_000_000)), Some(When::Percent(50.0))));
+        assert_eq!((query.domain, Query::default().domain), (Domain::Custom, Domain::Malloc));
         assert_eq!((query.include.len(), query.threads.as_slice()), (2, &[3][..]));
         assert_eq!(query.size, Some(Span { min: 1024, max: 2 << 20 }));
         assert_eq!(query.lifetime, Some(Span { min: 0, max: 1_000_000 }));
@@ -413,6 +427,7 @@ mod tests {
             ("hide", "program"),
             ("hide", "mine"),
             ("merge", "x"),
+            ("domain", "x"),
             ("cost", "x"),
             ("thread", "-1"),
             ("points", "0"),

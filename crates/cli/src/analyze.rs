@@ -27,7 +27,7 @@ use web::{Options, Server, Shelf};
 Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
 )]
 pub struct Analyze {
-    /// A trace to compare with: all numbers are differences.
+    /// A trace to compare with: all numbers are differences. Of several files, each is compared to it.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub compare: Option<PathBuf>,
     /// Known leaks, in LSan's format: lines of leak:NAME.
@@ -61,7 +61,9 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     let server = Server::bind(options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.port)?;
     let mut address = server.address();
     if options.compare.is_some() {
-        address.push_str(&format!("#/summary?compare={}", options.files.len()));
+        // All of them, to the one that was given last.
+        let runs: String = (1..options.files.len()).map(|run| format!("&runs={run}")).collect();
+        address.push_str(&format!("#/summary?compare={}{runs}", options.files.len()));
     }
     writeln!(std::io::stdout(), "{address}")
         .and_then(|()| std::io::stdout().flush())

@@ -137,8 +137,11 @@ fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result
 
 impl Asked {
     fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
-        let mut asked = Self::of(Domain::Malloc, path, options, query)?;
-        if asked.opened.has_custom {
+        let mut asked = Self::of(query.domain, path, options, query)?;
+        if query.domain == Domain::Custom && !asked.opened.has_custom {
+            return Err(unreadable(path, &"it has no blocks of custom allocators"));
+        }
+        if query.domain == Domain::Malloc && asked.opened.has_custom {
             asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query)?));
         }
         Ok(asked)
@@ -360,7 +363,11 @@ impl Asked {
                 detailed_every: options.massif_detailed_freq,
                 ..export::massif::Options::default()
             };
-            let open = || Source::open(&self.opened.path);
+            let open = || {
+                let mut source = Source::open(&self.opened.path)?;
+                source.set_domain(query.domain);
+                Ok(source)
+            };
             export::massif::write(&open, &report, &massif, &mut out)?;
             out.flush()?;
         }

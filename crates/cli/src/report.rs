@@ -21,8 +21,8 @@ pub struct Report {
     #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// The most megabytes; what does not fit is left out, and said.
-    #[arg(long, default_value_t = 24, value_name = "MB")]
-    pub max_size: u64,
+    #[arg(long, default_value_t = 24.0, value_name = "MB")]
+    pub max_size: f64,
     /// Known leaks, in LSan's format: lines of leak:NAME.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub suppressions: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
         opener: crate::source::open,
     };
-    let page = report(&options.file, settings, options.max_size)?;
+    let page = report(&options.file, settings, (options.max_size.max(0.0) * 1e6) as u64)?;
     let output = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
     std::fs::write(&output, &page.html).with_context(|| format!("cannot write {}", output.display()))?;
     for note in &page.notes {

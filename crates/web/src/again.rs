@@ -3,7 +3,7 @@
 //! Given: an open trace and where its blocks stand. Gives back: any of them. What must hold: many questions may read at once; a file that was
 //! deleted or renamed since is still the one that was opened.
 use analysis::Blocks;
-use format::{BlockKind, RawBlock, Reader};
+use format::{BlockKind, Domain, RawBlock, Reader};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -67,8 +67,10 @@ pub struct FileBlocks {
 
 impl FileBlocks {
     /// `places`: where to start reading for each block of events.
-    pub fn new(file: Arc<File>, places: Arc<[u64]>) -> Result<Self, format::Error> {
-        Ok(FileBlocks { reader: Reader::new(Shared::new(file))?, places })
+    pub fn new(file: Arc<File>, domain: Domain, places: Arc<[u64]>) -> Result<Self, format::Error> {
+        let mut reader = Reader::new(Shared::new(file))?;
+        reader.set_domain(domain);
+        Ok(FileBlocks { reader, places })
     }
 }
 

@@ -12,16 +12,20 @@ use analysis::{Class, Costs, Query, Table};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
+use format::Domain;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 const SLICES: usize = 256;
 /// Texts of the user's own sources are carried along up to so many bytes.
 const SOURCES: usize = 2 << 20;
-const MB: u64 = 1_000_000;
+const MB: f64 = 1e6;
 
 pub struct Page {
     pub html: Vec<u8>,
@@ -43,68 +47,176 @@ impl From<Refusal> for ReportError {
     }
 }
 
-/// `most`: megabytes.
+/// `most`: bytes. What is left out to keep to them: first the texts of sources, then times between which ranges can be chosen. Stacks and their
+/// costs are never left out, so a report may be larger than asked for; then that is said.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
-    let trace = Trace::new(path, true, options.opener);
-    trace.load_now();
+    let trace = load(path, Domain::Malloc, &options);
     let stage = trace.stage();
     let open = opened(&stage)?;
     let table = table(open, &options);
-    let mut answers = Map::new();
-    for (view, query) in WANTED {
-        answers.insert((*view).to_owned(), ask(open, &table, view, query)?);
+    let custom = open.has_custom.then(|| load(path, Domain::Custom, &options));
+    let draft = Draft {
+        tool: &options.tool,
+        trace: &trace,
+        answers: answers(open, &table)?,
+        texts: texts(&table),
+        custom: custom.as_ref().map(|trace| Custom::new(trace, &options)).transpose()?,
+    };
+    let fits = |page: &Page| page.html.len() as u64 <= most;
+    let all = draft.slices(SLICES)?;
+    let page = draft.page(&all, &draft.texts, Vec::new())?;
+    if fits(&page) {
+        return Ok(page);
     }
-    let mut texts = texts(&table);
-    let mut slices = SLICES;
-    let mut notes = Vec::new();
-    loop {
-        let data = json!({
-            "status": {
-                "tool": options.tool,
-                "traces": [status_of(&trace)],
+    let without = Map::new();
+    let bare = draft.page(&all, &without, told(most, SLICES))?;
+    if fits(&bare) {
+        return Ok(bare);
+    }
+    let one = draft.slices(1)?;
+    let least = draft.page(&one, &without, told(most, 1))?;
+    let mut count = affordable(most, least.html.len() as u64, bare.html.len() as u64);
+    while count > 1 {
+        let page = draft.page(&draft.slices(count)?, &without, told(most, count))?;
+        if fits(&page) {
+            return Ok(page);
+        }
+        count /= 2;
+    }
+    if fits(&least) {
+        return Ok(least);
+    }
+    let mut notes = told(most, 1);
+    notes.push(format!(
+        "It is still larger than {} MB: so much is needed for its stacks and their costs alone.",
+        most as f64 / MB
+    ));
+    draft.page(&one, &without, notes)
+}
+
+fn load(path: &Path, domain: Domain, options: &Options) -> Arc<Trace> {
+    let trace = Trace::new(path, domain, true, options.opener);
+    trace.load_now();
+    trace
+}
+
+/// How many slices are likely to fit: a power of two. `least`: the size with one, `whole`: with all.
+fn affordable(most: u64, least: u64, whole: u64) -> usize {
+    let (room, each) = (most.saturating_sub(least), (whole.saturating_sub(least) / SLICES as u64).max(1));
+    let count = (room / each).clamp(1, SLICES as u64 / 2);
+    1 << count.ilog2()
+}
+
+/// What was left out.
+fn told(most: u64, slices: usize) -> Vec<String> {
+    let begin = format!("To keep this report below {} MB, the texts of source files are left out", most as f64 / MB);
+    vec![match slices {
+        SLICES => format!("{begin}."),
+        1 => format!("{begin} and so are ranges of time: there are the whole session and the peak."),
+        _ => format!("{begin} and ranges of time snap to {slices} slices instead of {SLICES}."),
+    }]
+}
+
+/// All that a report can have.
+struct Draft<'a> {
+    tool: &'a str,
+    trace: &'a Trace,
+    answers: Answers,
+    texts: Map<String, Value>,
+    custom: Option<Custom<'a>>,
+}
+
+/// Costs of slices of time, of both domains.
+struct Slices {
+    count: usize,
+    malloc: Value,
+    custom: Option<Value>,
+}
+
+/// As the page reads it: `ReportData` in page/src/work/report.ts.
+#[derive(Serialize)]
+struct Data<'a> {
+    status: Value,
+    answers: &'a Answers,
+    slices: &'a Value,
+    sources: &'a Map<String, Value>,
+    custom: Option<CustomData<'a>>,
+}
+
+#[derive(Serialize)]
+struct CustomData<'a> {
+    trace: Value,
+    answers: &'a Answers,
+    slices: &'a Value,
+}
+
+impl Draft<'_> {
+    fn slices(&self, count: usize) -> Result<Slices, ReportError> {
+        let of = |trace: &Trace| slice(opened(&trace.stage())?, count);
+        let custom = self.custom.as_ref().map(|custom| of(custom.trace)).transpose()?;
+        Ok(Slices { count, malloc: of(self.trace)?, custom })
+    }
+
+    fn page(&self, slices: &Slices, texts: &Map<String, Value>, notes: Vec<String>) -> Result<Page, ReportError> {
+        let custom = self.custom.as_ref().zip(slices.custom.as_ref());
+        let data = Data {
+            status: json!({
+                "tool": self.tool,
+                "traces": [status_of(self.trace)],
                 "beside": [],
                 "compare": null,
-                "report": { "slices": slices, "notes": notes },
-            },
-            "answers": answers,
-            "slices": slice(open, slices)?,
-            "sources": texts,
-        });
-        let html = page(&data)?;
-        if html.len() as u64 <= most * MB || slices == 1 && texts.is_empty() {
-            return Ok(Page { html, notes });
-        }
-        if texts.is_empty() {
-            slices /= 2;
-        }
-        texts.clear();
-        notes = vec![format!("To keep this report below {most} MB, {}", cut(slices))];
+                "report": { "slices": slices.count, "notes": notes },
+            }),
+            answers: &self.answers,
+            slices: &slices.malloc,
+            sources: texts,
+            custom: custom.map(|(custom, slices)| CustomData {
+                trace: status_of(custom.trace),
+                answers: &custom.answers,
+                slices,
+            }),
+        };
+        Ok(Page { html: page(&data)?, notes })
     }
 }
 
-fn cut(slices: usize) -> String {
-    match slices {
-        SLICES => "the texts of source files are left out.".into(),
-        _ => format!(
-            "the texts of source files are left out and ranges of time snap to {slices} slices instead of {SLICES}."
-        ),
+/// The blocks that the program's own allocators reported.
+struct Custom<'a> {
+    trace: &'a Trace,
+    answers: Answers,
+}
+
+impl<'a> Custom<'a> {
+    fn new(trace: &'a Trace, options: &Options) -> Result<Self, ReportError> {
+        let stage = trace.stage();
+        let open = opened(&stage)?;
+        Ok(Custom { trace, answers: answers(open, &table(open, options))? })
     }
 }
 
-/// Answers about the whole session.
-const WANTED: &[(&str, &str)] = &[
-    ("stacks", ""),
-    ("profile", ""),
-    ("timeline", "points=256&top=20"),
-    ("sizes", ""),
-    ("lifetimes", ""),
-    ("threads", ""),
-    ("leaks", ""),
-    ("source", ""),
-    ("suppressions", ""),
+/// By the name of the view and what it is of; each as the engine wrote it.
+type Answers = BTreeMap<&'static str, Box<RawValue>>;
+
+/// Answers about the whole session: how the page asks for them, and what they are.
+const WANTED: &[(&str, &str, &str)] = &[
+    ("stacks", "stacks", ""),
+    ("profile", "profile", ""),
+    ("timeline", "timeline", "points=256&top=20"),
+    ("timeline allocations", "timeline", "points=256&top=20&cost=allocations"),
+    ("timeline temporary", "timeline", "points=256&top=20&cost=temporary"),
+    ("sizes", "sizes", ""),
+    ("lifetimes", "lifetimes", ""),
+    ("threads", "threads", ""),
+    ("leaks", "leaks", ""),
+    ("source", "source", ""),
+    ("suppressions", "suppressions", ""),
 ];
 
-fn ask(open: &Open, table: &Table, view: &str, query: &str) -> Result<Value, ReportError> {
+fn answers(open: &Open, table: &Table) -> Result<Answers, ReportError> {
+    WANTED.iter().map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
+}
+
+fn ask(open: &Open, table: &Table, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
     let refused = |sentence: String| ReportError::Refused(sentence);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = Query::new(pairs).map_err(|bad| refused(bad.to_string()))?;
@@ -201,7 +313,7 @@ fn texts(table: &Table) -> Map<String, Value> {
 }
 
 /// One file. Scripts run by their hash only; the worker and the data are text to the browser.
-fn page(data: &Value) -> Result<Vec<u8>, ReportError> {
+fn page(data: &impl Serialize) -> Result<Vec<u8>, ReportError> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     serde_json::to_writer(&mut encoder, data).map_err(std::io::Error::from)?;
     let packed = STANDARD.encode(encoder.finish()?);
@@ -241,6 +353,14 @@ mod tests {
             assert!(!text.contains("</script") && !text.contains("<!--"), "{}", asset.name);
         }
         assert!(!std::str::from_utf8(assets::STYLE.bytes).unwrap().contains("</style"));
+    }
+
+    #[test]
+    fn as_many_slices_as_fit() {
+        assert_eq!(affordable(10_000, 5_000, 20_000), 64, "a third of 256 would fit");
+        assert_eq!(affordable(19_000, 5_000, 20_000), 128, "never all: they were tried");
+        assert_eq!(affordable(4_000, 5_000, 20_000), 1);
+        assert_eq!(affordable(0, 0, 0), 1);
     }
 
     #[test]

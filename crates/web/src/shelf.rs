@@ -7,6 +7,7 @@ use crate::sources;
 use crate::trace::{Open, Opener, Stage, Trace};
 use analysis::view::{self, AnswerError, View};
 use analysis::{Classes, Query, Source, Suppressions, Table};
+use format::Domain;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io;
@@ -41,16 +42,36 @@ pub enum OpenError {
 }
 
 pub struct Shelf {
-    traces: Vec<Arc<Trace>>,
+    places: Vec<Place>,
     options: RwLock<Options>,
     tables: Mutex<Tables>,
+}
+
+/// A file: a trace for each domain. That of custom allocators is read once somebody asks for it.
+struct Place {
+    malloc: Arc<Trace>,
+    custom: Arc<Trace>,
+}
+
+impl Place {
+    fn new(path: &Path, is_given: bool, opener: Opener) -> Self {
+        let trace = |domain| Trace::new(path, domain, is_given, opener);
+        Place { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
+    }
+
+    const fn of(&self, domain: Domain) -> &Arc<Trace> {
+        match domain {
+            Domain::Malloc => &self.malloc,
+            Domain::Custom => &self.custom,
+        }
+    }
 }
 
 /// Tables of stacks, by trace; made anew when a trace has grown or there are other suppressions.
 #[derive(Default)]
 struct Tables {
     generation: u64,
-    made: HashMap<usize, (u64, Arc<Table>)>,
+    made: HashMap<(usize, Domain), (u64, Arc<Table>)>,
 }
 
 impl Shelf {
@@ -81,23 +102,24 @@ impl Shelf {
     }
 
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
-        let mut traces: Vec<Arc<Trace>> = files.iter().map(|path| Trace::new(path, true, options.opener)).collect();
-        traces.extend(beside(files).iter().map(|path| Trace::new(path, false, options.opener)));
-        Arc::new(Shelf { traces, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
+        let mut places: Vec<Place> = files.iter().map(|path| Place::new(path, true, options.opener)).collect();
+        places.extend(beside(files).iter().map(|path| Place::new(path, false, options.opener)));
+        Arc::new(Shelf { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
     /// Loads what was given, the first one first.
     pub fn start(&self) {
-        self.traces.iter().filter(|trace| trace.is_given).for_each(Trace::start);
+        self.places.iter().map(|place| &place.malloc).filter(|trace| trace.is_given).for_each(Trace::start);
     }
 
     fn options(&self) -> Options {
         self.options.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn trace(&self, number: usize) -> Result<&Arc<Trace>, Refusal> {
-        let trace = self.traces.get(number);
-        let trace = trace.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
+    fn trace(&self, number: usize, domain: Domain) -> Result<&Arc<Trace>, Refusal> {
+        let place = self.places.get(number);
+        let place = place.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
+        let trace = place.of(domain);
         // Who asks for one that lies beside wants it.
         trace.start();
         Ok(trace)
@@ -105,18 +127,19 @@ impl Shelf {
 
     fn table(&self, number: usize, version: u64, open: &Open) -> Arc<Table> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, table)) = tables.made.get(&number)
+        let key = (number, open.domain);
+        if let Some((known, table)) = tables.made.get(&key)
             && *known == version
         {
             return Arc::clone(table);
         }
         let table = Arc::new(table(open, &self.options()));
-        tables.made.insert(number, (version, Arc::clone(&table)));
+        tables.made.insert(key, (version, Arc::clone(&table)));
         table
     }
 
     fn ask(&self, view: View, number: usize, query: &Query) -> Result<Vec<u8>, Refusal> {
-        let trace = self.trace(number)?;
+        let trace = self.trace(number, query.domain)?;
         let stage = trace.stage();
         let open = opened(&stage)?;
         let table = self.table(number, trace.version(), open);
@@ -124,18 +147,22 @@ impl Shelf {
     }
 
     /// A trace that lies beside and was never asked for is only offered.
-    fn status(&self, asked: usize) -> Value {
-        if let Some(trace) = self.traces.get(asked) {
-            trace.start();
+    fn status(&self, asked: usize, domain: Domain) -> Value {
+        if let Some(place) = self.places.get(asked) {
+            place.of(domain).start();
         }
+        let traces = || {
+            let of = |number: usize| if number == asked { domain } else { Domain::Malloc };
+            self.places.iter().enumerate().map(move |(number, place)| (number, place.of(of(number))))
+        };
         let is_open = |trace: &Trace| trace.is_given || !matches!(*trace.stage(), Stage::Waiting);
         let entry = |trace: &Arc<Trace>| if is_open(trace) { status_of(trace) } else { Value::Null };
-        let offered = self.traces.iter().enumerate().filter(|(_, trace)| !is_open(trace));
+        let offered = traces().filter(|(_, trace)| !is_open(trace));
         let beside: Vec<Value> =
             offered.map(|(number, trace)| json!({ "index": number, "name": trace.name() })).collect();
         json!({
             "tool": self.options().tool,
-            "traces": self.traces.iter().map(entry).collect::<Vec<_>>(),
+            "traces": traces().map(|(_, trace)| entry(trace)).collect::<Vec<_>>(),
             "beside": beside,
             "compare": null,
             "report": null,
@@ -144,7 +171,7 @@ impl Shelf {
 
     /// The text of a source file, if an open trace names it.
     fn source_text(&self, number: usize, file: &str) -> Result<Vec<u8>, Refusal> {
-        let trace = self.trace(number)?;
+        let trace = self.trace(number, Domain::Malloc)?;
         let stage = trace.stage();
         let open = opened(&stage)?;
         let table = self.table(number, trace.version(), open);
@@ -260,6 +287,7 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
         "remaining_ns": remaining,
         "error": error,
         "version": trace.version(),
+        "custom": open.is_some_and(|open| open.has_custom),
         "notes": open.map(Open::notes).unwrap_or_default(),
         "session": open.map(session),
     })
@@ -293,7 +321,10 @@ impl Answers for Shelf {
         };
         let text = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         match view {
-            "status" => return Ok(self.status(trace).to_string().into_bytes()),
+            "status" => {
+                let domain = if text("domain") == Some("custom") { Domain::Custom } else { Domain::Malloc };
+                return Ok(self.status(trace, domain).to_string().into_bytes());
+            }
             "source-text" => return self.source_text(trace, text("file").unwrap_or_default()),
             _ => {}
         }
@@ -314,8 +345,9 @@ impl Answers for Shelf {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.generation += 1;
         tables.made.clear();
-        for trace in &self.traces {
-            trace.touch();
+        for place in &self.places {
+            place.malloc.touch();
+            place.custom.touch();
         }
         Ok(json!({ "added": added }).to_string().into_bytes())
     }

@@ -9,7 +9,7 @@
 use crate::again::{Again, FileBlocks, MemoryBlocks, Shared};
 use crate::server::Refusal;
 use analysis::{Blocks, Engine};
-use format::{BlockKind, Reader, Source};
+use format::{BlockKind, Domain, Reader, Source};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,9 @@ pub struct Open {
     /// Somebody still writes to it.
     pub live: bool,
     pub damage: u64,
+    pub domain: Domain,
+    /// The program reported blocks of its own, which are a trace of their own.
+    pub has_custom: bool,
 }
 
 /// How files are opened: who composes us knows how to find names for those that have none.
@@ -47,6 +50,7 @@ pub type Opener = fn(&Path) -> Result<Source, format::Error>;
 pub struct Trace {
     pub path: PathBuf,
     opener: Opener,
+    domain: Domain,
     /// Given on the command line, not only found beside.
     pub is_given: bool,
     stage: RwLock<Stage>,
@@ -59,10 +63,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(path: &Path, is_given: bool, opener: Opener) -> Arc<Self> {
+    pub fn new(path: &Path, domain: Domain, is_given: bool, opener: Opener) -> Arc<Self> {
         Arc::new(Trace {
             path: path.to_owned(),
             opener,
+            domain,
             is_given,
             stage: RwLock::new(Stage::Waiting),
             read: AtomicU64::new(0),
@@ -98,6 +103,8 @@ impl Trace {
         if std::mem::replace(&mut *started, true) {
             return;
         }
+        // Before the thread runs: who asks next sees that it is being read.
+        self.set(Stage::Loading(Instant::now()));
         let trace = Arc::clone(self);
         let thread = std::thread::Builder::new().name("heaptrack-open".into());
         if let Err(error) = thread.spawn(move || trace.load()) {
@@ -115,6 +122,14 @@ impl Trace {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
+    fn show(&self, open: Open) {
+        self.set(if open.is_without() {
+            Stage::Failed(format!("{} has no blocks of custom allocators.", self.path.display()))
+        } else {
+            Stage::Open(Box::new(open))
+        });
+    }
+
     /// Loads here and now, and follows nothing.
     pub fn load_now(&self) {
         if let Err(error) = self.read_all() {
@@ -123,7 +138,6 @@ impl Trace {
     }
 
     fn load(&self) {
-        self.set(Stage::Loading(Instant::now()));
         match self.read_all() {
             Ok(Some(mut follower)) => follower.follow(self),
             Ok(None) => {}
@@ -153,20 +167,35 @@ impl Trace {
             }
             let (finished, damage) = (kde.finished(), kde.damage_count());
             let again = Again::Memory(Arc::new(blocks));
-            self.set(Stage::Open(Box::new(Open { engine, file, again, finished, live: false, damage })));
+            let (domain, has_custom) = (self.domain, false);
+            self.show(Open { engine, file, again, finished, live: false, damage, domain, has_custom });
             return Ok(None);
         }
         let mut reader = Reader::new(Shared::new(Arc::clone(&file)))?;
-        let again = Again::Places(Vec::new());
-        let mut open = Open { engine: Engine::indexed(), file, again, finished: false, live: false, damage: 0 };
+        reader.set_domain(self.domain);
+        let mut open = Open {
+            engine: Engine::indexed(),
+            file,
+            again: Again::Places(Vec::new()),
+            finished: false,
+            live: false,
+            damage: 0,
+            domain: self.domain,
+            has_custom: false,
+        };
         open.read(&mut reader, |at| self.read.store(at, Ordering::Relaxed))?;
         open.live = is_locked(&open.file) || !open.finished && is_recent(&metadata);
-        self.set(Stage::Open(Box::new(open)));
+        self.show(open);
         Ok(Some(Follower { reader, quiet_since: Instant::now() }))
     }
 }
 
 impl Open {
+    /// Nothing of the domain that was asked for is there, and nothing will come.
+    fn is_without(&self) -> bool {
+        self.domain == Domain::Custom && !self.has_custom && !self.live
+    }
+
     /// Reads what there is, or what is new. True: there was something.
     fn read(&mut self, reader: &mut Reader<Shared>, told: impl Fn(u64)) -> Result<bool, format::Error> {
         let mut has_more = false;
@@ -182,6 +211,7 @@ impl Open {
         }
         self.finished = reader.finished();
         self.damage = reader.damage_count();
+        self.has_custom = reader.has_custom();
         Ok(has_more)
     }
 
@@ -190,7 +220,7 @@ impl Open {
             Again::Memory(blocks) => return Ok(Box::new(MemoryBlocks(Arc::clone(blocks)))),
             Again::Places(places) => places.as_slice().into(),
         };
-        FileBlocks::new(Arc::clone(&self.file), places)
+        FileBlocks::new(Arc::clone(&self.file), self.domain, places)
             .map(|blocks| Box::new(blocks) as Box<dyn Blocks>)
             .map_err(|error| Refusal::new(410, format!("The trace cannot be read any more: {error}.")))
     }

@@ -86,6 +86,9 @@ pub struct Print {
     #[arg(long, value_name = "N", default_value = "2", help_heading = "Files for other tools")]
     pub massif_detailed_freq: usize,
 
+    /// Whose blocks: malloc, or custom for those that the program's own allocators reported.
+    #[arg(long, value_name = "DOMAIN", help_heading = "Which part")]
+    domain: Option<String>,
     /// What was live at T.
     #[arg(long, value_name = "T", help_heading = "Which part")]
     at: Option<String>,
@@ -210,6 +213,7 @@ impl Print {
     pub fn query(&self) -> Result<Query, BadQuery> {
         let mut query = Query::default();
         let single = [
+            ("domain", &self.domain),
             ("at", &self.at),
             ("from", &self.from),
             ("to", &self.to),

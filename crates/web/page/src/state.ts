@@ -21,6 +21,8 @@ export const VIEWS = [
 ] as const;
 export type View = (typeof VIEWS)[number][0];
 
+export type Normal = "second" | "allocation" | "share";
+
 /** The very event of the peak, which no time says exactly. */
 export const PEAK = -1;
 
@@ -28,6 +30,8 @@ export type State = {
   view: View;
   /** Which of the traces that were given. */
   file: number;
+  /** Whose blocks: malloc's, or those that the program's own allocators reported. */
+  domain: "malloc" | "custom";
   /** Nanoseconds. `at`: a moment, or PEAK. `from`/`to`: a range. */
   at?: number | undefined;
   from?: number | undefined;
@@ -45,6 +49,10 @@ export type State = {
   suppressions: boolean;
   /** Another trace's number, or `@ns`. */
   compare?: string | undefined;
+  /** What the base of a comparison with another trace is scaled to: nothing, or as long, as many allocations, as much of each cost as this one. */
+  normalise: "no" | Normal;
+  /** Other traces that are compared to the same base. */
+  runs: number[];
   cost: Cost;
   sort?: Cost | "name" | undefined;
   ascending: boolean;
@@ -77,6 +85,7 @@ export type State = {
 export const INITIAL: State = {
   view: "summary",
   file: 0,
+  domain: "malloc",
   include: [],
   exclude: [],
   thread: [],
@@ -84,6 +93,8 @@ export const INITIAL: State = {
   merge: "function",
   recursion: true,
   suppressions: true,
+  normalise: "no",
+  runs: [],
   cost: "peak_bytes",
   ascending: false,
   up: false,
@@ -105,11 +116,12 @@ export const INITIAL: State = {
 type Key = keyof State;
 const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
 const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
-const LISTS: Key[] = ["include", "exclude", "thread"];
-const TEXTS: Key[] = ["size", "lifetime", "levels", "merge", "compare", "cost", "sort", "fn", "src", "search", "zoom", "chart", "measure"];
+const LISTS: Key[] = ["include", "exclude", "thread", "runs"];
+const NUMBER_LISTS: Key[] = ["thread", "runs"];
+const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "measure"];
 
 export const parse = (hash: string): State => {
-  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [] };
+  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], runs: [] };
   const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const view = mark < 0 ? text : text.slice(0, mark);
@@ -121,7 +133,7 @@ export const parse = (hash: string): State => {
   }
   for (const key of SWITCHES) if (words.has(key)) state[key] = words.get(key) === "1";
   for (const key of TEXTS) if (words.has(key)) state[key] = words.get(key);
-  for (const key of LISTS) state[key] = key === "thread" ? words.getAll(key).map(Number).filter(Number.isFinite) : words.getAll(key);
+  for (const key of LISTS) state[key] = NUMBER_LISTS.includes(key) ? words.getAll(key).map(Number).filter(Number.isFinite) : words.getAll(key);
   return state as State;
 };
 
@@ -149,8 +161,15 @@ export const query = (state: State): string => {
   }
   filters(state, words);
   if (state.compare !== undefined) words.set("compare", state.compare);
+  if (isOtherTrace(state.compare) && state.normalise !== "no") words.set("normalise", state.normalise);
   return words.toString();
 };
+
+/** Compared to another trace, not to another moment of this one. */
+export const isOtherTrace = (compare: string | null | undefined): boolean => /^\d+$/.test(compare ?? "");
+
+/** The whole session: what a range or a filter does not change. */
+export const whole = (state: State): string => (state.domain === "custom" ? "domain=custom" : "");
 
 /** The same without a time: for the timeline, which always shows all of it. */
 export const timeless = (state: State): string => {
@@ -160,6 +179,7 @@ export const timeless = (state: State): string => {
 };
 
 const filters = (state: State, words: URLSearchParams): void => {
+  if (state.domain === "custom") words.set("domain", "custom");
   for (const text of state.include) words.append("include", text);
   for (const text of state.exclude) words.append("exclude", text);
   for (const thread of state.thread) words.append("thread", String(thread));

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask as request } from "../client";
 import type { Cost } from "../costs";
-import { VIEWS, type View, mode } from "../state";
+import { type State, VIEWS, type View, mode, whole as wholeOf } from "../state";
 import { change, current, useAnswer, useAsk, useChange, usePreference } from "../store";
 import { time } from "../units";
 import { Callers } from "./callers";
@@ -32,35 +32,47 @@ const LISTS: Record<string, Cost[]> = {
 
 export const App = (): JSX.Element => {
   const state = useChange();
-  const status = useStatus(state.file);
+  const status = useStatus(state);
   if (status.error) return <Lonely title="heaptrack" text={status.error} />;
   if (!status.value) return <p class="first">heaptrack is loading…</p>;
   const trace = status.value.traces[state.file];
   if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1} here. Choose another address, or start heaptrack analyze with it.`} />;
   if (trace.state === "failed") return <Lonely title={trace.name} text={trace.error ?? "This trace cannot be read."} others={status.value} />;
   if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} />;
-  return <Opened key={state.file} status={status.value} trace={trace} />;
+  return <Opened key={`${state.file} ${state.domain}`} status={status.value} trace={trace} />;
 };
 
+/** Milliseconds until it is asked again how far a file has been read. */
+const LOADING_PAUSE = 50;
+
 /** Asked again as long as something moves: while it loads, and while the program runs. */
-const useStatus = (file: number): { value: Status | undefined; error: string | undefined } => {
+const useStatus = (state: State): { value: Status | undefined; error: string | undefined } => {
+  const { file, domain } = state;
   const [turn, setTurn] = useState(0);
-  const answer = useAnswer(() => request("raw", { view: "status", trace: file, query: "", version: turn }) as unknown as Promise<Status>, [turn, file]);
-  const trace = answer.value?.traces[file];
+  const asked = `${file} ${domain}`;
+  const answer = useAnswer(async () => ({ asked, status: (await request("raw", { view: "status", trace: file, query: wholeOf(state), version: turn })) as unknown as Status }), [turn, asked]);
+  // What is known of another file or domain says nothing about this one.
+  const value = answer.value?.asked === asked ? answer.value.status : undefined;
+  const trace = value?.traces[file];
   useEffect(() => {
     if (answer.busy || answer.error) return undefined;
-    const pause = trace?.state === "loading" || trace?.state === "waiting" ? 120 : trace?.state === "live" ? 1000 : 0;
+    const pause = trace?.state === "loading" || trace?.state === "waiting" ? LOADING_PAUSE : trace?.state === "live" ? 1000 : 0;
     if (pause === 0) return undefined;
     const timer = setTimeout(() => setTurn((old) => old + 1), pause);
     return () => clearTimeout(timer);
   }, [answer]);
-  return answer;
+  return { value, error: answer.error };
 };
 
 const Lonely = ({ title, text, others }: { title: string; text: string; others?: Status }): JSX.Element => (
   <main class="lonely">
     <h1>{title}</h1>
     <Problem text={text} />
+    {current().domain === "custom" && (
+      <button type="button" class="button" onClick={() => change({ domain: "malloc" })}>
+        Show malloc's blocks
+      </button>
+    )}
     {others && opened(others).length > 1 && (
       <ul>
         {opened(others).map(({ index, name }) => (
@@ -95,7 +107,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   const shape = mode(state);
   const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
   // Whether most is the user's own is asked of the whole session, so that it does not change with a range.
-  const whole = useAsk("overview", { ask: { trace: state.file, query: "", version: trace.version }, costs: [], limit: 0 });
+  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version }, costs: [], limit: 0 });
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
   const look = lookOf(state, mine);
@@ -115,7 +127,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   return (
     <PageContext.Provider value={page}>
       <div class="page">
-        <Header onCommand={() => undefined} />
+        <Header />
         {trace.notes.map((note) => (
           <p key={note} class="note" role="note">
             {note}

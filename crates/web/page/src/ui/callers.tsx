@@ -61,7 +61,7 @@ export const Callers = (): JSX.Element => {
     <section class="view" aria-label="Caller / callee">
       <div class="tools">
         <span class="filter" role="search">
-          <input type="search" placeholder="find a function, file: or module:" aria-label="Find a function" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} data-key="/" />
+          <input type="search" placeholder="find a function…" title="A part of a name; also file:TEXT, module:TEXT or /REGEX/" aria-label="Find a function" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} data-key="/" />
         </span>
         <LookTools />
         <span class="push" />

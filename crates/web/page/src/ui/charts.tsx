@@ -20,6 +20,8 @@ export const ChartView = ({ what }: { what: What }): JSX.Element => {
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", what === "live_bytes" ? "512" : "160");
   words.set("top", String(Math.max(1, state.bands)));
+  // The bands are those that have most of what is drawn.
+  if (what !== "live_bytes") words.set("cost", what);
   const isZoomed = state.from !== undefined && state.to !== undefined;
   if (isZoomed && !status.report) {
     words.set("from", String(Math.round(state.from ?? 0)));

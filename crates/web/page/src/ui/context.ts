@@ -14,6 +14,8 @@ export type TraceStatus = {
   remaining_ns: number | null;
   error: string | null;
   version: number;
+  /** The program reported blocks of its own. */
+  custom: boolean;
   notes: string[];
   session: {
     command: string[];
@@ -42,6 +44,9 @@ export type Status = {
 /** What the details are about. */
 export const opened = (status: Status): { index: number; name: string }[] =>
   status.traces.flatMap((trace, index) => (trace ? [{ index, name: trace.name }] : []));
+
+export const traceName = (status: Status, index: number): string =>
+  status.traces[index]?.name ?? status.beside.find((one) => one.index === index)?.name ?? String(index);
 
 export type Picked = { title: string; row: Row; selection: Selection };
 

@@ -1,54 +1,113 @@
-// What changed: every function before and after.
+// What changed: every function before and after, in one run or in several.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { COSTS, FLAMES, name, value } from "../costs";
+import { COSTS, FLAMES, type Kind as CostKind, name } from "../costs";
 import { labelOf, where } from "../names";
+import { isOtherTrace } from "../state";
 import { change, useAsk } from "../store";
-import { percent, show, signed } from "../units";
-import type { Row } from "../work/protocol";
-import { usePage } from "./context";
+import { percent, show } from "../units";
+import type { Change } from "../work/protocol";
+import { NORMALS, Scale } from "./compare";
+import { traceName, usePage } from "./context";
 import { nameKey } from "./figures";
 import { type Column, Grid } from "./grid";
 import { Choices, Pick, Problem } from "./parts";
 
 type Kind = "all" | "more" | "less" | "new" | "gone";
 
-export const DiffTable = (): JSX.Element => {
-  const { state, ask, look, mode, cost, pick } = usePage();
-  const [which, setWhich] = useState<Kind>("all");
-  const answer = useAsk("diff", { ask, look, cost });
-  const { kind } = COSTS[cost];
-  const now = (row: Row): number => value(row.sums, cost);
-  const before = (row: Row): number => (row.base ? value(row.base, cost) : 0);
-  const stateOf = (row: Row): Exclude<Kind, "all"> => (before(row) === 0 ? "new" : now(row) === 0 ? "gone" : now(row) > before(row) ? "more" : "less");
-  const rows = useMemo(() => (answer.value?.rows ?? []).filter((row) => which === "all" || stateOf(row) === which), [answer.value, which, cost]);
-  const most = Math.max(1, ...rows.map((row) => Math.abs(now(row) - before(row))));
-  const columns: Column<Row>[] = [
+const mean = ({ after }: Change): number => after.reduce((sum, amount) => sum + amount, 0) / after.length;
+const delta = (row: Change): number => mean(row) - row.before;
+const kindOf = (row: Change): Exclude<Kind, "all"> => (row.before === 0 ? "new" : mean(row) === 0 ? "gone" : delta(row) > 0 ? "more" : "less");
+const signedPercent = (share: number): string => (share > 0 ? `+${percent(share)}` : percent(share));
+
+/** Every run changed the same way. */
+const agree = ({ before, after }: Change): boolean => new Set(after.map((amount) => Math.sign(amount - before))).size === 1;
+
+const Verdict = ({ row }: { row: Change }): JSX.Element => {
+  const kind = kindOf(row);
+  if (kind === "new") return <b class="badge warn">new</b>;
+  if (kind === "gone") return <b class="badge">gone</b>;
+  return <>{signedPercent(delta(row) / row.before)}</>;
+};
+
+const columnsOf = (names: string[], tell: (amount: number) => string, most: number, full: boolean, merge: Parameters<typeof labelOf>[1]): Column<Change>[] => {
+  const signed = (amount: number): string => (amount > 0 ? `+${tell(amount)}` : tell(amount));
+  const isOne = names.length === 1;
+  return [
     {
       id: "name",
       title: "Function (what it allocates itself)",
       help: "Functions match by name, whatever their file's path or line",
       width: 320,
       cell: (row) => (
-        <span class="tree-cell" title={labelOf(row.level, look.merge, true)}>
+        <span class="tree-cell" title={labelOf(row.level, merge, true)}>
           <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
-          <span class="tree-name">{labelOf(row.level, look.merge, state.full)}</span>
+          <span class="tree-name">{labelOf(row.level, merge, full)}</span>
           <span class="place">{where(row.level)}</span>
         </span>
       ),
-      text: (row) => labelOf(row.level, look.merge, true),
+      text: (row) => labelOf(row.level, merge, true),
     },
-    { id: "before", title: "Before", help: "In the base", width: 120, numeric: true, cell: (row) => show(before(row), kind), text: (row) => String(before(row)) },
-    { id: "after", title: "After", help: "Here", width: 120, numeric: true, cell: (row) => show(now(row), kind), text: (row) => String(now(row)) },
-    { id: "delta", title: "Change", help: "After minus before", width: 140, numeric: true, cell: (row) => signed(now(row) - before(row), kind), text: (row) => String(now(row) - before(row)), bar: (row) => (now(row) - before(row)) / most },
-    { id: "percent", title: "%", help: "Of before", width: 90, numeric: true, cell: (row) => (before(row) === 0 ? <b class="badge warn">new</b> : now(row) === 0 ? <b class="badge">gone</b> : signedPercent((now(row) - before(row)) / before(row))), text: (row) => stateOf(row) },
+    { id: "before", title: "Before", help: "In the base", width: 120, numeric: true, cell: (row) => tell(row.before), text: (row) => String(row.before) },
+    ...names.map(
+      (run, index): Column<Change> => ({
+        id: isOne ? "after" : `after ${index}`,
+        title: isOne ? "After" : run,
+        help: isOne ? "Here" : `In ${run}`,
+        width: 120,
+        numeric: true,
+        cell: (row) => tell(row.after[index] ?? 0),
+        text: (row) => String(row.after[index] ?? 0),
+      }),
+    ),
+    {
+      id: "delta",
+      title: isOne ? "Change" : "Mean change",
+      help: isOne ? "After minus before" : "Mean of all runs minus before",
+      width: 140,
+      numeric: true,
+      cell: (row) => signed(delta(row)),
+      text: (row) => String(delta(row)),
+      bar: (row) => delta(row) / most,
+    },
+    { id: "percent", title: "%", help: "Of before", width: 90, numeric: true, cell: (row) => <Verdict row={row} />, text: kindOf },
+    ...(isOne
+      ? []
+      : [
+          {
+            id: "agree",
+            title: "Runs agree",
+            help: "Yes: every run changed the same way. No: the change is not larger than what differs between runs",
+            width: 110,
+            cell: (row: Change) => (agree(row) ? "yes" : <b class="badge">no</b>),
+            text: (row: Change) => (agree(row) ? "yes" : "no"),
+          },
+        ]),
   ];
+};
+
+export const DiffTable = (): JSX.Element => {
+  const { state, status, ask, look, mode, cost, pick } = usePage();
+  const [which, setWhich] = useState<Kind>("all");
+  const isFile = isOtherTrace(state.compare);
+  const runs = isFile ? state.runs.filter((run) => run !== state.file && run !== Number(state.compare)) : [];
+  const normal = isFile && state.normalise !== "no" ? state.normalise : undefined;
+  const asks = [ask, ...runs.map((trace) => ({ trace, query: ask.query, version: 0 }))];
+  const answer = useAsk("diff", { asks, look, cost, normal });
+  const rows = useMemo(() => (answer.value ?? []).filter((row) => which === "all" || kindOf(row) === which), [answer.value, which]);
+  const most = Math.max(...rows.map((row) => Math.abs(delta(row))), Number.MIN_VALUE);
+  const kind: CostKind = normal === "share" ? "ratio" : COSTS[cost].kind;
+  const tell = (amount: number): string => (normal === "second" ? `${show(amount, kind)}/s` : show(amount, kind));
+  const columns = columnsOf([state.file, ...runs].map((trace) => traceName(status, trace)), tell, most, state.full, look.merge);
   return (
     <section class="card diff" aria-label="What changed" style={{ "--tall": `${Math.min(340, Math.max(90, rows.length * 26 + 44))}px` }}>
       <header class="card-head">
         <h2>What changed</h2>
-        <span class="hint">{name(cost, mode)} of each function itself</span>
+        <span class="hint">
+          {name(cost, mode)} of each function itself{normal && `, ${NORMALS[normal].told}`}
+        </span>
         <span class="push" />
+        {isFile && <Scale />}
         <Pick label="cost" value={cost} choices={FLAMES[mode].map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         <Choices
           label="Which changes"
@@ -64,9 +123,18 @@ export const DiffTable = (): JSX.Element => {
         />
       </header>
       {answer.error && <Problem text={answer.error} />}
-      <Grid label="Changes by function" name="diff" columns={columns} count={rows.length} rows={(from, to) => rows.slice(from, to)} version={rows} idOf={(row) => String(row.key)} onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "function", key: row.key } })} onOpen={(row) => change({ view: "callers", fn: nameKey(row) })} empty={answer.busy ? "Computing…" : `No function changed in ${name(cost, mode).toLowerCase()}: choose another cost above.`} />
+      <Grid
+        label="Changes by function"
+        name={runs.length > 0 ? "runs" : "diff"}
+        columns={columns}
+        count={rows.length}
+        rows={(from, to) => rows.slice(from, to)}
+        version={rows}
+        idOf={(row) => row.name}
+        onSelect={({ level, row }) => row && pick({ title: labelOf(level, look.merge, true), row, selection: { of: "function", key: row.key } })}
+        onOpen={(row) => change({ view: "callers", fn: nameKey(row) })}
+        empty={answer.busy ? "Computing…" : `No function changed in ${name(cost, mode).toLowerCase()}: choose another cost above.`}
+      />
     </section>
   );
 };
-
-const signedPercent = (share: number): string => (share > 0 ? `+${percent(share)}` : percent(share));

@@ -49,7 +49,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
   const allocations = now("allocations");
   const short = lifetimes?.deallocations.reduce((sum, amount, index) => ((lifetimes.to[index] ?? 0) < SHORT_LIVED_NS ? sum + amount : sum), 0);
   const isWhole = mode === "session";
-  const rssNote = session ? (session.overhead_bytes > 0 ? `${bytes(session.overhead_bytes)} of it ours` : "of the process") : "";
+  const rssNote = session ? (session.overhead_bytes > 0 ? `ours ${bytes(session.overhead_bytes)}` : "of the process") : "";
   const system = session?.system_memory ? ` · machine ${bytes(session.system_memory)}` : "";
   if (mode === "moment") {
     return (

@@ -1,18 +1,18 @@
 // The line on top: what is looked at, and what has been chosen, each removable.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { filtered, momentText } from "../state";
+import { filtered, isOtherTrace, momentText } from "../state";
 import { change, recall, remember } from "../store";
 import { count, time } from "../units";
-import { usePage } from "./context";
-import { CompareMenu, ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
-import { Chip } from "./parts";
+import { CompareMenu, NORMALS } from "./compare";
+import { traceName, usePage } from "./context";
+import { ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
+import { Chip, Choices } from "./parts";
 
-export const Header = ({ onCommand }: { onCommand: (open: boolean) => void }): JSX.Element => {
+export const Header = (): JSX.Element => {
   const { trace, status } = usePage();
   const [help, setHelp] = useState(false);
   const { session } = trace;
-  void onCommand;
   return (
     <header class="top">
       <h1>heaptrack</h1>
@@ -31,6 +31,7 @@ export const Header = ({ onCommand }: { onCommand: (open: boolean) => void }): J
           {!session.complete && trace.state !== "live" && <b class="badge warn">not finished</b>}
         </span>
       )}
+      {trace.custom && <Domains />}
       <span class="push" />
       <Chips />
       <FilterMenu />
@@ -43,6 +44,22 @@ export const Header = ({ onCommand }: { onCommand: (open: boolean) => void }): J
       </button>
       {help && <HelpDialog onClose={() => setHelp(false)} />}
     </header>
+  );
+};
+
+/** A pool lies in blocks of malloc's, so the two are never added up. */
+const Domains = (): JSX.Element => {
+  const { state } = usePage();
+  return (
+    <Choices
+      label="Whose blocks"
+      value={state.domain}
+      choices={[
+        { value: "malloc", text: "malloc", title: "Blocks of malloc and its relatives" },
+        { value: "custom", text: "custom allocators", title: "Blocks that the program's own allocators reported (heaptrack_api.h)" },
+      ]}
+      onChange={(domain) => change({ domain, at: undefined, from: undefined, to: undefined, zoom: "", fn: undefined })}
+    />
   );
 };
 
@@ -63,8 +80,9 @@ const Chips = (): JSX.Element => {
   if (state.size !== undefined) chip(`size ${state.size}`, "Only blocks of this size", () => change({ size: undefined }));
   if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks that lived so long", () => change({ lifetime: undefined }));
   if (state.compare !== undefined) {
-    const text = state.compare === "@peak" ? "the peak" : state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : (status.traces[Number(state.compare)]?.name ?? status.beside.find(({ index }) => index === Number(state.compare))?.name ?? state.compare);
-    chip(`compared to ${text}`, "All numbers are differences", () => change({ compare: undefined }));
+    const text = state.compare === "@peak" ? "the peak" : state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : traceName(status, Number(state.compare));
+    const how = isOtherTrace(state.compare) && state.normalise !== "no" ? `, ${NORMALS[state.normalise].text}` : "";
+    chip(`compared to ${text}${how}`, how ? "All numbers are differences; the base is scaled to this trace" : "All numbers are differences", () => change({ compare: undefined, runs: [] }));
   }
   return (
     <>
@@ -75,7 +93,7 @@ const Chips = (): JSX.Element => {
         </button>
       )}
       {(filtered(state) || state.at !== undefined || state.from !== undefined || state.to !== undefined) && (
-        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], size: undefined, lifetime: undefined, compare: undefined })}>
+        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], size: undefined, lifetime: undefined, compare: undefined, runs: [] })}>
           clear all
         </button>
       )}

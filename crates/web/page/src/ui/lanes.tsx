@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ask } from "../client";
 import { PALETTE } from "../colours";
-import { timeless } from "../state";
+import { timeless, whole } from "../state";
 import { change, useAnswer } from "../store";
 import { bytes } from "../units";
 import { LEFT, RIGHT, xOf } from "./area";
@@ -23,7 +23,7 @@ export const threadName = (thread: { index: number; tid: number | null; name: st
 export const ThreadLanes = (): JSX.Element => {
   const { state, ask: about, status } = usePage();
   const answer = useAnswer(async () => {
-    const list = (await ask("raw", { view: "threads", trace: state.file, query: "", version: about.version })).threads as Thread[];
+    const list = (await ask("raw", { view: "threads", trace: state.file, query: whole(state), version: about.version })).threads as Thread[];
     const shown = [...list].sort((a, b) => (b.costs.peak_bytes ?? 0) - (a.costs.peak_bytes ?? 0)).slice(0, MOST);
     if (status.report) return { list, lanes: [] };
     const lanes = await Promise.all(

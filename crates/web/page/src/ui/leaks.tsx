@@ -101,12 +101,12 @@ export const Leaks = (): JSX.Element => {
     { id: "verdict", title: "Verdict", help: "What it looks like; the reason is in the details", width: 92, cell: (site) => (site.suppressed ? <span class="badge">suppressed</span> : <VerdictBadge verdict={site.verdict} />), text: (site) => site.verdict },
     number("live", "Leaked", "Bytes not freed", 120, (site) => bytes(site.live_bytes), (site) => (site.suppressed ? 0 : site.live_bytes / total)),
     number("blocks", "Blocks kept", "Blocks not freed, of those allocated", 150, (site) => `${exact(site.live_allocations)} of ${exact(site.allocations)}`),
-    number("ratio", "Kept share", "100 % means that nothing was ever freed", 92, (site) => percent(site.ratio)),
+    number("ratio", "Kept share", "100 % means that nothing was ever freed", 112, (site) => percent(site.ratio)),
     number("growth", "Growth", "Bytes a second", 100, (site) => (site.growth_bytes_per_second === 0 ? "–" : `${bytes(site.growth_bytes_per_second)}/s`)),
     number("age", "Oldest", "How long the oldest of them was live", 90, (site) => time(site.age_ns)),
     number("first", "First", "First allocation that was kept", 90, (site) => time(site.first_ns)),
     number("last", "Last", "Last allocation that was kept", 90, (site) => time(site.last_ns)),
-    { id: "spark", title: "Live over time", help: "From the start to the end of the session", width: 116, cell: (site) => <Spark values={site.sparkline} /> },
+    { id: "spark", title: "Live over time", help: "From the start to the end of the session", width: 136, cell: (site) => <Spark values={site.sparkline} /> },
   ];
   const one = sites.find((site) => id(site) === selected);
   return (

@@ -1,4 +1,4 @@
-// Filter, compare, open, export, help.
+// Filter, open, export, help.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
@@ -87,71 +87,6 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
   );
 };
 
-export const CompareMenu = (): JSX.Element => {
-  const { state, status } = usePage();
-  const others = [...opened(status), ...status.beside].filter(({ index }) => index !== state.file);
-  return (
-    <Menu text="Compare…" title="Compare with another trace or another moment">
-      {(close) => (
-        <>
-          <p>
-            <b>Two moments:</b> click one in the timeline, then shift-click the other.
-          </p>
-          {state.at !== undefined && (
-            <button
-              type="button"
-              class="button"
-              onClick={() => {
-                change({ compare: "@0" });
-                close();
-              }}
-            >
-              with the start
-            </button>
-          )}
-          {others.length > 0 && !status.report ? (
-            <>
-              <p>
-                <b>Another trace:</b>
-              </p>
-              <ul class="plain-list">
-                {others.map(({ index, name }) => (
-                  <li key={index}>
-                    <button
-                      type="button"
-                      class="link"
-                      onClick={() => {
-                        change({ compare: String(index) });
-                        close();
-                      }}
-                    >
-                      {name}
-                    </button>
-                  </li>
-                ))}
-              </ul>
-            </>
-          ) : (
-            <p class="hint">Another trace: start with <code>heaptrack analyze FILE --compare BASE</code>.</p>
-          )}
-          {state.compare !== undefined && (
-            <button
-              type="button"
-              class="button"
-              onClick={() => {
-                change({ compare: undefined });
-                close();
-              }}
-            >
-              Stop comparing
-            </button>
-          )}
-        </>
-      )}
-    </Menu>
-  );
-};
-
 export const OpenMenu = (): JSX.Element => {
   const { state, status, say } = usePage();
   const all = [...opened(status), ...status.beside];
@@ -170,7 +105,7 @@ export const OpenMenu = (): JSX.Element => {
                   class="link"
                   aria-current={index === state.file}
                   onClick={() => {
-                    change({ file: index, at: undefined, from: undefined, to: undefined, zoom: "", zoomFrom: undefined, zoomTo: undefined, fn: undefined, src: undefined, compare: undefined });
+                    change({ file: index, at: undefined, from: undefined, to: undefined, zoom: "", zoomFrom: undefined, zoomTo: undefined, fn: undefined, src: undefined, compare: undefined, runs: [], domain: "malloc" });
                     close();
                   }}
                 >

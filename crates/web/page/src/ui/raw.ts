@@ -10,7 +10,8 @@ const PATIENCE = 250;
 export const useRaw = (view: string | undefined, query: string, trace?: number): Answered<Record<string, unknown>> => {
   const { state, ask } = usePage();
   const words = new URLSearchParams(query);
-  words.delete("compare");
+  for (const word of ["compare", "normalise"]) words.delete(word);
+  if (state.domain === "custom") words.set("domain", "custom");
   return useAsk("raw", view === undefined ? undefined : { view, trace: trace ?? state.file, query: words.toString(), version: ask.version });
 };
 

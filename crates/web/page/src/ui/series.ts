@@ -95,4 +95,8 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
   };
 };
 
-export const formatTime = (ns: number): string => (ns === 0 ? "0 s" : time(ns));
+/** A mark of an axis: no zeros behind the point. */
+export const formatTime = (ns: number): string => {
+  const text = time(ns);
+  return text.includes(".") ? text.replace(/\.?0+(?= )/, "") : text;
+};

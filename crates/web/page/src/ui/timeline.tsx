@@ -24,6 +24,7 @@ export const Timeline = (): JSX.Element => {
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", "256");
   words.set("top", "10");
+  if (state.chart === "rate") words.set("cost", "allocations");
   if (zoomed && !status.report) {
     words.set("from", String(state.zoomFrom));
     words.set("to", String(state.zoomTo));

@@ -9,6 +9,7 @@ export type ProfileAnswer = {
   totals: Record<string, number>;
   profile?: Columns;
   base?: Columns;
+  base_range?: { from_ns: number; to_ns: number };
 } & Record<string, unknown>;
 
 export type Profile = {

@@ -1,5 +1,6 @@
 // What the page asks of its worker, and what it gets. Numbers travel as typed arrays, names as text.
 import type { Cost } from "../costs";
+import type { Normal } from "../state";
 import type { Flame } from "./flame";
 import type { Level, Look } from "./stacks";
 import type { Direction, Sort } from "./tree";
@@ -12,9 +13,12 @@ export type Row = { level: Level; key: number; sums: Float64Array; base: Float64
 export type TreeRow = Row & { path: string; indent: number; depth: number; expandable: boolean; expanded: boolean; siblings: number; place: number };
 export type Stack = { stack: number; sums: Float64Array; base: Float64Array | undefined; own?: { bytes: number; time_ns: number; largest: number }; levels: Level[]; blamed: number };
 
-export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; baseAnswer: Record<string, number> | undefined; from_ns: number; to_ns: number };
+export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; from_ns: number; to_ns: number };
 export type Entry = Row & { via: Level[]; stacks: number };
 export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number };
+
+/** A function before, and after in each run. `row`: in the first run, for its details; none: it is not in that one nor in the base. */
+export type Change = { level: Level; name: string; row: Row | undefined; before: number; after: number[] };
 
 /** Which stacks: all below a node of a tree, all with a function on them, all blamed on one, or all. */
 export type Selection =
@@ -42,7 +46,8 @@ export type Requests = {
   };
   key: { args: { ask: Ask; look: Look; name: string }; result: number | undefined };
   stacks: { args: { ask: Ask; look: Look; selection: Selection; cost: Cost; from: number; to: number }; result: { count: number; sums: Float64Array; stacks: Stack[] } };
-  diff: { args: { ask: Ask; look: Look; cost: Cost }; result: { rows: Row[]; totals: Totals } };
+  /** `asks`: one per run, all with the same base. */
+  diff: { args: { asks: Ask[]; look: Look; cost: Cost; normal: Normal | undefined }; result: Change[] };
   text: { args: { ask: Ask; look: Look; format: "csv" | "json" | "folded"; cost: Cost }; result: string };
 };
 export type Op = keyof Requests;

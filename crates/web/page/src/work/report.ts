@@ -17,12 +17,14 @@ export type Slices = {
   stack: number[];
 } & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>;
 
-export type ReportData = {
+type Counted = { answers: Record<string, Answer>; slices: Slices };
+
+export type ReportData = Counted & {
   status: Answer;
-  answers: Record<string, Answer>;
-  slices: Slices;
   /** Texts of source files, by path. */
   sources: Record<string, string>;
+  /** Blocks that the program's own allocators reported; null: none. */
+  custom: (Counted & { trace: Answer }) | null;
 };
 
 const SUMMED = ["allocations", "allocated_bytes", "deallocations", "freed_bytes", "temporary", "temporary_bytes", "lifetime_ns"] as const;
@@ -35,13 +37,19 @@ export class Report implements Source {
 
   async get(view: string, _trace: number, query: string): Promise<Answer> {
     const words = new URLSearchParams(query);
-    if (view === "status") return this.data.status;
+    const isCustom = words.get("domain") === "custom" && this.data.custom !== null;
+    if (view === "status") return isCustom ? { ...this.data.status, traces: [this.data.custom?.trace] } : this.data.status;
+    if (isCustom && this.data.custom) {
+      words.delete("domain");
+      return new Report({ ...this.data, ...this.data.custom, custom: null }).get(view, 0, words.toString());
+    }
     if (view === "source-text") return this.text(words.get("file") ?? "");
     for (const name of ["thread", "size", "lifetime"]) {
       if (words.has(name)) throw new Refusal(`A report cannot be filtered by ${name}: open the trace with \`heaptrack analyze\`.`);
     }
     if (view === "profile") return this.profile(words);
-    const answer = this.data.answers[view];
+    const cost = words.get("cost");
+    const answer = this.data.answers[view === "timeline" && cost ? `timeline ${cost}` : view];
     if (!answer) throw new Refusal(`This report has no ${view}: open the trace with \`heaptrack analyze\`.`);
     return answer;
   }
@@ -65,7 +73,7 @@ export class Report implements Source {
     } else now = whole;
     if (compare?.startsWith("@")) {
       const base = compare === "@peak" ? this.peak() : this.moment(this.border(this.time(compare.slice(1))));
-      return { ...now, base: base.columns ?? base, base_totals: base.totals };
+      return { ...now, base: base.columns ?? base };
     }
     return now;
   }

@@ -35,6 +35,11 @@ export type Level = {
   inlined: boolean;
 };
 
+export const lookName = (look: Look): string => `${look.levels} ${look.merge} ${look.recursion}`;
+
+/** How a level is called where there is little room. */
+export const labelOf = (level: Level): string => level.short ?? level.function ?? level.module ?? "";
+
 /** Paths of all stacks: those of stack s are `keys[start[s] .. start[s+1]]`, root first; `levels` has a level for each. */
 export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array };
 
@@ -126,7 +131,7 @@ export class Stacks {
 
   /** Paths for a way of looking; made once. */
   look(look: Look): Paths {
-    const name = `${look.levels} ${look.merge} ${look.recursion}`;
+    const name = lookName(look);
     let paths = this.paths.get(name);
     if (!paths) {
       paths = this.make(look);

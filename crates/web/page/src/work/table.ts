@@ -1,0 +1,74 @@
+// The table of functions, and one function's callers, callees and lines.
+import { value } from "../costs";
+import { dataOf, named, totalsOf } from "./data";
+import { type Function, functions, neighbours } from "./functions";
+import { Kept } from "./kept";
+import type { Ask, Requests, Row } from "./protocol";
+import { type Look, type Stacks, keyName, labelOf, lookName, matcher } from "./stacks";
+
+const allFunctions = new Kept<Function[]>();
+/** What is scrolled in. */
+let table: { functions: Function[]; stacks: Stacks } | undefined;
+
+export const functionsOf = (ask: Ask, look: Look): Promise<Function[]> =>
+  allFunctions.get(`${named(ask)} ${lookName(look)}`, async () => {
+    const { stacks, profile } = await dataOf(ask);
+    return functions(profile, stacks.look(look));
+  });
+
+export const functionTable = async ({ ask, look, sort, self, filter }: Requests["functions"]["args"]): Promise<Requests["functions"]["result"]> => {
+  const data = await dataOf(ask);
+  const { stacks } = data;
+  const test = filter ? matcher(filter) : undefined;
+  const list = (await functionsOf(ask, look)).filter((entry) => !test || test(stacks.level(entry.level)));
+  const sign = sort.ascending ? 1 : -1;
+  const { cost } = sort;
+  if (cost === "name") list.sort((a, b) => sign * labelOf(stacks.level(a.level)).localeCompare(labelOf(stacks.level(b.level))));
+  else {
+    const weight = (entry: Function): number => {
+      const side = self ? entry.self : entry.inclusive;
+      return side.base ? Math.abs(value(side.sums, cost) - value(side.base, cost)) : value(side.sums, cost);
+    };
+    const both = (entry: Function): number => value((self ? entry.inclusive : entry.self).sums, cost);
+    list.sort((a, b) => sign * (weight(a) - weight(b)) || both(b) - both(a) || a.key - b.key);
+  }
+  table = { functions: list, stacks };
+  return { count: list.length, totals: totalsOf(data) };
+};
+
+export const functionRow = (stacks: Stacks, entry: Function): Row => ({
+  level: stacks.level(entry.level),
+  key: entry.key,
+  sums: entry.inclusive.sums,
+  base: entry.inclusive.base,
+  self: entry.self.sums,
+});
+
+export const functionWindow = ({ from: first, to }: Requests["functionWindow"]["args"]): Row[] => {
+  const shownTable = table;
+  return shownTable ? shownTable.functions.slice(first, to).map((entry) => functionRow(shownTable.stacks, entry)) : [];
+};
+
+export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["args"]): Promise<Requests["neighbours"]["result"]> => {
+  const { stacks, profile } = await dataOf(ask);
+  const subject = (await functionsOf(ask, look)).find((entry) => entry.key === key);
+  if (!subject) return undefined;
+  const found = neighbours(profile, stacks.look(look), key, (id) => stacks.level(id));
+  const order = (list: Function[]): Row[] =>
+    list.sort((a, b) => value(b.inclusive.sums, cost) - value(a.inclusive.sums, cost) || a.key - b.key).map((entry) => functionRow(stacks, entry));
+  const lines = found.lines.sort((a, b) => value(b.inclusive.sums, cost) - value(a.inclusive.sums, cost) || a.line - b.line);
+  return {
+    subject: functionRow(stacks, subject),
+    callers: order(found.callers),
+    callees: order(found.callees),
+    lines: lines.map(({ file, line, inclusive, self }) => ({ file, line, sums: inclusive.sums, self: self.sums })),
+  };
+};
+
+/** A function by its name; a shorter one is good enough when it is the only one. */
+export const keyOf = async ({ ask, look, name }: Requests["key"]["args"]): Promise<number | undefined> => {
+  const { stacks } = await dataOf(ask);
+  const list = await functionsOf(ask, look);
+  const exact = list.find((entry) => keyName(stacks.level(entry.level), look.merge) === name);
+  return (exact ?? list.find((entry) => stacks.level(entry.level).function === name || stacks.level(entry.level).short === name))?.key;
+};
