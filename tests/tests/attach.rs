@@ -1,46 +1,10 @@
 //! Attaching to programs that run: every call is counted, nothing of us is left, the program does not notice.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::phases::{assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
-use heaptrack_tests::{Folder, Report};
+use heaptrack_tests::{Folder, Report, kde};
 use std::process::Command;
-
-/// `attach_phases`: what a round allocates.
-const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
-
-fn assert_rounds(report: &Report, calls: u64) {
-    for size in SIZES {
-        let site = report.of_size(size);
-        assert_eq!((site.allocations, site.leaked_allocations), (calls, 0), "blocks of {size} bytes");
-    }
-    assert_eq!(report.total("allocations"), calls * SIZES.len() as u64);
-    assert_eq!(report.total("deallocations"), calls * SIZES.len() as u64);
-    assert_eq!((report.total("lost_events"), report.total("implied_frees")), (0, 0));
-    assert!(report.complete());
-}
-
-/// Two threads do 10 rounds each before, 50 while, 10 after. The one block from before is freed while.
-fn counts_are_exact(mut target: Target) -> Target {
-    assert_eq!(target.tell("10"), "done 10");
-    let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    assert_eq!(target.tell("50"), "done 50");
-    assert_eq!(target.tell("0"), "done 0");
-    let ended = session.detach();
-    assert_eq!(target.code(), code, "the code is the program's own again");
-    assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
-    assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
-    assert_eq!(target.tell("10"), "done 10");
-    let report = ended.report();
-    assert_rounds(&report, 100);
-    assert_eq!(report.total("unknown_frees"), 1, "the block of 2001 bytes");
-    assert_eq!(report.json()["attached"], true);
-    target
-}
-
-fn finishes(target: Target) {
-    assert_eq!(target.finish(), (0, String::new()));
-}
 
 #[test]
 fn a_dynamic_program() {
@@ -115,6 +79,32 @@ fn the_heap_of_before_is_told() {
     assert!(text.contains("\nattached while it ran; the program ran on\n"), "{text}");
     assert!(text.contains("\ntotal memory still live at detach: 0B\n"), "{text}");
     assert!(text.contains("\nheap at attach: 270.34K, "), "{text}");
+}
+
+#[test]
+fn a_name_that_asks_for_kdes_format() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    for name in ["trace.zst", "trace.gz"] {
+        let mut session = Session::to(name, target.pid, &[]);
+        assert!(session.wait_until_attached());
+        assert_eq!(target.tell("50"), "done 50");
+        let ended = session.detach();
+        assert_eq!(ended.folder.names(), [name], "only that: {}", ended.text);
+        assert!(
+            ended.text.contains(&format!("read it: heaptrack print {}\n", ended.trace.display())),
+            "{}",
+            ended.text
+        );
+        assert!(ended.text.contains(&format!("{} is in KDE's format\n", ended.trace.display())), "{}", ended.text);
+        assert_eq!(ended.report().total("allocations"), 50 * 9);
+        kde::assert_agree(&ended.trace);
+    }
+    // If it is killed, what was recorded stays.
+    let mut session = Session::to("trace.zst", target.pid, &[]);
+    assert!(session.wait_until_attached());
+    signal("KILL", &[session.pid()]);
+    assert_eq!(session.wait().folder.names(), ["trace.zst.htz"]);
+    finishes(target);
 }
 
 #[test]
