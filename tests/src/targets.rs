@@ -27,6 +27,12 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_phases_jemalloc", "attach_phases.c", &["-ljemalloc"], &[]),
     ("attach_phases_tcmalloc", "attach_phases.c", &["-ltcmalloc"], &[]),
     ("attach_phases_mimalloc", "attach_phases.c", &["-lmimalloc"], &[]),
+    ("libshort.so", "libshort.c", &["-O2", "-shared", "-fPIC"], &[]),
+    ("attach_phases_short", "attach_phases.c", SHORT_LAZY, &["libshort.so"]),
+    ("attach_phases_short_now", "attach_phases.c", SHORT_NOW, &["libshort.so"]),
+    ("attach_throw_short", "attach_throw.cpp", SHORT_LAZY, &["libshort.so"]),
+    ("attach_pointers", "attach_pointers.c", SHORT_LAZY, &["libshort.so"]),
+    ("attach_short_static", "libshort.c", &["-static", "-DPROGRAM"], &[]),
     ("attach_phases_asan", "attach_phases.c", &["-fsanitize=address"], &[]),
     ("attach_phases_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic"], &[]),
     ("attach_new_jemalloc", "attach_new.cpp", &["-ljemalloc"], &[]),
@@ -44,6 +50,10 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
         &["deps/libinner.so"],
     ),
 ];
+
+/// Linked with `libshort.so`, its functions looked for at the first call, or before the program begins.
+const SHORT_LAZY: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"];
+const SHORT_NOW: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"];
 
 /// Not compiled by `cc` but by musl's: its first flag says so.
 const MUSL: &[&str] = &["musl"];

@@ -97,7 +97,7 @@ fn node_with_workers() {
 
 #[test]
 fn a_program_that_throws() {
-    for name in ["attach_throw", "attach_throw_jemalloc", "attach_throw_tcmalloc"] {
+    for name in ["attach_throw", "attach_throw_jemalloc", "attach_throw_tcmalloc", "attach_throw_short"] {
         let target = ready(Target::start(name, &[]));
         many(&target, cycles(100), |_| ());
         right(target);

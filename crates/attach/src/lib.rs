@@ -24,6 +24,7 @@ mod frame;
 mod heap;
 mod home;
 mod image;
+mod imports;
 mod journal;
 mod loader;
 mod maps;

@@ -7,13 +7,14 @@ use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
 use crate::image::{Image, Places};
-use crate::journal::{Journal, Pad};
+use crate::imports::Export;
+use crate::journal::{self, Journal, Pad};
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
-use crate::ready::{self, Ready};
+use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
 use crate::slots::{self, PAD, SLOT};
 use crate::world::World;
@@ -37,7 +38,9 @@ pub struct Prepared {
     pub(crate) journal: Journal,
     pub(crate) places: Places,
     pub(crate) loader: Loader,
-    pub(crate) ready: Vec<Ready>,
+    pub(crate) written: Written,
+    /// By which the words of tables are told that lead to them.
+    pub(crate) exports: Vec<Export>,
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
@@ -82,7 +85,7 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
     let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
     let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
-    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, loader.is_static)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
     let mut mapped =
@@ -93,12 +96,20 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
         home::places(&mapped.journal, image)?
     };
     let mut notes = plan.notes.clone();
-    let ready = ready::write_slots(&checked, &mut mapped.journal, &places, &plan, &loader, &mut notes)?;
+    let written = ready::write_slots(&checked, &mut mapped.journal, &places, &plan, &loader, &mut notes)?;
+    let words = plan.imports.len() + mapped.journal.kept().len();
+    if words > journal::IMPORTS {
+        notes.push(format!(
+            "{} of the places that import them are left out: there are too many",
+            words - journal::IMPORTS
+        ));
+    }
     Ok(Prepared {
         gadgets,
         places,
         loader,
-        ready,
+        written,
+        exports: plan.exports,
         region: mapped.region,
         geometry,
         membarrier: mapped.membarrier,
