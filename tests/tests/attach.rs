@@ -32,6 +32,27 @@ fn other_allocators() {
     }
 }
 
+/// Its functions lead to libc's, which are patched as well: each call is counted once.
+#[test]
+fn a_library_before_the_allocator() {
+    finishes(counts_are_exact(Target::start("attach_phases_wrap", &["2"])));
+}
+
+#[test]
+fn a_block_that_goes_from_thread_to_thread() {
+    for name in ["attach_handover", "attach_handover_wrap", "attach_handover_musl", "attach_handover_musl_static"] {
+        let mut target = Target::start(name, &[]);
+        assert_eq!(target.tell("go"), "done");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done");
+        let report = session.detach().report();
+        let total = |what| report.total(what);
+        assert_eq!((total("allocations"), total("deallocations")), (1000, 1000), "{name}");
+        assert_eq!((total("implied_frees"), total("unknown_frees"), total("lost_events")), (0, 0, 0), "{name}");
+        finishes(target);
+    }
+}
+
 #[test]
 fn the_stack_is_whole_in_every_kind_of_program() {
     for name in ["attach_phases", "attach_phases_static", "attach_phases_static_pie", "attach_phases_musl_static"] {
@@ -272,9 +293,52 @@ fn a_hook_takes_no_more_stack_than_promised() {
     assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
 }
 
+/// Not gdb, and no other: attaching starts one program, which is heaptrack.
+#[test]
+fn nothing_else_is_run() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let folder = Folder::new();
+    let calls = folder.join("calls");
+    let status = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=execve,execveat", "-e", "signal=none", "-o"])
+        .arg(&calls)
+        .arg(heaptrack_tests::run::heaptrack())
+        .args(["attach", &target.pid.to_string(), "--duration", "50ms", "-q", "-o"])
+        .arg(folder.join("trace.htz"))
+        .status()
+        .expect("strace");
+    assert!(status.success());
+    let calls = std::fs::read_to_string(calls).unwrap();
+    assert_eq!(calls.matches("exec").count(), 1, "{calls}");
+    assert_eq!(target.tell("1"), "done 1");
+}
+
+/// Threads that begin while attached, on the smallest stacks there are.
+#[test]
+fn small_stacks() {
+    let number = |text: &str| text.strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
+    // The loader's search at a first call takes more stack than we do.
+    let start = || Target::spawn(Command::new(target("small_stacks")).arg("wait").env("LD_BIND_NOW", "1"));
+    let mut alone = start();
+    assert_eq!(alone.line(), "ready");
+    let alone = number(&alone.tell("go"));
+    let mut target = start();
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    let attached = number(&target.tell("go"));
+    assert_eq!(target.finish(), (0, "small stacks done\n".to_owned()));
+    let report = session.wait().report();
+    let site = report.of_size(300);
+    assert_eq!((site.allocations, site.leaked_allocations), (100, 0));
+    assert_eq!(report.total("lost_events"), 0);
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
+}
+
 #[test]
 fn operators_of_allocators_that_bring_their_own() {
-    for name in ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc"] {
+    let names = ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc", "attach_new_own"];
+    for name in names {
         let mut target = Target::start(name, &[]);
         assert_eq!(target.tell("go"), "done");
         let session = Session::attach(target.pid, &["--no-symbols"]);
@@ -284,6 +348,7 @@ fn operators_of_allocators_that_bring_their_own() {
             let site = report.of_size(size);
             assert_eq!((site.allocations, site.leaked_allocations), (100, 0), "{name}: blocks of {size} bytes");
         }
+        assert_eq!((report.total("allocations"), report.total("deallocations")), (600, 600), "{name}");
         assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{name}");
         assert_eq!(report.total("lost_events"), 0, "{name}");
         assert_eq!(target.tell("go"), "done");

@@ -138,4 +138,19 @@ mod tests {
         assert!(sentence(Some(0)).contains("--cap-add=SYS_PTRACE"));
         assert!(sentence(None).contains("SYS_PTRACE"));
     }
+
+    /// What no test can make happen: the rest is in `tests/tests/attach_refusals.rs`.
+    #[test]
+    fn sentences_for_what_hardly_happens() {
+        let error = || io::Error::from_raw_os_error(libc::EIO);
+        let said = |refusal: Refusal| refusal.to_string();
+        assert_eq!(
+            said(Refusal::memory(7)(error())),
+            "the memory of process 7 cannot be read or written: Input/output error (os error 5)"
+        );
+        assert_eq!(said(Refusal::Image("why")), "heaptrack itself is broken: why");
+        let gone = Process { pid: 0x7fff_fff0, folder: "/proc/2147483632".into() };
+        let gone = [Refusal::seize(&gone, &error()), Refusal::seize(&gone, &io::Error::from_raw_os_error(libc::ESRCH))];
+        assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);
+    }
 }

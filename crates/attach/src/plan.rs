@@ -106,19 +106,21 @@ impl Plan {
             let list = loader.list(memory);
             plan.imports = imports::find(memory, &objects, loader, &list, &plan.exports, &unpatchable);
         }
-        let mut refused = None;
+        let allocators = looks.iter().filter(|look| !look.candidates.is_empty());
+        let is_only = allocators.count() == 1;
+        drop_passed_on(&mut looks);
+        let mut refused = Vec::new();
         for look in looks {
-            if let Err(refusal) = plan.add(look, maps, memory) {
-                refused = Some(refusal);
-            }
+            refused.extend(plan.add(look, is_only, maps, memory).err());
         }
         if !plan.entries.is_empty() {
+            plan.notes.extend(refused.iter().map(|refusal| format!("{refusal}: what it allocates is not recorded")));
             let program = objects.iter().find(|object| object.is_program);
             let range = |object: &Object| Range { start: object.start, end: object.end };
             plan.table = program.and_then(|object| Some((object.unwind_table(process)?, range(object))));
             return Ok(plan);
         }
-        if let Some(refusal) = refused {
+        if let Some(refusal) = refused.pop() {
             return Err(refusal);
         }
         let exe = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
@@ -129,7 +131,8 @@ impl Plan {
         })
     }
 
-    fn add(&mut self, look: Look<'_>, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
+    /// `is_only`: no other file has an allocator, which could lead to this one.
+    fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
         let Look { object, symbols, mut candidates } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
         let failed = self.drop_unreachable(object, &mut candidates);
@@ -155,7 +158,7 @@ impl Plan {
             self.entries.push(Planned {
                 name: candidate.function.name.clone(),
                 at: candidate.function.at,
-                shim: plain.filter(|_| is_glibc).unwrap_or(shim),
+                shim: plain.filter(|plain| is_glibc && (is_only || *plain != Shim::Free)).unwrap_or(shim),
                 way: candidate.site.clone().map_or(Way::Imports, Way::Entry),
                 module: Range { start: object.start, end: object.end },
                 nothrow: nothrow.map(|index| first + index),
@@ -309,6 +312,20 @@ fn drop_forwarders(candidates: &mut Vec<Candidate>) {
             sees_it && candidate.leads_to.contains(&other.0)
         })
     });
+}
+
+/// Takes out libc's reallocarray where it leads to another file's realloc: that sees it, and may lead to libc's again.
+fn drop_passed_on(looks: &mut [Look<'_>]) {
+    let is_resizing = |candidate: &Candidate| matches!(candidate.wanted.shim, Shim::Resize1 | Shim::ResizeProduct);
+    let all = looks.iter().enumerate().flat_map(|(of, look)| look.candidates.iter().map(move |known| (of, known)));
+    let patched = all.filter(|(_, candidate)| candidate.site.is_ok() && is_resizing(candidate));
+    let patched: Vec<(usize, u64)> = patched.map(|(of, candidate)| (of, candidate.function.at)).collect();
+    for (of, look) in looks.iter_mut().enumerate() {
+        look.candidates.retain(|candidate| {
+            let leads_out = |known: &&(usize, u64)| known.0 != of && candidate.leads_to.contains(&known.1);
+            !is_resizing(candidate) || !patched.iter().any(|known| leads_out(&known))
+        });
+    }
 }
 
 /// Return addresses of glibc's calls of its own free for what is in a thread's cache when the thread ends: those blocks

@@ -23,11 +23,16 @@ use capture::entry::Range;
 use channel::Geometry;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// A thread of the program's own with at least this much stack left.
 const STACK_LEFT: u64 = 64 << 10;
 /// What the ABI lets a function use below its stack pointer.
 const RED_ZONE: u64 = 128;
+/// How often we look for a thread that can be stopped.
+const TRIES: u32 = 40;
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
 
 /// The target with our memory in it.
@@ -261,14 +266,28 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make calls for us; and where its frame can be.
+/// Stops a thread that can make calls for us; and where its frame can be. If all are in calls that cannot be interrupted (a
+/// vfork whose child is not yet through), later.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
+    let mut picked = try_pick(checked);
+    for _ in 0..TRIES {
+        if !matches!(picked, Err(Refusal::Unstoppable { .. })) {
+            break;
+        }
+        sleep(BETWEEN_TRIES);
+        picked = try_pick(checked);
+    }
+    picked
+}
+
+fn try_pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
     let process = &checked.process;
     let mut tids = process.threads().map_err(|_| Refusal::Gone)?;
+    let stuck = tids.iter().copied().find(|tid| process.thread_state(*tid) == Some('D'));
     tids.retain(|tid| !matches!(process.thread_state(*tid), None | Some('D' | 'Z' | 'X')));
     // The first one has the stack that is known best.
     tids.sort_by_key(|tid| *tid != process.pid);
-    let mut last = Refusal::Gone;
+    let mut last = stuck.map_or(Refusal::Gone, |tid| Refusal::Unstoppable { tid });
     for tid in tids {
         match World::stop_one(process, tid) {
             Ok(world) => match room_on_stack(tid, &checked.maps) {
