@@ -32,6 +32,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_phases_short_now", "attach_phases.c", SHORT_NOW, &["libshort.so"]),
     ("attach_throw_short", "attach_throw.cpp", SHORT_LAZY, &["libshort.so"]),
     ("attach_pointers", "attach_pointers.c", SHORT_LAZY, &["libshort.so"]),
+    ("attach_short_program", "libshort.c", &["-DPROGRAM"], &[]),
     ("attach_short_static", "libshort.c", &["-static", "-DPROGRAM"], &[]),
     ("attach_phases_asan", "attach_phases.c", &["-fsanitize=address"], &[]),
     ("libwrap.so", "libwrap.c", &["-O2", "-shared", "-fPIC"], &[]),

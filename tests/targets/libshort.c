@@ -1,6 +1,6 @@
 /* A small allocator behind entries that cannot be replaced by a jump: free is two bytes long with other code behind it, calloc
  * begins with a call, malloc has a loop into its own first instructions. The others are as compilers make them.
- * With -DPROGRAM it is a program of its own, which waits to be killed. */
+ * With -DPROGRAM it is a program of its own, which says "ready" and waits to be killed. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -101,6 +101,7 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
 
 #ifdef PROGRAM
 int main(void) {
+    if (write(1, "ready\n", 6) != 6) return 1;
     for (;;) pause();
 }
 #endif

@@ -46,6 +46,18 @@ fn it_is_said() {
     assert!(!told.contains("realloc"), "its entry is patched: {told}");
 }
 
+/// A program calls its own functions directly: its tables would show next to nothing.
+#[test]
+fn a_program_with_such_entries_of_its_own() {
+    let mut target = Target::start("attach_short_program", &[]);
+    assert_eq!(target.line(), "ready");
+    let ended = cycle(target.pid, "0s");
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    let told = "attach_short_program cannot be patched: it jumps into its own first instructions, and import tables do not lead \
+                to it: what does not come down to another allocator is not recorded\n";
+    assert!(ended.text.contains(told), "{}", ended.text);
+}
+
 #[test]
 fn detach_puts_right_what_a_killed_recorder_left() {
     let mut target = Target::start("attach_phases_short", &["2"]);

@@ -58,8 +58,8 @@ pub enum Refusal {
     Stripped { exe: String },
     #[error("no malloc was found in process {pid}: there is nothing to record")]
     NoMalloc { pid: u32 },
-    #[error("malloc of {module} cannot be patched: {why}, and import tables do not lead to it")]
-    NotPatchable { module: String, why: &'static str },
+    #[error("{function} of {module} cannot be patched: {why}, and import tables do not lead to it")]
+    NotPatchable { function: String, module: String, why: &'static str },
     #[error(
         "thread {tid} cannot be stopped: it has been in an uninterruptible system call all the time; try again later"
     )]

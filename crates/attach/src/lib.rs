@@ -15,6 +15,7 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod candidates;
 mod check;
 mod code;
 mod error;

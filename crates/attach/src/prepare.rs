@@ -92,6 +92,7 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
     let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
+    let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
     let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
     let mut mapped =
         with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;

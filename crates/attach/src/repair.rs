@@ -1,8 +1,8 @@
 //! Putting the target back as it was: after a recording, or after the death of whoever recorded.
 //!
 //! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables' words; the
-//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook. Once none is, none ever
-//! will be, but by an address of a hook that the program has kept from one of its tables: then the gate stops it.
+//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook. Once none is,
+//! none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::error::Refusal;
