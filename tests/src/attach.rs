@@ -37,7 +37,8 @@ impl Target {
 
     pub fn send(&mut self, line: &str) {
         let input = self.input.as_mut().expect("open");
-        writeln!(input, "{line}").expect("the target reads");
+        // In one piece: some targets are content with its first byte, and end.
+        input.write_all(format!("{line}\n").as_bytes()).expect("the target reads");
     }
 
     pub fn line(&mut self) -> String {
@@ -82,20 +83,44 @@ impl Target {
 
     /// All code that is mapped from files, as it is in memory now: a hash of each piece.
     pub fn code(&self) -> Vec<(String, u64)> {
+        let maps = self.maps();
+        let code = maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/'));
+        let hash = |bytes: &[u8]| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(bytes);
+            hasher.finish()
+        };
+        code.map(|line| (line.to_owned(), hash(&self.content(line)))).collect()
+    }
+
+    /// Words in the data of files that hold an address of code that is in no file: ours.
+    pub fn redirected(&self) -> usize {
+        let maps = self.maps();
+        let is_ours = |line: &&str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;
+        let ours: Vec<_> = maps.lines().filter(is_ours).map(range).collect();
+        let data = maps.lines().filter(|line| line.contains('/') && !line.contains("xp ") && line.contains(" r"));
+        let words = data.flat_map(|line| {
+            let bytes = self.content(line);
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect::<Vec<_>>()
+        });
+        words.filter(|word| ours.iter().any(|(start, end)| (*start..*end).contains(word))).count()
+    }
+
+    /// What is in a mapping.
+    fn content(&self, line: &str) -> Vec<u8> {
         use std::os::unix::fs::FileExt;
         let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid)).expect("readable");
-        let mut code = Vec::new();
-        for line in self.maps().lines().filter(|line| line.contains(" r-xp ") && line.contains('/')) {
-            let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
-            let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
-            let mut bytes = vec![0; (end - start) as usize];
-            memory.read_exact_at(&mut bytes, start).expect("readable");
-            let mut hasher = DefaultHasher::new();
-            hasher.write(&bytes);
-            code.push((line.to_owned(), hasher.finish()));
-        }
-        code
+        let (start, end) = range(line);
+        let mut bytes = vec![0; (end - start) as usize];
+        memory.read_exact_at(&mut bytes, start).expect("readable");
+        bytes
     }
+}
+
+/// The addresses of a line of maps.
+fn range(line: &str) -> (u64, u64) {
+    let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+    (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap())
 }
 
 impl Drop for Target {
@@ -119,7 +144,7 @@ pub struct Ended {
     pub code: i32,
     pub text: String,
     pub trace: PathBuf,
-    _folder: Folder,
+    pub folder: Folder,
 }
 
 /// The command as tests run it.
@@ -133,8 +158,13 @@ pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
 impl Session {
     /// Not waiting for anything.
     pub fn start(pid: u32, options: &[&str]) -> Session {
+        Self::to("trace.htz", pid, options)
+    }
+
+    /// The same, to a file of that name.
+    pub fn to(name: &str, pid: u32, options: &[&str]) -> Session {
         let folder = Folder::new();
-        let trace = folder.join("trace.htz");
+        let trace = folder.join(name);
         let mut command = command(&["attach"]);
         command.arg(pid.to_string()).arg("-o").arg(&trace).args(options);
         let mut recorder = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -170,7 +200,7 @@ impl Session {
     pub fn wait(mut self) -> Ended {
         self.text.read_to_string(&mut self.said).expect("text");
         let code = process::code(self.recorder.wait().expect("can be waited for"));
-        Ended { code, text: self.said, trace: self.trace, _folder: self.folder }
+        Ended { code, text: self.said, trace: self.trace, folder: self.folder }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod folder;
 pub mod gdb;
 pub mod heaptrace;
 pub mod kde;
+pub mod phases;
 pub mod process;
 pub mod report;
 pub mod run;

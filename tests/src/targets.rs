@@ -27,11 +27,28 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_phases_jemalloc", "attach_phases.c", &["-ljemalloc"], &[]),
     ("attach_phases_tcmalloc", "attach_phases.c", &["-ltcmalloc"], &[]),
     ("attach_phases_mimalloc", "attach_phases.c", &["-lmimalloc"], &[]),
+    ("libshort.so", "libshort.c", &["-O2", "-shared", "-fPIC"], &[]),
+    ("attach_phases_short", "attach_phases.c", SHORT_LAZY, &["libshort.so"]),
+    ("attach_phases_short_now", "attach_phases.c", SHORT_NOW, &["libshort.so"]),
+    ("attach_throw_short", "attach_throw.cpp", SHORT_LAZY, &["libshort.so"]),
+    ("attach_pointers", "attach_pointers.c", SHORT_LAZY, &["libshort.so"]),
+    ("attach_short_program", "libshort.c", &["-DPROGRAM"], &[]),
+    ("attach_short_static", "libshort.c", &["-static", "-DPROGRAM"], &[]),
     ("attach_phases_asan", "attach_phases.c", &["-fsanitize=address"], &[]),
+    ("libwrap.so", "libwrap.c", &["-O2", "-shared", "-fPIC"], &[]),
+    ("attach_phases_wrap", "attach_phases.c", WRAP, &["libwrap.so"]),
+    ("attach_handover_wrap", "attach_handover.c", WRAP, &["libwrap.so"]),
+    ("attach_handover_musl", "attach_handover.c", MUSL, &[]),
+    ("attach_handover_musl_static", "attach_handover.c", MUSL_STATIC, &[]),
+    ("attach_fault", "attach_fault.c", &["-O2"], &[]),
+    ("attach_bare", "attach_bare.c", &["-nostdlib", "-static"], &[]),
+    ("attach_bare_calls", "attach_bare.c", &["-nostdlib", "-static", "-DCALLS"], &[]),
     ("attach_phases_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic"], &[]),
     ("attach_new_jemalloc", "attach_new.cpp", &["-ljemalloc"], &[]),
     ("attach_new_tcmalloc", "attach_new.cpp", &["-ltcmalloc"], &[]),
     ("attach_new_mimalloc", "attach_new.cpp", &["-lmimalloc"], &[]),
+    ("libown.so", "libown.cpp", &["-O2", "-shared", "-fPIC"], &[]),
+    ("attach_new_own", "attach_new.cpp", &["-L.", "-lown", "-Wl,-rpath,$ORIGIN"], &["libown.so"]),
     ("attach_throw_jemalloc", "attach_throw.cpp", &["-ljemalloc"], &[]),
     ("attach_throw_tcmalloc", "attach_throw.cpp", &["-ltcmalloc"], &[]),
     ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
@@ -44,6 +61,12 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
         &["deps/libinner.so"],
     ),
 ];
+
+/// Linked with `libshort.so`, its functions looked for at the first call, or before the program begins.
+const SHORT_LAZY: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"];
+const SHORT_NOW: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"];
+
+const WRAP: &[&str] = &["-L.", "-lwrap", "-Wl,-rpath,$ORIGIN"];
 
 /// Not compiled by `cc` but by musl's: its first flag says so.
 const MUSL: &[&str] = &["musl"];

@@ -1,46 +1,10 @@
 //! Attaching to programs that run: every call is counted, nothing of us is left, the program does not notice.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::phases::{assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
-use heaptrack_tests::{Folder, Report};
+use heaptrack_tests::{Folder, Report, kde};
 use std::process::Command;
-
-/// `attach_phases`: what a round allocates.
-const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
-
-fn assert_rounds(report: &Report, calls: u64) {
-    for size in SIZES {
-        let site = report.of_size(size);
-        assert_eq!((site.allocations, site.leaked_allocations), (calls, 0), "blocks of {size} bytes");
-    }
-    assert_eq!(report.total("allocations"), calls * SIZES.len() as u64);
-    assert_eq!(report.total("deallocations"), calls * SIZES.len() as u64);
-    assert_eq!((report.total("lost_events"), report.total("implied_frees")), (0, 0));
-    assert!(report.complete());
-}
-
-/// Two threads do 10 rounds each before, 50 while, 10 after. The one block from before is freed while.
-fn counts_are_exact(mut target: Target) -> Target {
-    assert_eq!(target.tell("10"), "done 10");
-    let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    assert_eq!(target.tell("50"), "done 50");
-    assert_eq!(target.tell("0"), "done 0");
-    let ended = session.detach();
-    assert_eq!(target.code(), code, "the code is the program's own again");
-    assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
-    assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
-    assert_eq!(target.tell("10"), "done 10");
-    let report = ended.report();
-    assert_rounds(&report, 100);
-    assert_eq!(report.total("unknown_frees"), 1, "the block of 2001 bytes");
-    assert_eq!(report.json()["attached"], true);
-    target
-}
-
-fn finishes(target: Target) {
-    assert_eq!(target.finish(), (0, String::new()));
-}
 
 #[test]
 fn a_dynamic_program() {
@@ -65,6 +29,27 @@ fn musl_programs() {
 fn other_allocators() {
     for name in ["attach_phases_jemalloc", "attach_phases_tcmalloc", "attach_phases_mimalloc"] {
         finishes(counts_are_exact(Target::start(name, &["2"])));
+    }
+}
+
+/// Its functions lead to libc's, which are patched as well: each call is counted once.
+#[test]
+fn a_library_before_the_allocator() {
+    finishes(counts_are_exact(Target::start("attach_phases_wrap", &["2"])));
+}
+
+#[test]
+fn a_block_that_goes_from_thread_to_thread() {
+    for name in ["attach_handover", "attach_handover_wrap", "attach_handover_musl", "attach_handover_musl_static"] {
+        let mut target = Target::start(name, &[]);
+        assert_eq!(target.tell("go"), "done");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done");
+        let report = session.detach().report();
+        let total = |what| report.total(what);
+        assert_eq!((total("allocations"), total("deallocations")), (1000, 1000), "{name}");
+        assert_eq!((total("implied_frees"), total("unknown_frees"), total("lost_events")), (0, 0, 0), "{name}");
+        finishes(target);
     }
 }
 
@@ -115,6 +100,32 @@ fn the_heap_of_before_is_told() {
     assert!(text.contains("\nattached while it ran; the program ran on\n"), "{text}");
     assert!(text.contains("\ntotal memory still live at detach: 0B\n"), "{text}");
     assert!(text.contains("\nheap at attach: 270.34K, "), "{text}");
+}
+
+#[test]
+fn a_name_that_asks_for_kdes_format() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    for name in ["trace.zst", "trace.gz"] {
+        let mut session = Session::to(name, target.pid, &[]);
+        assert!(session.wait_until_attached());
+        assert_eq!(target.tell("50"), "done 50");
+        let ended = session.detach();
+        assert_eq!(ended.folder.names(), [name], "only that: {}", ended.text);
+        assert!(
+            ended.text.contains(&format!("read it: heaptrack print {}\n", ended.trace.display())),
+            "{}",
+            ended.text
+        );
+        assert!(ended.text.contains(&format!("{} is in KDE's format\n", ended.trace.display())), "{}", ended.text);
+        assert_eq!(ended.report().total("allocations"), 50 * 9);
+        kde::assert_agree(&ended.trace);
+    }
+    // If it is killed, what was recorded stays.
+    let mut session = Session::to("trace.zst", target.pid, &[]);
+    assert!(session.wait_until_attached());
+    signal("KILL", &[session.pid()]);
+    assert_eq!(session.wait().folder.names(), ["trace.zst.htz"]);
+    finishes(target);
 }
 
 #[test]
@@ -282,9 +293,52 @@ fn a_hook_takes_no_more_stack_than_promised() {
     assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
 }
 
+/// Not gdb, and no other: attaching starts one program, which is heaptrack.
+#[test]
+fn nothing_else_is_run() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let folder = Folder::new();
+    let calls = folder.join("calls");
+    let status = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=execve,execveat", "-e", "signal=none", "-o"])
+        .arg(&calls)
+        .arg(heaptrack_tests::run::heaptrack())
+        .args(["attach", &target.pid.to_string(), "--duration", "50ms", "-q", "-o"])
+        .arg(folder.join("trace.htz"))
+        .status()
+        .expect("strace");
+    assert!(status.success());
+    let calls = std::fs::read_to_string(calls).unwrap();
+    assert_eq!(calls.matches("exec").count(), 1, "{calls}");
+    assert_eq!(target.tell("1"), "done 1");
+}
+
+/// Threads that begin while attached, on the smallest stacks there are.
+#[test]
+fn small_stacks() {
+    let number = |text: &str| text.strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
+    // The loader's search at a first call takes more stack than we do.
+    let start = || Target::spawn(Command::new(target("small_stacks")).arg("wait").env("LD_BIND_NOW", "1"));
+    let mut alone = start();
+    assert_eq!(alone.line(), "ready");
+    let alone = number(&alone.tell("go"));
+    let mut target = start();
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    let attached = number(&target.tell("go"));
+    assert_eq!(target.finish(), (0, "small stacks done\n".to_owned()));
+    let report = session.wait().report();
+    let site = report.of_size(300);
+    assert_eq!((site.allocations, site.leaked_allocations), (100, 0));
+    assert_eq!(report.total("lost_events"), 0);
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
+}
+
 #[test]
 fn operators_of_allocators_that_bring_their_own() {
-    for name in ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc"] {
+    let names = ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc", "attach_new_own"];
+    for name in names {
         let mut target = Target::start(name, &[]);
         assert_eq!(target.tell("go"), "done");
         let session = Session::attach(target.pid, &["--no-symbols"]);
@@ -294,6 +348,7 @@ fn operators_of_allocators_that_bring_their_own() {
             let site = report.of_size(size);
             assert_eq!((site.allocations, site.leaked_allocations), (100, 0), "{name}: blocks of {size} bytes");
         }
+        assert_eq!((report.total("allocations"), report.total("deallocations")), (600, 600), "{name}");
         assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{name}");
         assert_eq!(report.total("lost_events"), 0, "{name}");
         assert_eq!(target.tell("go"), "done");

@@ -28,11 +28,10 @@ fn many(target: &Target, count: u64, mut look: impl FnMut(&Ended)) {
         look(&ended);
     }
     pauses.sort_by(f64::total_cmp);
-    println!(
-        "pauses of {count} cycles: median {} ms, longest {} ms",
-        pauses[pauses.len() / 2],
-        pauses[pauses.len() - 1]
-    );
+    let (median, longest) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);
+    println!("pauses of {count} cycles: median {median} ms, longest {longest} ms");
+    // Of a few cycles it says more about the machine than about us.
+    assert!(median < 3.0 || !scale::soak(), "median {median} ms");
 }
 
 fn ready(mut target: Target) -> Target {
@@ -97,7 +96,7 @@ fn node_with_workers() {
 
 #[test]
 fn a_program_that_throws() {
-    for name in ["attach_throw", "attach_throw_jemalloc", "attach_throw_tcmalloc"] {
+    for name in ["attach_throw", "attach_throw_jemalloc", "attach_throw_tcmalloc", "attach_throw_short"] {
         let target = ready(Target::start(name, &[]));
         many(&target, cycles(100), |_| ());
         right(target);

@@ -13,6 +13,16 @@ fn at_any_moment_while_allocating() {
     });
 }
 
+/// And 100 where functions are hooked in the modules' tables.
+#[test]
+fn at_any_moment_while_tables_are_changed() {
+    at_any_moment("attach_throw_short", scale::count(100), |target| {
+        assert_eq!(target.redirected(), 0);
+        let (code, text) = target.finish();
+        assert!(code == 0 && text.contains("right"), "{code} {text}");
+    });
+}
+
 #[test]
 fn at_any_moment_while_threads_come_and_go() {
     at_any_moment("attach_churn", scale::count(150), |target| {

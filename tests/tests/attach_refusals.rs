@@ -19,6 +19,24 @@ fn no_such_process() {
 }
 
 #[test]
+fn heaptrack_itself() {
+    let words = ["-c", "exec \"$0\" attach $$", heaptrack_tests::run::heaptrack().to_str().unwrap()].map(str::to_owned);
+    let folder = Folder::new();
+    let output = Command::new("/bin/sh").args(words).current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(process::code(output.status), 3, "{text}");
+    assert!(text.ends_with(" is heaptrack itself\n"), "{text}");
+    assert_eq!(folder.names(), [""; 0]);
+}
+
+#[test]
+fn detaching_from_a_process_that_nobody_recorded() {
+    let target = Target::start("attach_phases", &["1"]);
+    let expected = format!("heaptrack: nothing of heaptrack is in process {}\n", target.pid);
+    assert_eq!(detach(target.pid), (3, expected));
+}
+
+#[test]
 fn a_thread_of_the_kernel() {
     // Containers show none; there the answer is that there is no such process.
     let is_kernel = std::fs::read_to_string("/proc/2/status").is_ok_and(|status| status.contains("kthreadd"));
@@ -105,6 +123,15 @@ fn a_static_program_without_symbols() {
 }
 
 #[test]
+fn an_allocator_that_cannot_be_patched() {
+    let mut target = Target::start("attach_short_static", &[]);
+    assert_eq!(target.line(), "ready");
+    let sentence = "attach_short_static cannot be patched: it jumps into its own first instructions, and import tables do not lead to it";
+    assert_refused(target.pid, sentence);
+    assert!(target.is_alive());
+}
+
+#[test]
 fn pure_go() {
     let folder = Folder::new();
     let source = folder.join("main.go");
@@ -149,6 +176,83 @@ fn filters_are_read_before_anything_is_called() {
     let report = session.detach().report();
     assert_eq!((report.of_size(6001).allocations, report.total("lost_events")), (10, 0));
     assert_eq!(harmless.tell("go"), "done");
+}
+
+#[test]
+fn a_filter_that_only_root_may_read() {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let (heaptrack, program) = (folder.join("heaptrack"), folder.join("program"));
+    std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
+    std::fs::copy(heaptrack_tests::targets::target("attach_filter"), &program).unwrap();
+    let nobody = |path: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(path);
+        command
+    };
+    let mut target = Target::spawn(nobody(&program).arg("nothing"));
+    assert_eq!(target.line(), "ready");
+    wait_for("the filter", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", target.pid)).ok()?;
+        status.contains("Seccomp:\t2").then_some(())
+    });
+    let output =
+        nobody(&heaptrack).args(["attach", &target.pid.to_string()]).current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(process::code(output.status), 3, "{text}");
+    assert!(text.contains("has a seccomp filter that only root may look at"), "{text}");
+    assert_eq!(target.tell("go"), "done");
+}
+
+#[test]
+fn a_thread_that_cannot_be_stopped() {
+    let mut target = Target::start("attach_vfork", &[]);
+    assert_eq!(target.tell("begin"), "ready");
+    assert_refused(target.pid, &format!("thread {} cannot be stopped: it has been in an uninterruptible", target.pid));
+    assert_eq!(target.tell("end"), "done");
+    assert_eq!(cycle(target.pid, "0s").code, 0);
+}
+
+#[test]
+fn a_stack_that_nobody_knows() {
+    let mut target = Target::start("attach_coroutine", &[]);
+    assert_eq!(target.line(), "ready");
+    assert_refused(target.pid, &format!("thread {} has no stack that could be used", target.pid));
+    assert_eq!(target.tell("go"), "done");
+}
+
+#[test]
+fn a_thread_that_will_return_into_what_would_be_displaced() {
+    let mut target = Target::start("attach_fault", &[]);
+    assert_eq!(target.line(), "ready");
+    assert_refused(target.pid, "the process keeps changing what is to be patched; try again");
+    assert_eq!(target.tell("on"), "done");
+    let ended = cycle(target.pid, "0s");
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    assert_eq!(target.tell("on"), "done");
+}
+
+#[test]
+fn programs_with_nothing_to_call_and_nothing_to_record() {
+    for (name, sentence) in [
+        ("attach_bare", "no place was found in the program from which a system call can be made"),
+        ("attach_bare_calls", "there is nothing to record"),
+    ] {
+        let target = Target::start(name, &[]);
+        wait_for("it to run", || (!target.maps().contains("[vdso]") && target.maps().contains(name)).then_some(()));
+        assert_refused(target.pid, sentence);
+        assert!(target.is_alive());
+    }
+}
+
+#[test]
+fn no_memory_for_us() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let limit = Command::new("prlimit").args(["--pid", &target.pid.to_string(), "--as=4096"]).status().unwrap();
+    assert!(limit.success());
+    assert_refused(target.pid, "the process refused memory for the recorder: Cannot allocate memory");
+    assert_eq!(target.tell("1"), "done 1");
 }
 
 #[test]

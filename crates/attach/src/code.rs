@@ -86,12 +86,6 @@ impl Site {
         Ok(())
     }
 
-    /// Where the function goes if all it does is to jump elsewhere.
-    pub fn forwards_to(&self) -> Option<u64> {
-        let first = self.instructions.first()?;
-        (first.flow_control() == FlowControl::UnconditionalBranch).then(|| first.near_branch_target())
-    }
-
     /// A return, and padding behind it.
     pub fn is_empty_function(&self) -> bool {
         let first = self.instructions.first();
@@ -168,11 +162,5 @@ mod tests {
             Site::find(AT + PAGE - 2, b"\x90\x90\x90\x90\x90\xc3", 6).unwrap_err(),
             "its first instructions lie on two pages"
         );
-    }
-
-    #[test]
-    fn a_mere_jump_is_known() {
-        let site = Site::find(AT, b"\xe9\x00\x10\x00\x00", 5).unwrap();
-        assert_eq!(site.forwards_to(), Some(AT + 5 + 0x1000));
     }
 }

@@ -58,8 +58,8 @@ pub enum Refusal {
     Stripped { exe: String },
     #[error("no malloc was found in process {pid}: there is nothing to record")]
     NoMalloc { pid: u32 },
-    #[error("malloc of {module} cannot be patched: {why}")]
-    NotPatchable { module: String, why: &'static str },
+    #[error("{function} of {module} cannot be patched: {why}, and import tables do not lead to it")]
+    NotPatchable { function: String, module: String, why: &'static str },
     #[error(
         "thread {tid} cannot be stopped: it has been in an uninterruptible system call all the time; try again later"
     )]
@@ -137,5 +137,20 @@ mod tests {
         assert!(sentence(Some(3)).contains("until the next boot"));
         assert!(sentence(Some(0)).contains("--cap-add=SYS_PTRACE"));
         assert!(sentence(None).contains("SYS_PTRACE"));
+    }
+
+    /// What no test can make happen: the rest is in `tests/tests/attach_refusals.rs`.
+    #[test]
+    fn sentences_for_what_hardly_happens() {
+        let error = || io::Error::from_raw_os_error(libc::EIO);
+        let said = |refusal: Refusal| refusal.to_string();
+        assert_eq!(
+            said(Refusal::memory(7)(error())),
+            "the memory of process 7 cannot be read or written: Input/output error (os error 5)"
+        );
+        assert_eq!(said(Refusal::Image("why")), "heaptrack itself is broken: why");
+        let gone = Process { pid: 0x7fff_fff0, folder: "/proc/2147483632".into() };
+        let gone = [Refusal::seize(&gone, &error()), Refusal::seize(&gone, &io::Error::from_raw_os_error(libc::ESRCH))];
+        assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);
     }
 }

@@ -126,9 +126,10 @@ impl Object {
             let strings = sections.section(object::SectionIndex(section.sh_link(endian) as usize)).ok();
             let strings = strings.and_then(|strings| strings.data(endian, data).ok()).unwrap_or_default();
             let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data).unwrap_or_default();
+            found.is_known |= !symbols.is_empty();
             found.has_table |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
             for symbol in symbols {
-                if symbol.st_type() != elf::STT_FUNC || symbol.st_shndx(endian) == elf::SHN_UNDEF {
+                if symbol.st_shndx(endian) == elf::SHN_UNDEF {
                     continue;
                 }
                 let name = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
@@ -142,6 +143,10 @@ impl Object {
                     size: symbol.st_size(endian),
                     is_local: symbol.st_bind() == elf::STB_LOCAL,
                 };
+                if symbol.st_type() != elf::STT_FUNC {
+                    found.others.extend((!function.is_local).then_some(function));
+                    continue;
+                }
                 if function.at >= self.start && function.at < self.end && !found.functions.contains(&function) {
                     found.functions.push(function);
                 }
@@ -155,12 +160,22 @@ impl Object {
 #[derive(Debug, Default)]
 pub struct Symbols {
     pub functions: Vec<Function>,
+    /// Of such a name, but not plain functions.
+    pub others: Vec<Function>,
+    /// A table of symbols could be read.
+    pub is_known: bool,
     /// It has a table besides that of exported symbols.
     pub has_table: bool,
     pub is_go: bool,
 }
 
 impl Symbols {
+    /// What other modules may find there.
+    pub fn exports(&self) -> impl Iterator<Item = (String, u64)> {
+        let all = self.functions.iter().chain(&self.others).filter(|function| !function.is_local);
+        all.map(|function| (function.name.clone(), function.at))
+    }
+
     pub fn find(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
     }

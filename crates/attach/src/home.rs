@@ -46,6 +46,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
         table_length: 0,
         pads: Vec::new(),
         patches: Vec::new(),
+        imports: Vec::new(),
     };
     let mut map = |at: u64, length: u64, protection: i32| {
         remote.map(at, length, protection, ANONYMOUS | libc::MAP_FIXED, -1).map_err(refused())

@@ -9,6 +9,7 @@
 //! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start | unwind table | its length | target | its start | 0 .. |
 //! 16: pads     16 x | at | length | used |
 //! 64: patches 256 x | at | slot | original bytes | our bytes |
+//! 1088: imports 240 x | at, 0 = none now | slot | original word | function |    (since version 2; our word is the slot's address)
 //! ```
 use crate::code::JUMP;
 use crate::maps::Maps;
@@ -17,14 +18,18 @@ use crate::process::Process;
 use std::io;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTATTCH1");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+const WITH_IMPORTS: u64 = 2;
 const PADS_AT: usize = 16;
 const PADS: usize = 16;
 const PAD_WORDS: usize = 3;
 const PATCHES_AT: usize = 64;
 const PATCHES: usize = 256;
 const PATCH_WORDS: usize = 4;
-const WORDS: usize = PATCHES_AT + PATCHES * PATCH_WORDS;
+const IMPORTS_AT: usize = PATCHES_AT + PATCHES * PATCH_WORDS;
+pub const IMPORTS: usize = 240;
+const IMPORT_WORDS: usize = 4;
+const WORDS: usize = IMPORTS_AT + IMPORTS * IMPORT_WORDS;
 
 /// Bytes that the journal takes.
 pub const LENGTH: u64 = 16 << 10;
@@ -44,6 +49,17 @@ pub struct Patch {
     pub slot: u64,
     pub original: [u8; JUMP],
     pub ours: [u8; JUMP],
+}
+
+/// A word of a module's table, by which it calls a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redirect {
+    /// 0: there is none now, but the slot may serve again.
+    pub at: u64,
+    /// What we write there.
+    pub slot: u64,
+    pub original: u64,
+    pub function: u64,
 }
 
 /// What is at a patch's place now.
@@ -75,6 +91,7 @@ pub struct Journal {
     pub table_length: u64,
     pub pads: Vec<Pad>,
     pub patches: Vec<Patch>,
+    pub imports: Vec<Redirect>,
 }
 
 fn pack(bytes: [u8; JUMP]) -> u64 {
@@ -105,7 +122,7 @@ impl Journal {
         memory.read_words(at, &mut words).ok()?;
         let &[
             _,
-            _,
+            version,
             image_id,
             home,
             home_length,
@@ -127,11 +144,16 @@ impl Journal {
             &[at, length, used] if at != 0 => Some(Pad { at, length, used }),
             _ => None,
         });
-        let patches = words.get(PATCHES_AT..)?.chunks_exact(PATCH_WORDS);
+        let patches = words.get(PATCHES_AT..IMPORTS_AT)?.chunks_exact(PATCH_WORDS);
         let patches = patches.filter_map(|words| match words {
             &[at, slot, original, ours] if at != 0 => {
                 Some(Patch { at, slot, original: unpack(original), ours: unpack(ours) })
             }
+            _ => None,
+        });
+        let imports = words.get(IMPORTS_AT..)?.chunks_exact(IMPORT_WORDS).filter(|_| version >= WITH_IMPORTS);
+        let imports = imports.filter_map(|words| match words {
+            &[at, slot, original, function] if slot != 0 => Some(Redirect { at, slot, original, function }),
             _ => None,
         });
         Some(Journal {
@@ -149,6 +171,7 @@ impl Journal {
             table_length,
             pads: pads.collect(),
             patches: patches.collect(),
+            imports: imports.collect(),
         })
     }
 
@@ -178,8 +201,26 @@ impl Journal {
         put(0, &mut head.into_iter());
         put(PADS_AT, &mut pads.take(PADS * PAD_WORDS));
         put(PATCHES_AT, &mut patches.take(PATCHES * PATCH_WORDS));
+        let imports = self.imports.iter().flat_map(|import| [import.at, import.slot, import.original, import.function]);
+        put(IMPORTS_AT, &mut imports.take(IMPORTS * IMPORT_WORDS));
         memory.write_words(self.at + 8, words.get(1..).unwrap_or_default())?;
         memory.write_words(self.at, &[MAGIC])
+    }
+
+    /// Something of ours is reached by the program.
+    pub fn is_in_force(&self, memory: &Memory) -> bool {
+        let is_patched = |patch: &Patch| patch.found(memory) == Found::Ours;
+        let is_redirected = |import: &Redirect| import.is_ours(memory);
+        self.recorder != 0 || self.patches.iter().any(is_patched) || self.imports.iter().any(is_redirected)
+    }
+
+    /// Each slot of a function that is hooked where it is imported.
+    pub fn kept(&self) -> Vec<Redirect> {
+        let mut kept: Vec<Redirect> =
+            self.imports.iter().map(|import| Redirect::kept(import.function, import.slot)).collect();
+        kept.sort_unstable_by_key(|import| import.slot);
+        kept.dedup();
+        kept
     }
 
     pub const fn has_room(&self) -> bool {
@@ -201,5 +242,57 @@ impl Patch {
             Ok(()) if bytes == self.original => Found::Original,
             _ => Found::Foreign,
         }
+    }
+}
+
+impl Redirect {
+    /// The slot alone.
+    pub const fn kept(function: u64, slot: u64) -> Redirect {
+        Redirect { at: 0, slot, original: 0, function }
+    }
+
+    pub fn is_ours(&self, memory: &Memory) -> bool {
+        memory.word(self.at).is_ok_and(|word| word == self.slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written into our own memory and read again.
+    #[test]
+    fn what_is_written_is_read() {
+        let memory = Memory::open(std::path::Path::new("/proc/self")).unwrap();
+        let room = vec![0u64; WORDS].leak();
+        let (redirect, kept) = (
+            Redirect { at: 41, slot: 42, original: 43, function: 44 },
+            Redirect { at: 0, slot: 42, original: 0, function: 44 },
+        );
+        let journal = Journal {
+            at: room.as_ptr() as u64,
+            image_id: 1,
+            home: 2,
+            home_length: 3,
+            gate: 4,
+            image: 5,
+            recorder: 6,
+            recorder_started: 7,
+            target: 8,
+            target_started: 9,
+            table: 10,
+            table_length: 11,
+            pads: vec![Pad { at: 12, length: 13, used: 14 }],
+            patches: vec![Patch { at: 15, slot: 16, original: [1; JUMP], ours: [2; JUMP] }],
+            imports: vec![redirect; IMPORTS],
+        };
+        journal.write(&memory).unwrap();
+        let read = Journal::read(&memory, journal.at).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{journal:?}"));
+        assert_eq!(read.kept(), [kept]);
+        // The first version had no imports, and anything may be there.
+        memory.write_words(journal.at + 8, &[1]).unwrap();
+        let read = Journal::read(&memory, journal.at).unwrap();
+        assert_eq!((read.patches, read.imports), (journal.patches, Vec::new()));
     }
 }

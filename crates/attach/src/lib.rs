@@ -15,6 +15,7 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod candidates;
 mod check;
 mod code;
 mod error;
@@ -24,6 +25,7 @@ mod frame;
 mod heap;
 mod home;
 mod image;
+mod imports;
 mod journal;
 mod loader;
 mod maps;

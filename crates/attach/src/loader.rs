@@ -36,9 +36,9 @@ pub struct Loader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub at: u64,
-    bias: u64,
+    pub bias: u64,
     name: u64,
-    dynamic: u64,
+    pub dynamic: u64,
 }
 
 /// A module that is described.

@@ -1,62 +1,62 @@
 //! What is to be patched: which functions of which files, and how.
 //!
 //! Given: the target's files. Gives back: entries with the code under them. What must hold: made while the target runs, so
-//! every byte is looked at again before it is changed; a function that cannot be patched is left out and told, but without
-//! malloc and free of a module nothing of that module is patched.
+//! every byte is looked at again before it is changed; a function that can be hooked in no way is left out and told, but
+//! without malloc and free of a module nothing of that module is hooked.
+use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
-use crate::files::{Function, Object, Symbols};
+use crate::files::{Object, Symbols};
+use crate::imports::{self, Export, Import};
+use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::names::{self, Wanted};
 use crate::process::Process;
 use crate::unwind::Table;
 use capture::entry::{INTERNAL, Range, Shim};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
-
-/// Bytes of a function that are looked through, when its size is not known or large.
-const MOST_CODE: u64 = 16 << 10;
-const SMALLEST_LOOK: u64 = 64;
 
 /// One function.
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub name: String,
+    pub at: u64,
     pub shim: Shim,
-    pub site: Site,
+    pub way: Way,
     pub module: Range,
     /// Of a throwing `operator new`: where in the plan its other form is.
     pub nothrow: Option<usize>,
     pub internal: [u64; INTERNAL],
 }
 
+/// How calls of a function come to us.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// By a jump in place of its first instructions.
+    Entry(Site),
+    /// These cannot be displaced: by the words through which modules call it.
+    Imports,
+}
+
 #[derive(Debug, Default)]
 pub struct Plan {
     pub entries: Vec<Planned>,
+    /// Who offers what is wanted, by name. Empty when not all files could be asked.
+    pub exports: Vec<Export>,
+    pub imports: Vec<Import>,
     /// What cannot be recorded, for people.
     pub notes: Vec<String>,
     /// Of a program that has no table of its unwind information: the table, and where the program is.
     pub table: Option<(Table, Range)>,
 }
 
-/// A function that is wanted, found in a module.
-struct Candidate {
-    function: Function,
-    wanted: Wanted,
-    site: Site,
-    /// Where it goes if all it does is to jump there.
-    forwards_to: Option<u64>,
-    /// Where its direct calls and jumps lead to.
-    leads_to: Vec<u64>,
-}
-
 impl Plan {
-    /// `is_static`: the program has no loader.
-    pub fn make(process: &Process, maps: &Maps, memory: &Memory, is_static: bool) -> Result<Plan, Refusal> {
+    pub fn make(process: &Process, maps: &Maps, memory: &Memory, loader: &Loader) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         let mut is_go = false;
         let mut is_blind = false;
-        let mut refused = None;
+        let mut is_known = true;
+        let mut looks = Vec::new();
         let objects = Object::all(process, maps, memory);
         for object in &objects {
             // The loader's own small allocator is for its start alone.
@@ -69,79 +69,68 @@ impl Plan {
             }
             is_go |= object.is_program && symbols.is_go;
             is_blind |= object.is_program && !symbols.has_table;
-            if let Err(refusal) = plan.add(object, &symbols, maps, memory, is_static) {
-                refused = Some(refusal);
-            }
+            is_known &= symbols.is_known;
+            plan.exports.extend(symbols.exports().map(|(name, at)| Export { bias: object.bias, name, at }));
+            looks.push(Look::at(object, symbols, maps, memory, loader.is_static));
         }
+        if !is_known {
+            plan.exports.clear();
+        }
+        let mut refused = plan.add_all(looks, &objects, loader, maps, memory);
         if !plan.entries.is_empty() {
+            let beyond = "what does not come down to another allocator is not recorded";
+            plan.notes.extend(refused.iter().map(|refusal| format!("{refusal}: {beyond}")));
             let program = objects.iter().find(|object| object.is_program);
             let range = |object: &Object| Range { start: object.start, end: object.end };
             plan.table = program.and_then(|object| Some((object.unwind_table(process)?, range(object))));
             return Ok(plan);
         }
-        if let Some(refusal) = refused {
+        if let Some(refusal) = refused.pop() {
             return Err(refusal);
         }
         let exe = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
-        Err(match (is_go, is_static && is_blind) {
+        Err(match (is_go, loader.is_static && is_blind) {
             (true, _) => Refusal::Go { exe },
             (_, true) => Refusal::Stripped { exe },
             _ => Refusal::NoMalloc { pid: process.pid },
         })
     }
 
-    fn add(
+    /// Gives back what must be left out for want of malloc or free.
+    fn add_all(
         &mut self,
-        object: &Object,
-        symbols: &Symbols,
+        mut looks: Vec<Look<'_>>,
+        objects: &[Object],
+        loader: &Loader,
         maps: &Maps,
         memory: &Memory,
-        is_static: bool,
-    ) -> Result<(), Refusal> {
-        let is_allocator = |function: &Function| names::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
-        // In a static program nothing is exported, and what was hidden has become local.
-        let usable = |function: &&Function| {
-            !function.is_local || object.is_program && (is_static || names::has_prefix(&function.name))
-        };
-        if !symbols.functions.iter().filter(usable).any(is_allocator) {
-            return Ok(());
+    ) -> Vec<Refusal> {
+        let candidates = looks.iter().flat_map(|look| &look.candidates);
+        let unpatchable = candidates.filter(|candidate| candidate.site.is_err());
+        let unpatchable: Vec<u64> = unpatchable.map(|candidate| candidate.function.at).collect();
+        if !unpatchable.is_empty() {
+            let list = loader.list(memory);
+            self.imports = imports::find(memory, objects, loader, &list, &self.exports, &unpatchable);
         }
+        let allocators = looks.iter().filter(|look| !look.candidates.is_empty());
+        let is_only = allocators.count() == 1;
+        drop_passed_on(&mut looks);
+        looks.into_iter().filter_map(|look| self.add(look, is_only, maps, memory).err()).collect()
+    }
+
+    /// `is_only`: no other file has an allocator, which could lead to this one.
+    fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
+        let Look { object, symbols, mut candidates } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
-        let mut candidates: Vec<Candidate> = Vec::new();
-        let mut failed: Option<&'static str> = None;
-        // Names that begin with no prefix come first: of two names for one function they are the ones that count.
-        let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
-        functions.sort_by_key(|function| names::has_prefix(&function.name));
-        for function in functions {
-            let Some(wanted) = names::find(&function.name) else { continue };
-            if candidates.iter().any(|known| known.function.at == function.at) {
-                continue;
-            }
-            if !maps.at(function.at).is_some_and(|mapping| mapping.execute) {
-                continue;
-            }
-            let look = if function.size == 0 { MOST_CODE } else { function.size.clamp(SMALLEST_LOOK, MOST_CODE) };
-            let mut code = vec![0; look as usize];
-            let length = memory.read_some(function.at, &mut code);
-            code.truncate(length);
-            match Site::find(function.at, &code, function.size) {
-                Ok(site) => {
-                    code.truncate(if function.size == 0 { code.len() } else { function.size as usize });
-                    let forwards_to = site.forwards_to().map(|to| behind_table(memory, to));
-                    let leads_to = targets(memory, function.at, &code);
-                    candidates.push(Candidate { function: function.clone(), wanted, site, forwards_to, leads_to });
-                }
-                Err(why) if wanted.is_malloc || function.name == "free" => failed = failed.or(Some(why)),
-                Err(why) => self.notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name())),
-            }
-        }
+        let failed = self.drop_unreachable(object, &mut candidates);
         let has = |wanted: fn(&Candidate) -> bool| candidates.iter().any(wanted);
         if !has(|candidate| candidate.wanted.is_malloc) || !has(|candidate| candidate.wanted.is_free) {
-            let Some(why) = failed else { return Ok(()) };
-            return Err(Refusal::NotPatchable { module: object.path.clone(), why });
+            let Some((function, why)) = failed else { return Ok(()) };
+            return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
         }
         drop_forwarders(&mut candidates);
-        let internal = internal_frees(object, symbols, &candidates, maps, memory, is_glibc);
+        self.notes.extend(note_imports(object, &candidates));
+        let internal = internal_frees(object, &symbols, &candidates, maps, memory, is_glibc);
         let first = self.entries.len();
         for candidate in &candidates {
             let Wanted { shim, plain, .. } = candidate.wanted;
@@ -155,8 +144,9 @@ impl Plan {
             }
             self.entries.push(Planned {
                 name: candidate.function.name.clone(),
-                shim: plain.filter(|_| is_glibc).unwrap_or(shim),
-                site: candidate.site.clone(),
+                at: candidate.function.at,
+                shim: plain.filter(|plain| is_glibc && (is_only || *plain != Shim::Free)).unwrap_or(shim),
+                way: candidate.site.clone().map_or(Way::Imports, Way::Entry),
                 module: Range { start: object.start, end: object.end },
                 nothrow: nothrow.map(|index| first + index),
                 internal: if candidate.wanted.is_free { internal } else { [0; INTERNAL] },
@@ -164,6 +154,44 @@ impl Plan {
         }
         Ok(())
     }
+
+    /// Takes out what can neither be patched nor is imported by anybody, and tells. Gives back malloc or free, without which there
+    /// is nothing to record, if it is among them, and why.
+    fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
+        let mut failed = None;
+        candidates.retain(|candidate| {
+            let Err(why) = candidate.site else { return true };
+            let function = &candidate.function;
+            // A program calls its own functions directly: hardly anything would be seen.
+            if !object.is_program && self.imports.iter().any(|import| import.function == function.at) {
+                return true;
+            }
+            if candidate.wanted.is_malloc || function.name == "free" && failed.is_none() {
+                failed = Some((function.name.clone(), why));
+            } else if function.name != "free" {
+                self.notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name()));
+            }
+            false
+        });
+        failed
+    }
+}
+
+/// For people: what is hooked in another way than the rest.
+fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
+    let told = candidates.iter().filter_map(|candidate| {
+        let why = candidate.site.as_ref().err()?;
+        Some(format!("{} ({why})", candidate.function.name))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "of {0}, {1} cannot be patched in place and are hooked where modules import them: direct calls inside {0}, \
+             calls by pointers from before and calls of libraries that are loaded from now on are not seen",
+            object.name(),
+            told.join(", ")
+        )
+    })
 }
 
 impl Planned {
@@ -171,52 +199,6 @@ impl Planned {
     pub const fn is_possible(&self) -> bool {
         !matches!(self.shim, Shim::New | Shim::NewAligned) || self.nothrow.is_some()
     }
-}
-
-/// Where a function's direct calls and jumps lead to, outside of itself.
-fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
-    let end = start + code.len() as u64;
-    let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-    let near = decoder.into_iter().map(|instruction| instruction.near_branch_target());
-    let outside = near.filter(|target| *target != 0 && !(start..end).contains(target));
-    outside.map(|target| behind_table(memory, target)).collect()
-}
-
-/// A jump through a module's table of addresses leads on to what is in the table.
-fn behind_table(memory: &Memory, at: u64) -> u64 {
-    let mut code = [0; 16];
-    let length = memory.read_some(at, &mut code);
-    let mut decoder = Decoder::with_ip(64, code.get(..length).unwrap_or_default(), at, DecoderOptions::NONE);
-    let mut instruction = decoder.decode();
-    if instruction.code() == Code::Endbr64 {
-        instruction = decoder.decode();
-    }
-    let is_through =
-        instruction.flow_control() == FlowControl::IndirectBranch && instruction.is_ip_rel_memory_operand();
-    let place = instruction.ip_rel_memory_address();
-    memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
-}
-
-/// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators that
-/// call malloc: the other one sees it.
-fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    // Against all of them, also those that go: what they lead to stays.
-    let known: Vec<(u64, bool, bool)> =
-        candidates.iter().map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
-    candidates.retain(|candidate| {
-        let others = || known.iter().filter(|other| other.0 != candidate.function.at);
-        if candidate.forwards_to.is_some_and(|to| others().any(|other| other.0 == to)) {
-            return false;
-        }
-        let is_operator = candidate.function.name.starts_with("_Z");
-        if !is_operator && !candidate.wanted.is_free || candidate.function.name == "free" {
-            return true;
-        }
-        !others().any(|other| {
-            let sees_it = if candidate.wanted.is_free { other.1 } else { other.2 };
-            sees_it && candidate.leads_to.contains(&other.0)
-        })
-    });
 }
 
 /// Return addresses of glibc's calls of its own free for what is in a thread's cache when the thread ends: those blocks

@@ -7,13 +7,14 @@ use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
 use crate::image::{Image, Places};
-use crate::journal::{Journal, Pad};
+use crate::imports::Export;
+use crate::journal::{self, Journal, Pad};
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
-use crate::ready::{self, Ready};
+use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
 use crate::slots::{self, PAD, SLOT};
 use crate::world::World;
@@ -22,11 +23,16 @@ use capture::entry::Range;
 use channel::Geometry;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// A thread of the program's own with at least this much stack left.
 const STACK_LEFT: u64 = 64 << 10;
 /// What the ABI lets a function use below its stack pointer.
 const RED_ZONE: u64 = 128;
+/// How often we look for a thread that can be stopped.
+const TRIES: u32 = 40;
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
 
 /// The target with our memory in it.
@@ -37,7 +43,9 @@ pub struct Prepared {
     pub(crate) journal: Journal,
     pub(crate) places: Places,
     pub(crate) loader: Loader,
-    pub(crate) ready: Vec<Ready>,
+    pub(crate) written: Written,
+    /// By which the words of tables are told that lead to them.
+    pub(crate) exports: Vec<Export>,
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
@@ -82,8 +90,9 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
     let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
     let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
-    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, loader.is_static)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
+    let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
     let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
     let mut mapped =
         with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
@@ -93,12 +102,20 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
         home::places(&mapped.journal, image)?
     };
     let mut notes = plan.notes.clone();
-    let ready = ready::write_slots(&checked, &mut mapped.journal, &places, &plan, &loader, &mut notes)?;
+    let written = ready::write_slots(&checked, &mut mapped.journal, &places, &plan, &loader, &mut notes)?;
+    let words = plan.imports.len() + mapped.journal.kept().len();
+    if words > journal::IMPORTS {
+        notes.push(format!(
+            "{} of the places that import them are left out: there are too many",
+            words - journal::IMPORTS
+        ));
+    }
     Ok(Prepared {
         gadgets,
         places,
         loader,
-        ready,
+        written,
+        exports: plan.exports,
         region: mapped.region,
         geometry,
         membarrier: mapped.membarrier,
@@ -250,14 +267,28 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make calls for us; and where its frame can be.
+/// Stops a thread that can make calls for us; and where its frame can be. If all are in calls that cannot be interrupted (a
+/// vfork whose child is not yet through), later.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
+    let mut picked = try_pick(checked);
+    for _ in 0..TRIES {
+        if !matches!(picked, Err(Refusal::Unstoppable { .. })) {
+            break;
+        }
+        sleep(BETWEEN_TRIES);
+        picked = try_pick(checked);
+    }
+    picked
+}
+
+fn try_pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
     let process = &checked.process;
     let mut tids = process.threads().map_err(|_| Refusal::Gone)?;
+    let stuck = tids.iter().copied().find(|tid| process.thread_state(*tid) == Some('D'));
     tids.retain(|tid| !matches!(process.thread_state(*tid), None | Some('D' | 'Z' | 'X')));
     // The first one has the stack that is known best.
     tids.sort_by_key(|tid| *tid != process.pid);
-    let mut last = Refusal::Gone;
+    let mut last = stuck.map_or(Refusal::Gone, |tid| Refusal::Unstoppable { tid });
     for tid in tids {
         match World::stop_one(process, tid) {
             Ok(world) => match room_on_stack(tid, &checked.maps) {

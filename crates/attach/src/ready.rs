@@ -1,14 +1,15 @@
-//! The slots of all that is to be patched, and the journal's entries for them.
+//! The slots of all that is to be hooked, and the journal's entries for them.
 //!
-//! Given: a plan, and memory near the modules. Gives back: patches that only have to be written. What must hold: a slot is
-//! whole, and in the journal, before anybody writes a jump to it; what an earlier attach has made serves again.
+//! Given: a plan, and memory near the modules. Gives back: patches that only have to be written, and slots for words of
+//! tables. What must hold: a slot is whole, and in the journal, before anything leads to it; what an earlier attach has made
+//! serves again.
 use crate::check::Checked;
 use crate::code::{JUMP, Site};
 use crate::error::Refusal;
 use crate::image::Places;
-use crate::journal::{Journal, Patch};
+use crate::journal::{Journal, Patch, Redirect};
 use crate::loader::Loader;
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, Planned, Way};
 use crate::slots::{self, SLOT, Slot};
 use capture::entry::{Entry, Range, Shim};
 
@@ -24,6 +25,20 @@ pub struct Ready {
     moved: u64,
 }
 
+/// The slot of a function that is hooked where it is imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    pub function: u64,
+    pub slot: u64,
+}
+
+/// All that is ready.
+#[derive(Debug, Default)]
+pub struct Written {
+    pub ready: Vec<Ready>,
+    pub hooks: Vec<Hook>,
+}
+
 /// Makes the slots of everything that is not in the journal yet, then writes the journal.
 pub fn write_slots(
     checked: &Checked,
@@ -32,9 +47,9 @@ pub fn write_slots(
     plan: &Plan,
     loader: &Loader,
     notes: &mut Vec<String>,
-) -> Result<Vec<Ready>, Refusal> {
+) -> Result<Written, Refusal> {
     let pid = checked.process.pid;
-    let mut ready = Vec::new();
+    let Written { mut ready, mut hooks } = Written::default();
     // The forms that do not throw come first: the throwing ones refer to them.
     let mut order: Vec<usize> = (0..plan.entries.len()).collect();
     order.sort_by_key(|index| plan.entries.get(*index).is_some_and(|entry| entry.nothrow.is_some()));
@@ -42,13 +57,19 @@ pub fn write_slots(
     for index in order {
         let Some(planned) = plan.entries.get(index).filter(|planned| planned.is_possible()) else { continue };
         let nothrow = planned.nothrow.and_then(|other| moved_at.get(other).copied()).unwrap_or(0);
-        match write_slot(checked, journal, places, planned, nothrow) {
-            Ok(made) => {
-                if let Some(place) = moved_at.get_mut(index) {
-                    *place = made.moved;
-                }
+        let made = match &planned.way {
+            Way::Entry(site) => write_slot(checked, journal, places, planned, site, nothrow).map(|made| {
+                let moved = made.moved;
                 ready.push(made);
-            }
+                moved
+            }),
+            Way::Imports => import_slot(checked, journal, places, planned, nothrow).map(|slot| {
+                hooks.push(Hook { function: planned.at, slot });
+                planned.at
+            }),
+        };
+        match made {
+            Ok(moved) => moved_at.iter_mut().skip(index).take(1).for_each(|place| *place = moved),
             Err(NoSlot::Why(why)) => notes.push(format!("{} is not recorded: {why}", planned.name)),
             Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
         }
@@ -61,7 +82,7 @@ pub fn write_slots(
         }
     }
     journal.write(&checked.memory).map_err(Refusal::memory(pid))?;
-    Ok(ready)
+    Ok(Written { ready, hooks })
 }
 
 enum NoSlot {
@@ -86,9 +107,9 @@ fn write_slot(
     journal: &mut Journal,
     places: &Places,
     planned: &Planned,
+    site: &Site,
     nothrow: u64,
 ) -> Result<Ready, NoSlot> {
-    let site = &planned.site;
     let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
     let entry = Entry { real: 0, nothrow, module: planned.module, internal: planned.internal };
     let make = |at: u64| Slot::new(at, site, planned.shim, shim_at, entry).map_err(NoSlot::Why);
@@ -114,6 +135,32 @@ fn write_slot(
     journal.patches.retain(|known| known.at != patch.at);
     journal.patches.push(patch);
     Ok(Ready { patch, length: site.length, places: slot.places, moved: slot.moved })
+}
+
+/// Nothing is displaced; where the slot is.
+fn import_slot(
+    checked: &Checked,
+    journal: &mut Journal,
+    places: &Places,
+    planned: &Planned,
+    nothrow: u64,
+) -> Result<u64, NoSlot> {
+    let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
+    let entry = Entry { real: planned.at, nothrow, module: planned.module, internal: planned.internal };
+    let make = |at: u64| Slot::for_import(at, planned.shim, shim_at, entry);
+    let old = journal.imports.iter().find(|import| import.function == planned.at).map(|import| make(import.slot));
+    if let Some(slot) = old {
+        let mut there = vec![0; slot.bytes.len()];
+        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        if there == slot.bytes {
+            return Ok(slot.at);
+        }
+    }
+    let slot = make(take_slot(journal, planned.module)?);
+    checked.memory.write(slot.at, &slot.bytes).map_err(NoSlot::Memory)?;
+    journal.imports.retain(|import| import.function != planned.at);
+    journal.imports.push(Redirect::kept(planned.at, slot.at));
+    Ok(slot.at)
 }
 
 /// The loader's function is a return and padding; there is nothing to displace.

@@ -1,7 +1,8 @@
 //! Putting the target back as it was: after a recording, or after the death of whoever recorded.
 //!
-//! Given: the journals in the target. What must hold: what is in force is told by the code's bytes; the gate is shut before
-//! anything else; the shared memory is unmapped only when no thread can be inside a hook, and once none is, none ever will be.
+//! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables' words; the
+//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook. Once none is,
+//! none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::error::Refusal;
@@ -39,10 +40,7 @@ pub fn restore(checked: &Checked, journals: &[Journal]) -> Result<Restored, Refu
     for journal in journals {
         shut(checked, journal)?;
     }
-    let is_in_force = |journal: &&Journal| {
-        journal.patches.iter().any(|patch| patch.found(&checked.memory) == Found::Ours) || journal.recorder != 0
-    };
-    if journals.iter().any(|journal| is_in_force(&journal)) {
+    if journals.iter().any(|journal| journal.is_in_force(&checked.memory)) {
         let world = World::stop(&checked.process)?;
         restored.functions = take_out(checked, journals)?;
         restored.pause = world.elapsed();
@@ -56,7 +54,7 @@ fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
     checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
 }
 
-/// With all threads stopped: the gate is shut, the code is the program's own again.
+/// With all threads stopped: the gate is shut, code and tables are the program's own again. How many functions were ours.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };
@@ -69,8 +67,16 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
                 functions += 1;
             }
         }
+        let mut imported = HashSet::new();
+        for import in journal.imports.iter().filter(|import| import.is_ours(memory)) {
+            memory.write_words(import.at, &[import.original]).map_err(failed)?;
+            imported.insert(import.function);
+        }
+        functions += imported.len();
         let mut journal = journal.clone();
         (journal.recorder, journal.recorder_started) = (0, 0);
+        // Modules go, and their places are used by others.
+        journal.imports = journal.kept();
         journal.write(memory).map_err(failed)?;
     }
     Ok(functions)

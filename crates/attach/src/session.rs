@@ -8,8 +8,10 @@
 //! nothing. Whoever kills us in between leaves a program that runs.
 use crate::check::Checked;
 use crate::error::Refusal;
+use crate::files::Object;
 use crate::home;
-use crate::journal::Journal;
+use crate::imports::{self, Import};
+use crate::journal::{IMPORTS, Journal, Redirect};
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::prepare::Prepared;
@@ -59,10 +61,10 @@ pub enum Standing {
 
 impl Prepared {
     /// `region` is our mapping of the channel, with a header that is filled in. `stamp`: now.
-    pub fn begin(self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
-        crate::on_own_thread(|| match begin(&self, region, stamp) {
+    pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
+        crate::on_own_thread(|| match begin(&mut self, region, stamp) {
             Ok((pause, tables)) => {
-                let functions = self.ready.len();
+                let functions = self.written.ready.len() + self.written.hooks.len();
                 let Prepared { checked, journal, region, places, .. } = self;
                 Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions })
             }
@@ -80,27 +82,29 @@ impl Prepared {
 }
 
 /// How long all threads stood still, and the tables for reports that were filled.
-fn begin(prepared: &Prepared, region: &Region, stamp: Stamp) -> Result<(Duration, Vec<Located>), Refusal> {
+fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Duration, Vec<Located>), Refusal> {
     let process = prepared.checked.process.clone();
     let fence = if prepared.membarrier { Fence::Membarrier } else { Fence::InTarget };
     let header = region.header();
     header.fence.store(fence as u32, Ordering::Release);
     header.image.store(1, Ordering::Release);
-    let list = prepared.loader.list(&prepared.checked.memory);
-    let fake = home::fake_map(&prepared.journal);
-    let modules = prepared.loader.describe(&process, &prepared.checked.memory, &list, fake, prepared.journal.table);
-    let known = Known { list, modules };
+    let mut known = Known::of(prepared)?;
     for attempt in 0..TRIES {
         if attempt > 0 {
             sleep(BETWEEN_TRIES);
         }
         let world = World::stop(&process)?;
+        if known.is_old(prepared) {
+            drop(world);
+            known = Known::of(prepared)?;
+            continue;
+        }
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
         let threads = scan::threads(&world.tids, &maps, &prepared.checked.memory);
         if !stands_well(prepared, &threads)? {
             continue;
         }
-        move_threads(&prepared.ready, &threads)?;
+        move_threads(&prepared.written.ready, &threads)?;
         let tables = open(prepared, region, &known, stamp)?;
         let pause = world.elapsed();
         drop(world);
@@ -110,22 +114,59 @@ fn begin(prepared: &Prepared, region: &Region, stamp: Stamp) -> Result<(Duration
     Err(Refusal::Busy)
 }
 
+/// What was found out about the modules while they ran.
 struct Known {
     list: Vec<crate::loader::Listed>,
     modules: Vec<crate::loader::Module>,
+    imports: Vec<Import>,
+}
+
+impl Known {
+    fn of(prepared: &Prepared) -> Result<Known, Refusal> {
+        let Prepared { checked, journal, loader, exports, .. } = prepared;
+        let Checked { process, memory, .. } = checked;
+        let list = loader.list(memory);
+        let modules = loader.describe(process, memory, &list, home::fake_map(journal), journal.table);
+        let functions: Vec<u64> = prepared.written.hooks.iter().map(|hook| hook.function).collect();
+        let mut imports = Vec::new();
+        if !functions.is_empty() {
+            let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
+            let objects = Object::all(process, &maps, memory);
+            imports = imports::find(memory, &objects, loader, &list, exports, &functions);
+        }
+        Ok(Known { list, modules, imports })
+    }
+
+    /// Modules have come or gone, and their tables matter: looking takes too long while all stand still.
+    fn is_old(&self, prepared: &Prepared) -> bool {
+        !prepared.written.hooks.is_empty() && prepared.loader.list(&prepared.checked.memory) != self.list
+    }
+
+    /// What is to be written into tables. A word that has changed meanwhile is left alone, unless it was bound.
+    fn redirects(&self, prepared: &Prepared) -> Vec<Redirect> {
+        let kept = prepared.journal.kept();
+        let redirects = self.imports.iter().filter_map(|import| {
+            let hook = prepared.written.hooks.iter().find(|hook| hook.function == import.function)?;
+            let original = prepared.checked.memory.word(import.at).ok()?;
+            let is_expected = original == import.value || original == import.function;
+            is_expected.then_some(Redirect { at: import.at, slot: hook.slot, original, function: import.function })
+        });
+        let room = IMPORTS.saturating_sub(kept.len());
+        redirects.take(room).chain(kept.iter().copied()).collect()
+    }
 }
 
 /// The code is what was planned for, and nobody will return into the middle of it.
 fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Refusal> {
     let memory = &prepared.checked.memory;
-    for ready in &prepared.ready {
+    for ready in &prepared.written.ready {
         let mut bytes = ready.patch.original;
         memory.read(ready.patch.at, &mut bytes).map_err(|_| Refusal::Gone)?;
         if bytes != ready.patch.original {
             return Err(Refusal::Busy);
         }
     }
-    let is_inside = |address: u64| prepared.ready.iter().any(|ready| inside(ready, address));
+    let is_inside = |address: u64| prepared.written.ready.iter().any(|ready| inside(ready, address));
     let Some(restorer) = prepared.gadgets.restorer() else { return Ok(true) };
     Ok(!threads.iter().any(|thread| thread.is_interrupted_in(restorer, is_inside)))
 }
@@ -147,24 +188,29 @@ fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal
 }
 
 /// Everything that begins to be true in the target at attach, in this order. All threads stand still.
-fn open(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
-    let Prepared { checked, journal, loader, .. } = prepared;
-    let (process, memory) = (&checked.process, &checked.memory);
-    let failed = |error| Refusal::Memory { pid: process.pid, error };
+fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
     let tables = adopt_modules(prepared, region, known, stamp);
+    let redirects = known.redirects(prepared);
+    let Checked { process, memory, .. } = &prepared.checked;
+    let loader = &prepared.loader;
+    let failed = |error| Refusal::Memory { pid: process.pid, error };
     let debug = match loader.debug {
-        0 => home::make_board(memory, journal, loader.bias).map_err(failed)?,
+        0 => home::make_board(memory, &prepared.journal, loader.bias).map_err(failed)?,
         debug => debug,
     };
     let core = core_of(process, prepared, loader, debug, region);
     memory.write_value(prepared.places.core, &core.core()).map_err(failed)?;
-    let mut journal = journal.clone();
+    let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
     (journal.target, journal.target_started) = (process.pid, process.started());
+    journal.imports = redirects;
     journal.write(memory).map_err(failed)?;
-    for ready in &prepared.ready {
+    for ready in &prepared.written.ready {
         memory.write(ready.patch.at, &ready.patch.ours).map_err(failed)?;
+    }
+    for import in journal.imports.iter().filter(|import| import.at != 0) {
+        memory.write_words(import.at, &[import.slot]).map_err(failed)?;
     }
     reports::fill(memory, &tables, &prepared.places.reports).map_err(failed)?;
     memory.write_words(journal.gate, &[u64::from(ACTIVE)]).map_err(failed)?;
@@ -205,7 +251,7 @@ impl Attached {
     pub fn end(self) -> Result<Restored, Refusal> {
         crate::on_own_thread(|| {
             self.clear_tables();
-            repair::restore(&self.checked, std::slice::from_ref(&self.in_force()))
+            repair::restore(&self.checked, std::slice::from_ref(&self.journal))
         })
     }
 
@@ -216,10 +262,6 @@ impl Attached {
         {
             reports::clear(&self.checked.memory, &self.tables, &self.reports);
         }
-    }
-
-    fn in_force(&self) -> Journal {
-        Journal { recorder: std::process::id(), ..self.journal.clone() }
     }
 
     /// Looks; costs two reads.

@@ -3,6 +3,7 @@
 //! ```text
 //! allocation:  push [entry's address] ; jmp [shim] ; .. ; displaced instructions ; jmp back
 //! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
+//! imported:    endbr64, then the same, with jmp [function] in place of the displaced instructions
 //! loader:      jmp [shim]
 //!              128: entry's address | shim's address | 144: Entry (64 bytes)
 //! ```
@@ -26,6 +27,7 @@ const GROWTH: u64 = 4 << 30;
 const PUSH: [u8; 2] = [0xff, 0x35];
 const JUMP: [u8; 2] = [0xff, 0x25];
 const CALL: [u8; 2] = [0xff, 0x15];
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const DROP: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x08];
 
 /// A slot as it is to be written.
@@ -46,18 +48,30 @@ fn with_operand(code: &mut Vec<u8>, opcode: [u8; 2], word: u64) {
     code.extend(((word - next) as u32).to_le_bytes());
 }
 
+/// From the caller to the shim.
+fn thunk(code: &mut Vec<u8>, shim: Shim) {
+    with_operand(code, PUSH, DATA);
+    if shim.is_before() {
+        with_operand(code, CALL, DATA + 8);
+        code.extend(DROP);
+    } else {
+        with_operand(code, JUMP, DATA + 8);
+        code.resize(code.len().next_multiple_of(16), 0xcc);
+    }
+}
+
+/// What the code above refers to.
+fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
+    let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
+    code.resize(DATA as usize, 0xcc);
+    code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
+}
+
 impl Slot {
     /// `entry.real` is filled in.
     pub fn new(at: u64, site: &Site, shim: Shim, shim_at: u64, mut entry: Entry) -> Result<Slot, &'static str> {
         let mut code = Vec::new();
-        with_operand(&mut code, PUSH, DATA);
-        if shim.is_before() {
-            with_operand(&mut code, CALL, DATA + 8);
-            code.extend(DROP);
-        } else {
-            with_operand(&mut code, JUMP, DATA + 8);
-            code.resize(16, 0xcc);
-        }
+        thunk(&mut code, shim);
         let moved = at + code.len() as u64;
         let displaced = site.moved(moved)?;
         entry.real = moved;
@@ -66,10 +80,17 @@ impl Slot {
             return Err("its first instructions cannot be moved");
         }
         let places = displaced.places.iter().map(|(old, new)| (*old, moved + new)).collect();
-        let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
-        code.resize(DATA as usize, 0xcc);
-        code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
+        finish(&mut code, at, shim_at, entry);
         Ok(Slot { at, bytes: code, moved, places })
+    }
+
+    /// For a function that stays as it is, `entry.real`.
+    pub fn for_import(at: u64, shim: Shim, shim_at: u64, entry: Entry) -> Slot {
+        let mut code = ENDBR64.to_vec();
+        thunk(&mut code, shim);
+        with_operand(&mut code, JUMP, ENTRY);
+        finish(&mut code, at, shim_at, entry);
+        Slot { at, bytes: code, moved: entry.real, places: Vec::new() }
     }
 
     /// In place of the loader's empty function.
@@ -131,6 +152,19 @@ mod tests {
         let free = Slot::new(0x20_0000, &site, Shim::Free, 0x1234, entry).unwrap();
         assert_eq!(free.moved, slot.at + 17);
         assert_eq!(free.places, [(0, free.moved), (1, free.moved + 1), (4, free.moved + 4)]);
+    }
+
+    #[test]
+    fn a_slot_for_imports_leads_to_the_function_itself() {
+        let entry = Entry { real: 0x12_3456, nothrow: 0, module: Range { start: 1, end: 2 }, internal: [0; 4] };
+        let word = |slot: &Slot, at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
+        let slot = Slot::for_import(0x20_0000, Shim::Size0, 0x1234, entry);
+        assert_eq!((word(&slot, 128), word(&slot, 136), word(&slot, 144)), (0x20_0090, 0x1234, 0x12_3456));
+        assert_eq!(slot.bytes[..16], *b"\xf3\x0f\x1e\xfa\xff\x35\x76\0\0\0\xff\x25\x78\0\0\0");
+        let free = Slot::for_import(0x20_0000, Shim::Free, 0x1234, entry);
+        // The jump behind the shim's call: its operand is the entry's first word.
+        assert_eq!(free.bytes[21..27], *b"\xff\x25\x75\0\0\0");
+        assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 64));
     }
 
     #[test]

@@ -28,17 +28,19 @@ impl Range {
     }
 }
 
-/// A free: of what, by which frame, and where the ring was behind it.
+/// A free: of what, by which frame, where the ring was behind it; the entry, and the module that it is in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     pub address: u64,
     pub cfa: u64,
     pub head: u64,
+    pub entry: u64,
+    pub module: Range,
 }
 
 impl Freed {
-    pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0 };
+    pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: 0, module: Range::NONE };
 }
 
 /// Return addresses of calls that an allocator makes to its own free for blocks that are free already.

@@ -7,11 +7,11 @@ use crate::args::{Attach, OnFull};
 use crate::library;
 use crate::names::Names;
 use crate::output::Output;
-use crate::record::{has_memory, name_the_rest};
+use crate::record::{convert, has_memory, name_the_rest};
 use crate::say;
 use crate::status::{self, Bytes, Count, StatusLine};
 use attach::{Attached, Checked, Prepared, Refusal, Standing, heap_of};
-use collector::{Attachment, End, Plan, Recording, Setup};
+use collector::{Attachment, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FlockOperation;
@@ -78,7 +78,7 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let path = output.name(options.pid)?;
     if !options.quiet {
-        tell_begin(options, &attached, &notes, heap, is_kde);
+        tell_begin(options, &attached, &notes, heap);
     }
     let line = StatusLine::start(recording.stats(), options.quiet);
     let with_names = !options.no_symbols && has_memory();
@@ -86,7 +86,8 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let cause = wait(options, &attached, pidfd.as_ref(), &stop);
     line.end();
-    finish(options, cause, attached, recording, names, &path);
+    let outcome = finish(options, cause, attached, recording, &names);
+    conclude(options, outcome, names, &path, is_kde);
     Ok(())
 }
 
@@ -120,7 +121,7 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
     }
 }
 
-fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: HeapAtAttach, is_kde: bool) {
+fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: HeapAtAttach) {
     let until = match options.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
         None => "until Ctrl-C".to_owned(),
@@ -138,9 +139,6 @@ fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: Hea
     ));
     for note in notes {
         say(format_args!("heaptrack: {note}"));
-    }
-    if is_kde {
-        say(format_args!("heaptrack: recording as .htz; `heaptrack export` will turn it into KDE's format"));
     }
 }
 
@@ -171,7 +169,14 @@ fn wait(options: &Attach, attached: &Attached, pidfd: Option<&OwnedFd>, stop: &A
     }
 }
 
-fn finish(options: &Attach, cause: Cause, attached: Attached, recording: Recording, names: Option<Names>, path: &Path) {
+/// Lets the program go, then ends the recording.
+fn finish(
+    options: &Attach,
+    cause: Cause,
+    attached: Attached,
+    recording: Recording,
+    names: &Option<Names>,
+) -> Option<Outcome> {
     let mut exit = Exit::Detached;
     let detached = match cause {
         Cause::Over => {
@@ -180,7 +185,7 @@ fn finish(options: &Attach, cause: Cause, attached: Attached, recording: Recordi
         }
         Cause::Asked | Cause::Detached => attached.end().map(Some),
     };
-    if let Some(names) = &names {
+    if let Some(names) = names {
         names.stop();
     }
     let outcome = recording.finish(End::from(exit));
@@ -197,15 +202,28 @@ fn finish(options: &Attach, cause: Cause, attached: Attached, recording: Recordi
         )),
         Ok(_) => (),
     }
+    outcome
+}
+
+/// What was recorded; its last names, and the format that its name asks for.
+fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, path: &Path, is_kde: bool) {
     let Some(outcome) = outcome else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
         return;
     };
     status::report_losses(&outcome, path);
     if !options.quiet {
-        status::report(&outcome, path, "still live at detach");
+        // What it will be called when it has been converted.
+        let target = path.with_extension("");
+        status::report(&outcome, if is_kde { &target } else { path }, "still live at detach");
     }
-    if outcome.write_error.is_none() && names.is_some() {
+    if outcome.write_error.is_some() {
+        return;
+    }
+    if names.is_some() {
         name_the_rest(&options.search, options.quiet, names, path);
+    }
+    if is_kde {
+        convert(options.quiet, path);
     }
 }

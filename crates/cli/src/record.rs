@@ -103,7 +103,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
             name_the_rest(&options.search, options.quiet, names, &path);
         }
         if is_kde {
-            convert(options, &path);
+            convert(options.quiet, &path);
         }
     }
     if let Some(live) = live {
@@ -113,9 +113,9 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
 }
 
 /// Into KDE's format, which the name asked for. The trace goes only when that is there.
-fn convert(options: &Record, path: &Path) {
+pub fn convert(quiet: bool, path: &Path) {
     match crate::export::convert(path) {
-        Ok(target) if options.quiet => drop(target),
+        Ok(target) if quiet => drop(target),
         Ok(target) => say(format_args!("heaptrack: {} is in KDE's format", target.display())),
         Err(error) => {
             say(format_args!("heaptrack: not converted to KDE's format, {} stays: {error:#}", path.display()));

@@ -112,8 +112,9 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     super::freeing(address, cfa);
 }
 
-/// Before a free that may jump to another one that is patched too, such as an `operator delete`: the same block, freed for the
-/// same frame with no event between, is the same free.
+/// Before a free that may lead to another one that is patched too: an `operator delete`, or the free of a library that goes on to
+/// libc's. The same block with no event between, at another entry, for the same frame or by the module that was freeing it, is the
+/// same free. At the same entry it is not: the block may have come back from another thread.
 #[inline(always)]
 pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: the hook's own CFA.
@@ -125,10 +126,13 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     let core = &CORE;
     let Some(mut entered) = enter(core, cfa) else { return };
     let head = entered.level().head;
-    if entered.local().freed != (Freed { address, cfa, head }) {
+    let last = entered.local().freed;
+    let here = core::ptr::from_ref(entry) as u64;
+    let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
+    if last.address != address || last.head != head || !is_passed_on {
         write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
         let head = entered.level().head;
-        entered.local().freed = Freed { address, cfa, head };
+        entered.local().freed = Freed { address, cfa, head, entry: here, module: entry.module };
     }
     leave(&mut entered);
 }

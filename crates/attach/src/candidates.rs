@@ -1,0 +1,161 @@
+//! Functions of a file that may be hooked, and which of them see what others do.
+//!
+//! Given: a file and its symbols. Gives back: each function that is wanted, with its first instructions. What must hold: of two
+//! functions of which one leads to the other, only those are left out whose calls the other one is certain to see.
+use crate::code::Site;
+use crate::files::{Function, Object, Symbols};
+use crate::maps::Maps;
+use crate::memory::Memory;
+use crate::names::{self, Wanted};
+use capture::entry::Shim;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
+
+/// Bytes of a function that are looked through, when its size is not known or large.
+const MOST_CODE: u64 = 16 << 10;
+const SMALLEST_LOOK: u64 = 64;
+
+/// A function that is wanted, found in a module.
+pub struct Candidate {
+    pub function: Function,
+    pub wanted: Wanted,
+    /// Or why its first instructions cannot be displaced.
+    pub site: Result<Site, &'static str>,
+    /// Where it goes if all it does is to jump there.
+    forwards_to: Option<u64>,
+    /// Where its direct calls and jumps lead to.
+    leads_to: Vec<u64>,
+}
+
+/// What one file has of what is wanted.
+pub struct Look<'a> {
+    pub object: &'a Object,
+    pub symbols: Symbols,
+    pub candidates: Vec<Candidate>,
+}
+
+impl<'a> Look<'a> {
+    /// `is_static`: the program has no loader.
+    pub fn at(object: &'a Object, symbols: Symbols, maps: &Maps, memory: &Memory, is_static: bool) -> Look<'a> {
+        let is_allocator = |function: &Function| names::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
+        // In a static program nothing is exported, and what was hidden has become local.
+        let usable = |function: &&Function| {
+            !function.is_local || object.is_program && (is_static || names::has_prefix(&function.name))
+        };
+        let mut candidates: Vec<Candidate> = Vec::new();
+        // Names that begin with no prefix come first: of two names for one function they are the ones that count.
+        let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
+        functions.sort_by_key(|function| names::has_prefix(&function.name));
+        if !functions.iter().any(|function| is_allocator(function)) {
+            functions.clear();
+        }
+        for function in functions {
+            let Some(wanted) = names::find(&function.name) else { continue };
+            let is_known = candidates.iter().any(|known| known.function.at == function.at);
+            if !is_known && maps.at(function.at).is_some_and(|mapping| mapping.execute) {
+                candidates.push(Candidate::new(function, wanted, memory));
+            }
+        }
+        Look { object, symbols, candidates }
+    }
+}
+
+impl Candidate {
+    fn new(function: &Function, wanted: Wanted, memory: &Memory) -> Candidate {
+        let look = if function.size == 0 { MOST_CODE } else { function.size.clamp(SMALLEST_LOOK, MOST_CODE) };
+        let mut code = vec![0; look as usize];
+        let length = memory.read_some(function.at, &mut code);
+        code.truncate(length);
+        let site = Site::find(function.at, &code, function.size);
+        // As a trial: what cannot be moved is known before anything is done.
+        let site = site.and_then(|site| site.moved(site.at).map(|_| site));
+        code.truncate(if function.size == 0 { code.len() } else { function.size as usize });
+        Candidate {
+            function: function.clone(),
+            wanted,
+            site,
+            forwards_to: forwards_to(function.at, &code).map(|to| behind_table(memory, to)),
+            leads_to: targets(memory, function.at, &code),
+        }
+    }
+}
+
+/// Where a function goes if all it does is to jump elsewhere.
+fn forwards_to(at: u64, code: &[u8]) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
+    let first = decoder.iter().find(|instruction| instruction.code() != Code::Endbr64)?;
+    (first.flow_control() == FlowControl::UnconditionalBranch).then(|| first.near_branch_target())
+}
+
+/// Where a function's direct calls and jumps lead to, outside of itself.
+fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
+    let end = start + code.len() as u64;
+    let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    let near = decoder.into_iter().map(|instruction| instruction.near_branch_target());
+    let outside = near.filter(|target| *target != 0 && !(start..end).contains(target));
+    outside.map(|target| behind_table(memory, target)).collect()
+}
+
+/// A jump through a module's table of addresses leads on to what is in the table.
+fn behind_table(memory: &Memory, at: u64) -> u64 {
+    let mut code = [0; 16];
+    let length = memory.read_some(at, &mut code);
+    let mut decoder = Decoder::with_ip(64, code.get(..length).unwrap_or_default(), at, DecoderOptions::NONE);
+    let mut instruction = decoder.decode();
+    if instruction.code() == Code::Endbr64 {
+        instruction = decoder.decode();
+    }
+    let is_through =
+        instruction.flow_control() == FlowControl::IndirectBranch && instruction.is_ip_rel_memory_operand();
+    let place = instruction.ip_rel_memory_address();
+    memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
+}
+
+/// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators that
+/// call malloc: the other one sees it.
+pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
+    // Against all of them, also those that go: what they lead to stays. But who is hooked where it is imported does not see
+    // direct calls.
+    let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
+    let known: Vec<(u64, bool, bool)> =
+        patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
+    candidates.retain(|candidate| {
+        let others = || known.iter().filter(|other| other.0 != candidate.function.at);
+        if candidate.forwards_to.is_some_and(|to| others().any(|other| other.0 == to)) {
+            return false;
+        }
+        let is_operator = candidate.function.name.starts_with("_Z");
+        if !is_operator && !candidate.wanted.is_free || candidate.function.name == "free" {
+            return true;
+        }
+        !others().any(|other| {
+            let sees_it = if candidate.wanted.is_free { other.1 } else { other.2 };
+            sees_it && candidate.leads_to.contains(&other.0)
+        })
+    });
+}
+
+/// Takes out libc's reallocarray where it leads to another file's realloc: that sees it, and may lead to libc's again.
+pub fn drop_passed_on(looks: &mut [Look<'_>]) {
+    let is_resizing = |candidate: &Candidate| matches!(candidate.wanted.shim, Shim::Resize1 | Shim::ResizeProduct);
+    let all = looks.iter().enumerate().flat_map(|(of, look)| look.candidates.iter().map(move |known| (of, known)));
+    let patched = all.filter(|(_, candidate)| candidate.site.is_ok() && is_resizing(candidate));
+    let patched: Vec<(usize, u64)> = patched.map(|(of, candidate)| (of, candidate.function.at)).collect();
+    for (of, look) in looks.iter_mut().enumerate() {
+        look.candidates.retain(|candidate| {
+            let leads_out = |known: &&(usize, u64)| known.0 != of && candidate.leads_to.contains(&known.1);
+            !is_resizing(candidate) || !patched.iter().any(|known| leads_out(&known))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mere_jump_is_known() {
+        assert_eq!(forwards_to(0x10_0000, b"\xe9\x00\x10\x00\x00"), Some(0x10_1005));
+        assert_eq!(forwards_to(0x10_0000, b"\xf3\x0f\x1e\xfa\xeb\x10"), Some(0x10_0016));
+        assert_eq!(forwards_to(0x10_0000, b"\x53\xe9\x00\x10\x00\x00"), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! `tests/targets/attach_phases.c`, which works when it is told to, and what must be recorded of it.
+use crate::attach::{Session, Target};
+use crate::report::Report;
+
+/// `attach_phases`: what a round allocates.
+const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
+
+/// Every call of so many rounds was recorded, and nothing else.
+pub fn assert_rounds(report: &Report, calls: u64) {
+    for size in SIZES {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (calls, 0), "blocks of {size} bytes");
+    }
+    assert_eq!(report.total("allocations"), calls * SIZES.len() as u64);
+    assert_eq!(report.total("deallocations"), calls * SIZES.len() as u64);
+    assert_eq!((report.total("lost_events"), report.total("implied_frees")), (0, 0));
+    assert!(report.complete());
+}
+
+/// Two threads do 10 rounds each before, 50 while, 10 after. The one block from before is freed while.
+pub fn counts_are_exact(mut target: Target) -> Target {
+    assert_eq!(target.tell("10"), "done 10");
+    let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("50"), "done 50");
+    assert_eq!(target.tell("0"), "done 0");
+    let ended = session.detach();
+    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
+    assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
+    assert_eq!(target.tell("10"), "done 10");
+    let report = ended.report();
+    assert_rounds(&report, 100);
+    assert_eq!(report.total("unknown_frees"), 1, "the block of 2001 bytes");
+    assert_eq!(report.json()["attached"], true);
+    target
+}
+
+/// It ends as it would have alone.
+pub fn finishes(target: Target) {
+    assert_eq!(target.finish(), (0, String::new()));
+}

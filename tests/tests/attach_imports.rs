@@ -1,0 +1,130 @@
+//! An allocator whose entries cannot be patched: `libshort.so`. It is hooked where modules import its functions.
+use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::phases::{assert_rounds, counts_are_exact, finishes};
+use heaptrack_tests::process::signal;
+
+#[test]
+fn counts_are_those_of_the_program() {
+    for name in ["attach_phases_short", "attach_phases_short_now"] {
+        let target = counts_are_exact(Target::start(name, &["2"]));
+        assert_eq!(target.redirected(), 0, "{name}: every word is the program's own again");
+        finishes(target);
+    }
+}
+
+/// Most functions have not been called when we come, and are not bound yet.
+#[test]
+fn before_the_first_call() {
+    let mut target = Target::start("attach_phases_short", &["2"]);
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("50"), "done 50");
+    let ended = session.detach();
+    assert_rounds(&ended.report(), 100);
+    assert_eq!(target.redirected(), 0);
+    assert_eq!(target.tell("10"), "done 10", "what was not bound is bound now");
+    finishes(counts_are_exact(target));
+}
+
+#[test]
+fn it_is_said() {
+    let target = Target::start("attach_phases_short", &["1"]);
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    // malloc, free and calloc in the tables of the program; malloc and free in libc's and the loader's, at least.
+    assert!(target.redirected() >= 5, "{}", target.redirected());
+    let ended = session.detach();
+    let told = ended.text.lines().find(|line| line.starts_with("heaptrack: of libshort.so, ")).expect("a note");
+    for part in [
+        "malloc (it jumps into its own first instructions)",
+        "free (it is too short)",
+        "calloc (it begins with a call)",
+        "cannot be patched in place and are hooked where modules import them",
+        "direct calls inside libshort.so",
+        "are not seen",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("realloc"), "its entry is patched: {told}");
+}
+
+/// A program calls its own functions directly: its tables would show next to nothing.
+#[test]
+fn a_program_with_such_entries_of_its_own() {
+    let mut target = Target::start("attach_short_program", &[]);
+    assert_eq!(target.line(), "ready");
+    let ended = cycle(target.pid, "0s");
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    let told = "attach_short_program cannot be patched: it jumps into its own first instructions, and import tables do not lead \
+                to it: what does not come down to another allocator is not recorded\n";
+    assert!(ended.text.contains(told), "{}", ended.text);
+}
+
+#[test]
+fn detach_puts_right_what_a_killed_recorder_left() {
+    let mut target = Target::start("attach_phases_short", &["2"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let code = target.code();
+    for _ in 0..2 {
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        signal("KILL", &[session.pid()]);
+        assert_eq!(session.wait().code, 137);
+        assert!(target.redirected() >= 5, "the words are there");
+        assert_eq!(target.tell("1000"), "done 1000", "the program does not wait for a dead recorder");
+        let (status, text) = detach(target.pid);
+        assert_eq!(status, 0, "{text}");
+        assert_eq!((target.redirected(), target.code() == code), (0, true));
+        assert_eq!(target.tell("10"), "done 10");
+    }
+    // The next attach does it as well.
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    signal("KILL", &[session.pid()]);
+    session.wait();
+    let target = counts_are_exact_after(target, &code);
+    finishes(target);
+}
+
+/// With the code of before any attach.
+fn counts_are_exact_after(mut target: Target, code: &[(String, u64)]) -> Target {
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("50"), "done 50");
+    assert_rounds(&session.detach().report(), 100);
+    assert_eq!((target.redirected(), target.code() == code), (0, true));
+    target
+}
+
+#[test]
+fn again_and_again_uses_the_same_memory() {
+    let mut target = Target::start("attach_phases_short", &["2"]);
+    let mut first = 0;
+    for round in 0..10 {
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("5"), "done 5");
+        assert_rounds(&session.detach().report(), 10);
+        let maps = target.maps().lines().count();
+        if round == 0 {
+            first = maps;
+        }
+        assert_eq!(maps, first, "mappings after round {round}");
+    }
+    finishes(target);
+}
+
+/// Who takes a function's address while we are there gets our hook's. It does no harm when we are gone, and works when we are back.
+#[test]
+fn an_address_that_is_kept() {
+    let mut target = Target::start("attach_pointers", &[]);
+    assert_eq!(target.tell("go"), "done");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(target.tell("take"), "done");
+    assert_eq!(target.tell("go"), "done");
+    let report = session.detach().report();
+    assert_eq!(report.of_size(3001).allocations, 100, "an address from before is not ours");
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(cycle(target.pid, "0s").code, 0);
+    assert_eq!(target.tell("go"), "done");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    let site = session.detach().report().of_size(3001);
+    assert_eq!((site.allocations, site.leaked_allocations), (100, 0));
+    finishes(target);
+}
