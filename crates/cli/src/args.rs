@@ -59,7 +59,7 @@ Examples:
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
 Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
-3 cannot be attached to; attached and detached again: 0.";
+3 cannot be attached to; attached and detached again: 0; `export`, `trim` and `merge` interrupted by Ctrl-C: 130.";
 
 /// Records every allocation of a program, with its stack, and says where the memory went.
 #[derive(Debug, Parser)]
