@@ -40,3 +40,19 @@ pub fn counts_are_exact(mut target: Target) -> Target {
 pub fn finishes(target: Target) {
     assert_eq!(target.finish(), (0, String::new()));
 }
+
+/// Ten sessions of one target; the first leaves something mapped, the others use it again.
+pub fn again_and_again(mut target: Target) {
+    let mut first = 0;
+    for round in 0..10 {
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("5"), "done 5");
+        assert_rounds(&session.detach().report(), 10);
+        let maps = target.maps().lines().count();
+        if round == 0 {
+            first = maps;
+        }
+        assert_eq!(maps, first, "mappings after round {round}");
+    }
+    finishes(target);
+}

@@ -1,6 +1,6 @@
 //! An allocator whose entries cannot be patched: `libshort.so`. It is hooked where modules import its functions.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
-use heaptrack_tests::phases::{assert_rounds, counts_are_exact, finishes};
+use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::signal;
 
 #[test]
@@ -93,19 +93,7 @@ fn counts_are_exact_after(mut target: Target, code: &[(String, u64)]) -> Target 
 
 #[test]
 fn again_and_again_uses_the_same_memory() {
-    let mut target = Target::start("attach_phases_short", &["2"]);
-    let mut first = 0;
-    for round in 0..10 {
-        let session = Session::attach(target.pid, &["--no-symbols"]);
-        assert_eq!(target.tell("5"), "done 5");
-        assert_rounds(&session.detach().report(), 10);
-        let maps = target.maps().lines().count();
-        if round == 0 {
-            first = maps;
-        }
-        assert_eq!(maps, first, "mappings after round {round}");
-    }
-    finishes(target);
+    phases::again_and_again(Target::start("attach_phases_short", &["2"]));
 }
 
 /// Who takes a function's address while we are there gets our hook's. It does no harm when we are gone, and works when we are back.

@@ -69,7 +69,11 @@ pub fn write_slots(
             }),
         };
         match made {
-            Ok(moved) => moved_at.iter_mut().skip(index).take(1).for_each(|place| *place = moved),
+            Ok(moved) => {
+                if let Some(place) = moved_at.get_mut(index) {
+                    *place = moved;
+                }
+            }
             Err(NoSlot::Why(why)) => notes.push(format!("{} is not recorded: {why}", planned.name)),
             Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
         }

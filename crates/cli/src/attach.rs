@@ -4,7 +4,6 @@
 //! happens to us; it is let go as it was, at Ctrl-C, SIGTERM, the end of the time, its own end; nothing is written unless
 //! recording began.
 use crate::args::{Attach, OnFull};
-use crate::disk::DiskWatch;
 use crate::library;
 use crate::names::Names;
 use crate::output::Output;
@@ -81,14 +80,12 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     if !options.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    let line = StatusLine::start(recording.stats(), options.quiet);
+    let line = StatusLine::start(recording.stats(), watched.try_clone().ok(), options.quiet, false);
     let with_names = !options.no_symbols && has_memory();
-    let disk = DiskWatch::start(&watched, options.quiet);
     let names = Some(watched).filter(|_| with_names);
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let cause = wait(options, &attached, pidfd.as_ref(), &stop);
     line.end();
-    disk.end();
     let outcome = finish(options, cause, attached, recording, &names);
     conclude(options, outcome, names, &path, is_kde);
     Ok(())

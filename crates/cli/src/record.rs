@@ -4,7 +4,6 @@
 //! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
 //! afterwards, the program runs to its end and its code is ours.
 use crate::args::{OnFull, Record, SearchOptions};
-use crate::disk::DiskWatch;
 use crate::launch;
 use crate::library;
 use crate::names::Names;
@@ -77,17 +76,14 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
     let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
-    let line = StatusLine::start(recording.stats(), options.quiet || options.live);
+    let trace = watched.as_ref().and_then(|file| file.try_clone().ok());
+    let line = StatusLine::start(recording.stats(), trace, options.quiet, options.live);
     let with_names = !options.no_symbols && has_memory();
-    let disk = watched.as_ref().map(|file| DiskWatch::start(file, options.quiet));
     let names = watched.filter(|_| with_names);
     let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
     let mut end = wait_for(child);
     signals.keep();
     line.end();
-    if let Some(disk) = disk {
-        disk.end();
-    }
     if options.debug {
         end.peak_rss = None;
         path = name(recording.target_pid().unwrap_or(child));

@@ -2,9 +2,11 @@
 //!
 //! Given: live numbers, an outcome. Gives back: text on stderr. What must hold: no line unless stderr is a terminal;
 //! the line is erased before anything else is printed.
+use crate::disk::Disk;
 use crate::say;
 use collector::{Outcome, Stats};
 use std::fmt::{self, Display, Formatter};
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,29 +16,36 @@ use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(300);
 
-/// The line, drawn by a thread of its own: a slow terminal holds nobody up.
+/// The line, and a warning about the disk, by a thread of its own: a slow terminal holds nobody up.
 #[derive(Debug)]
 pub struct StatusLine {
     stop: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl StatusLine {
-    pub fn start(stats: Arc<Stats>, quiet: bool) -> Self {
-        if quiet || !std::io::stderr().is_terminal() {
+    /// `trace`: whose disk is watched. `hidden`: warnings only.
+    pub fn start(stats: Arc<Stats>, trace: Option<File>, quiet: bool, hidden: bool) -> Self {
+        if quiet {
             return StatusLine { stop: None };
         }
+        let is_drawn = !hidden && std::io::stderr().is_terminal();
         let (sender, inbox) = channel();
-        let draw = move || {
-            let mut drawn = false;
-            while inbox.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                let _ = write!(std::io::stderr(), "\r\x1b[2m{}\x1b[0m\x1b[K", Line(&stats));
-                drawn = true;
-            }
-            if drawn {
-                let _ = write!(std::io::stderr(), "\r\x1b[K");
+        let watch = move || {
+            let mut disk = Disk::of(trace);
+            loop {
+                if let Some(warning) = disk.warning() {
+                    erase(is_drawn);
+                    say(format_args!("heaptrack: {warning}"));
+                }
+                if inbox.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                    return erase(is_drawn);
+                }
+                if is_drawn {
+                    let _ = write!(std::io::stderr(), "\r\x1b[2m{}\x1b[0m\x1b[K", Line(&stats));
+                }
             }
         };
-        let thread = std::thread::Builder::new().name("heaptrack-line".into()).spawn(draw);
+        let thread = std::thread::Builder::new().name("heaptrack-line".into()).spawn(watch);
         StatusLine { stop: thread.ok().map(|thread| (sender, thread)) }
     }
 
@@ -45,6 +54,12 @@ impl StatusLine {
             drop(sender);
             let _ = thread.join();
         }
+    }
+}
+
+fn erase(is_drawn: bool) {
+    if is_drawn {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
 }
 
