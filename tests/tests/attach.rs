@@ -278,8 +278,7 @@ fn a_hook_takes_no_more_stack_than_promised() {
     let session = Session::attach(target.pid, &["--no-symbols"]);
     let attached = number(&target.tell("go"));
     session.wait();
-    // Seen: 1248 in most runs, less in others.
-    assert!(attached > alone && attached <= alone + 1536, "{attached} bytes, alone {alone}");
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
 }
 
 /// Not gdb, and no other: attaching starts one program, which is heaptrack.
@@ -307,8 +306,9 @@ fn nothing_else_is_run() {
 #[test]
 fn small_stacks() {
     let number = |text: &str| text.strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
-    // The loader's search at a first call takes more stack than we do.
-    let start = || Target::spawn(Command::new(target("small_stacks")).arg("wait").env("LD_BIND_NOW", "1"));
+    // The loader's search at a first call takes more stack than we do; so does libc where it makes an arena, which only some runs have.
+    let environment = [("LD_BIND_NOW", "1"), ("MALLOC_ARENA_MAX", "1")];
+    let start = || Target::spawn(Command::new(target("small_stacks")).arg("wait").envs(environment));
     let mut alone = start();
     assert_eq!(alone.line(), "ready");
     let alone = number(&alone.tell("go"));
@@ -321,8 +321,7 @@ fn small_stacks() {
     let site = report.of_size(300);
     assert_eq!((site.allocations, site.leaked_allocations), (100, 0));
     assert_eq!(report.total("lost_events"), 0);
-    // Seen: 1248 in most runs, less in others.
-    assert!(attached > alone && attached <= alone + 1536, "{attached} bytes, alone {alone}");
+    assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
 }
 
 #[test]
