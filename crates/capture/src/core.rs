@@ -96,8 +96,8 @@ pub struct Core {
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
-    /// A thread has begun to record.
-    accompanied: AtomicBool,
+    /// Threads that have begun to record.
+    threads_begun: AtomicU32,
     /// The state of the thread that records alone, or null.
     pub only: AtomicPtr<Local>,
     /// Where libc keeps `stderr`, 0 = unknown.
@@ -123,7 +123,7 @@ pub static CORE: Core = Core {
     own: Range::NONE,
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
-    accompanied: AtomicBool::new(false),
+    threads_begun: AtomicU32::new(0),
     only: AtomicPtr::new(core::ptr::null_mut()),
     stderr: AtomicU64::new(0),
     stops: [const { AtomicU64::new(0) }; STOPS],
@@ -324,10 +324,17 @@ impl Core {
     /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
     /// go without the clock, from before the second one's first event on.
     pub fn begin_thread(&self, local: *mut Local) {
-        let first = !self.accompanied.swap(true, Ordering::SeqCst);
+        let first = self.threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
         let alone = first && self.parts().plain_stamps;
-        self.only.store(if alone { local } else { core::ptr::null_mut() }, Ordering::Relaxed);
-        self.header().pace.store(alone as u32, Ordering::SeqCst);
+        if alone {
+            self.only.store(local, Ordering::SeqCst);
+            self.header().pace.store(1, Ordering::SeqCst);
+        }
+        // A second one that began just now may have said so before we said that we are alone.
+        if !alone || self.threads_begun.load(Ordering::SeqCst) > 1 {
+            self.only.store(core::ptr::null_mut(), Ordering::SeqCst);
+            self.header().pace.store(0, Ordering::SeqCst);
+        }
     }
 
     #[cold]
@@ -494,7 +501,7 @@ impl Core {
         let Some(region) = follow::claim(pid) else { return false };
         region.header().target_pid.store(pid, Ordering::Release);
         self.announced.store(false, Ordering::Relaxed);
-        self.accompanied.store(false, Ordering::Relaxed);
+        self.threads_begun.store(0, Ordering::Relaxed);
         self.only.store(core::ptr::null_mut(), Ordering::Relaxed);
         self.guessed.store(false, Ordering::Relaxed);
         self.assemble(region, debug, program, pid).is_some()

@@ -35,6 +35,8 @@ pub struct Drained {
     pub words: usize,
     /// The most words that one ring had.
     pub fullest: usize,
+    /// Words of some ring had to stay where they are: what is there is not all that there is up to the watermark.
+    pub is_partial: bool,
 }
 
 impl Drain {
@@ -92,20 +94,22 @@ impl Drain {
             if state == SlotState::Free {
                 continue;
             }
-            let words = self.empty_slot(index, header, merge);
+            let (words, is_partial) = self.empty_slot(index, header, merge);
             drained.words += words;
             drained.fullest = drained.fullest.max(words);
+            drained.is_partial |= is_partial;
         }
         drained
     }
 
-    fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> usize {
-        let Some(slot) = self.slots.get_mut(index as usize) else { return 0 };
+    /// The words, and whether some had to stay.
+    fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> (usize, bool) {
+        let Some(slot) = self.slots.get_mut(index as usize) else { return (0, false) };
         let is_empty = |head: u64, tail: u64| head == tail;
         if is_empty(header.head.load(Acquire), header.tail.load(Relaxed))
             && is_empty(header.nested_head.load(Acquire), header.nested_tail.load(Relaxed))
         {
-            return 0;
+            return (0, false);
         }
         slot.idle = false;
         if slot.area.is_none() {
@@ -113,6 +117,7 @@ impl Drain {
             slot.area = self.mapping.slot_area(index).ok();
         }
         let mut words = 0;
+        let is_partial = !slot.stopped && (slot.area.is_none() || !merge.has_room());
         if let Some(area) = slot.area.as_ref().filter(|_| !slot.stopped) {
             for (nested, ring) in area.rings().iter().enumerate() {
                 let source = index * 2 + nested as u32;
@@ -132,7 +137,7 @@ impl Drain {
             header.waiting.store(0, Release);
             let _ = futex::wake(&header.waiting, futex::Flags::empty(), i32::MAX as u32);
         }
-        words
+        (words, is_partial)
     }
 
     /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a

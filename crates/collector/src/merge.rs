@@ -123,6 +123,11 @@ impl Merge {
         }
     }
 
+    /// False: what is drained now would stay where it is.
+    pub fn has_room(&mut self) -> bool {
+        self.store.has_room()
+    }
+
     /// Takes all committed words out of a ring. `Ok(0)` also when there is no room for them now.
     pub fn drain(&mut self, source: u32, ring: &Ring<'_>) -> Result<usize, RingError> {
         let index = source as usize;
@@ -311,62 +316,82 @@ impl Merge {
         let Some(&item) = self.batch.get(self.at) else { return true };
         let wait = if verdict == Verdict::StillLive { patience.free } else { patience.alloc };
         let until = item.event.stamp().saturating_add(wait);
-        if let Some(partner) = self.take_partner(&item, verdict, until, consumer) {
-            if consumer.take(&partner) != Verdict::Taken {
-                consumer.force(&partner);
+        match self.find_partner(&item, verdict, until) {
+            // One that is older may still come.
+            Some(partner) if partner.stamp >= watermark => return false,
+            Some(partner) => {
+                let Some(partner) = self.take_partner(&partner, consumer) else { return false };
+                if consumer.take(&partner) != Verdict::Taken {
+                    consumer.force(&partner);
+                }
             }
-            return true;
+            None if watermark <= until => return false,
+            None => {
+                consumer.force(&item);
+                self.at += 1;
+            }
         }
-        if watermark <= until {
-            return false;
-        }
-        consumer.force(&item);
-        self.at += 1;
         true
     }
 
-    /// Finds, and takes out, the event of another ring that must come before `item`.
-    fn take_partner(
-        &mut self,
-        item: &Item,
-        verdict: Verdict,
-        until: Stamp,
-        consumer: &mut impl Consumer,
-    ) -> Option<Item> {
+    /// The event of another ring that must come before `item`: of those that could, the oldest. An address that is handed around quickly
+    /// has several, and any other would leave one of them without its partner.
+    fn find_partner(&mut self, item: &Item, verdict: Verdict, until: Stamp) -> Option<Partner> {
         let wanted = |event: &Event| {
             address(event) == address(&item.event)
-                && event.stamp() <= until
                 && match verdict {
                     Verdict::StillLive => matches!(event, Event::Free { .. }),
                     _ => matches!(event, Event::Alloc { .. }),
                 }
         };
-        let later = self.batch.get(self.at + 1..)?;
-        let found = later.iter().position(|other| other.source != item.source && wanted(&other.event));
-        if let Some(index) = found {
-            return Some(self.batch.remove(self.at + 1 + index));
+        let mut found: Option<Partner> = None;
+        let later = self.batch.iter().enumerate().skip(self.at + 1);
+        let later = later.filter(|(_, other)| other.source != item.source && wanted(&other.event));
+        if let Some((at, other)) = later.min_by_key(|(_, other)| other.event.stamp())
+            && other.event.stamp() <= until
+        {
+            found = Some(Partner { stamp: other.event.stamp(), at: At::Batch(at) });
         }
         for (index, source) in self.sources.iter_mut().enumerate() {
             if index as u32 == item.source || source.broken {
                 continue;
             }
-            for words in source.queue.resident() {
-                match cut_out(words, until, wanted, index as u32, consumer) {
-                    Search::Found(event) => return Some(Item { event, source: index as u32 }),
-                    Search::Past => break,
-                    Search::NotHere => (),
-                }
+            let before = found.as_ref().map_or(until.saturating_add(1), |partner| partner.stamp);
+            if let Some((chunk, end, stamp)) = source.queue.resident().enumerate().find_map(|(chunk, words)| {
+                let (end, stamp) = first_in(words, before, wanted)?;
+                Some((chunk, end, stamp))
+            }) {
+                found = Some(Partner { stamp, at: At::Queue { source: index as u32, chunk, end } });
             }
         }
-        None
+        found
+    }
+
+    fn take_partner(&mut self, partner: &Partner, consumer: &mut impl Consumer) -> Option<Item> {
+        match partner.at {
+            At::Batch(at) => Some(self.batch.remove(at)),
+            At::Queue { source, chunk, end } => {
+                let words = self.sources.get_mut(source as usize)?.queue.resident().nth(chunk)?;
+                Some(Item { event: cut_out(words, end, source, consumer)?, source })
+            }
+        }
     }
 }
 
-enum Search {
-    Found(Event),
-    /// Everything that follows is too late.
-    Past,
-    NotHere,
+/// An event that is to come before others.
+struct Partner {
+    stamp: Stamp,
+    at: At,
+}
+
+enum At {
+    Batch(usize),
+    /// The words of a chunk up to and with it.
+    Queue {
+        source: u32,
+        chunk: usize,
+        end: usize,
+    },
 }
 
 /// The next event of a ring, the stacks before it told to the consumer and its own stack known by the trace's id.
@@ -389,30 +414,33 @@ fn next_event(
     }
 }
 
-/// Turns the wanted record into holes. The stacks before it are told, for it may need them.
-fn cut_out(
-    words: &mut [u64],
-    until: Stamp,
-    wanted: impl Fn(&Event) -> bool,
-    source: u32,
-    consumer: &mut impl Consumer,
-) -> Search {
-    let total = words.len();
+/// The first wanted record with a stamp below `before`: the words up to and with it, and its stamp.
+fn first_in(words: &[u64], before: Stamp, wanted: impl Fn(&Event) -> bool) -> Option<(usize, Stamp)> {
     let mut decoder = Decoder::new(words);
-    loop {
-        let Ok(Some(event)) = next_event(&mut decoder, source, consumer) else { return Search::NotHere };
-        if event.stamp() > until {
-            return Search::Past;
+    while let Ok(Some(event)) = decoder.decode() {
+        if event.stamp() >= before {
+            return None;
         }
         if wanted(&event) {
-            let end = total - decoder.remaining();
-            let length = if matches!(event, Event::Alloc { .. }) { channel::ALLOC_WORDS } else { channel::FREE_WORDS };
-            for word in words.iter_mut().take(end).skip(end - length) {
-                *word = channel::Kind::Skip as u64;
-            }
-            return Search::Found(event);
+            return Some((words.len() - decoder.remaining(), event.stamp()));
         }
     }
+    None
+}
+
+/// Turns the record that ends at `end` into holes. The stacks before it are told, for it may need them.
+fn cut_out(words: &mut [u64], end: usize, source: u32, consumer: &mut impl Consumer) -> Option<Event> {
+    let mut decoder = Decoder::new(words.get(..end)?);
+    let mut last = None;
+    while let Ok(Some(event)) = next_event(&mut decoder, source, consumer) {
+        last = Some(event);
+    }
+    let event = last?;
+    let length = if matches!(event, Event::Alloc { .. }) { channel::ALLOC_WORDS } else { channel::FREE_WORDS };
+    for word in words.iter_mut().take(end).skip(end - length) {
+        *word = channel::Kind::Skip as u64;
+    }
+    Some(event)
 }
 
 #[cfg(test)]
@@ -533,10 +561,41 @@ mod tests {
         rings.alloc(2, 21, 0x300);
         rings.free(0, 25, 0x200);
         rings.free(0, 30, 0x100);
-        assert!(rings.run(22, &mut log));
-        assert_eq!(log.text, "+10 +11 -30 +20 +21 ", "found beyond the watermark");
+        assert!(!rings.run(22, &mut log));
+        assert_eq!(log.text, "+10 +11 ", "an older free may still come");
+        assert!(rings.run(31, &mut log));
+        assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ");
         assert!(rings.run(u64::MAX, &mut log));
         assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ", "and not seen twice");
+    }
+
+    /// An address that goes round: the free that is meant is in the ring that is looked at last.
+    #[test]
+    fn of_several_frees_the_oldest_is_meant() {
+        for far in [false, true] {
+            let (mut rings, mut log) = (Rings::new(), Log { far, ..Log::default() });
+            rings.alloc(6, 10, 0x100);
+            rings.alloc(4, 20, 0x100);
+            rings.free(6, 21, 0x100);
+            rings.free(2, 30, 0x100);
+            rings.alloc(2, 90, 0x100);
+            rings.free(0, 95, 0x100);
+            assert!(rings.run(u64::MAX, &mut log));
+            assert_eq!(log.text, "+10 -21 +20 -30 +90 -95 ");
+        }
+    }
+
+    #[test]
+    fn of_several_allocations_the_oldest_is_meant() {
+        for far in [false, true] {
+            let (mut rings, mut log) = (Rings::new(), Log { far, ..Log::default() });
+            rings.free(4, 20, 0x100);
+            rings.alloc(6, 21, 0x100);
+            rings.alloc(2, 26, 0x100);
+            rings.alloc(0, 28, 0x200);
+            assert!(rings.run(u64::MAX, &mut log));
+            assert_eq!(log.text, "+21 -20 +26 +28 ");
+        }
     }
 
     #[test]

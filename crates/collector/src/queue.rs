@@ -142,7 +142,7 @@ impl Queue {
     /// All words that are in memory without a read, for a look ahead; blanked ones may be stored back.
     pub fn resident(&mut self) -> impl Iterator<Item = &mut [u64]> {
         let front = self.front.get_mut(self.at..).unwrap_or_default();
-        let rest = self.rest.iter_mut().filter_map(|chunk| match chunk {
+        let rest = self.rest.iter_mut().map_while(|chunk| match chunk {
             Chunk::Words(words) => Some(words.as_mut_slice()),
             Chunk::Spilled(_) => None,
         });

@@ -7,7 +7,7 @@ mod notes;
 mod telling;
 
 use crate::clock::Timeline;
-use crate::drain::Drain;
+use crate::drain::{Drain, Drained};
 use crate::live::Ask;
 use crate::mapping::Mapping;
 use crate::memory::Looks;
@@ -53,6 +53,8 @@ pub(crate) struct Collector {
     stop: Arc<AtomicBool>,
     writer: Writer,
     drain: Drain,
+    /// Up to here every event has been drained.
+    whole_until: Stamp,
     merge: Merge,
     recorder: Recorder,
     sampler: Sampler,
@@ -93,6 +95,7 @@ impl Collector {
             stop,
             writer,
             drain: Drain::new(Arc::clone(&mapping)),
+            whole_until: 0,
             merge: Merge::new(Store::new(Spill::new(plan.folder.clone()), Store::BOUND)),
             recorder,
             sampler: Sampler::default(),
@@ -153,7 +156,7 @@ impl Collector {
         if self.is_live {
             self.serve_signals(watermark);
         }
-        self.merge_to(watermark);
+        self.merge_drained(drained, watermark);
         if self.is_live {
             self.serve(pid, &asks);
         } else if self.is_recording() {
@@ -167,6 +170,20 @@ impl Collector {
     /// The program in the target is the one we launched: before, it is a copy of ourselves.
     fn is_recording(&self) -> bool {
         self.header.phase.load(Ordering::Acquire) == Phase::Recording as u32
+    }
+
+    /// Where a ring could not be emptied (no memory, no spill file), its events are older than what the others gave: they are waited for, unless
+    /// that keeps the room from them.
+    fn merge_drained(&mut self, drained: Drained, watermark: Stamp) {
+        if drained.is_partial {
+            self.merge_to(self.whole_until);
+            if self.merge.has_room() {
+                return;
+            }
+        } else {
+            self.whole_until = watermark;
+        }
+        self.merge_to(watermark);
     }
 
     fn merge_to(&mut self, watermark: Stamp) {

@@ -57,7 +57,7 @@ impl Attached {
             own: self.image,
             guessed: AtomicBool::new(false),
             announced: AtomicBool::new(false),
-            accompanied: AtomicBool::new(false),
+            threads_begun: AtomicU32::new(0),
             only: AtomicPtr::new(core::ptr::null_mut()),
             stderr: AtomicU64::new(0),
             stops: [const { AtomicU64::new(0) }; super::STOPS],

@@ -24,7 +24,7 @@ impl Collector {
             if self.is_live {
                 self.serve_signals(Stamp::MAX);
             }
-            self.merge_to(Stamp::MAX);
+            self.merge_drained(drained, Stamp::MAX);
             if drained.words == 0 && self.merge.is_empty() {
                 break;
             }
@@ -88,6 +88,7 @@ impl Collector {
             events,
             losses,
             file_bytes: written.file_bytes,
+            folded_until_ns: written.folded_until_ns,
             write_error: written.error,
             last,
             unread: Vec::new(),
