@@ -5,7 +5,8 @@
 use crate::map::IntMap;
 use crate::names::{Level, Names};
 use format::{
-    Block, Frame, HeapAtAttach, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary, Thread,
+    Block, Folded, Frame, HeapAtAttach, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary,
+    Thread,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,6 +36,8 @@ pub struct Book {
     pub suppressions: String,
     /// How large the heap was already, of a program that ran when we came.
     pub heap_at_attach: Option<HeapAtAttach>,
+    /// Events that a bound on the file's size left no room for.
+    pub(crate) folded: Vec<Folded>,
     pub threads: BTreeMap<u32, Thread>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,
@@ -73,6 +76,7 @@ impl Book {
             Block::Session(session) => self.session = session,
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
+            Block::Folded(folded) => self.folded.push(*folded),
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return self.add_stacks(&stacks),

@@ -171,7 +171,7 @@ impl<'a> Counter<'a> {
     }
 
     #[inline]
-    const fn group(&self, site: u32, thread: u32) -> usize {
+    pub(crate) const fn group(&self, site: u32, thread: u32) -> usize {
         if self.by_thread && site < NO_GROUP { thread as usize } else { site as usize }
     }
 
@@ -196,6 +196,12 @@ impl<'a> Counter<'a> {
 
     fn selects(&self, sequence: u64, thread: u32) -> bool {
         self.selection.as_ref().is_none_or(|selection| selection.has(sequence, thread))
+    }
+
+    pub(crate) fn selects_folded(&self, thread: u32) -> bool {
+        self.selection.as_ref().is_none_or(|selection| {
+            selection.blocks.is_none() && (selection.threads.is_empty() || selection.threads.contains(&thread))
+        })
     }
 
     /// A block that lives where the walk starts.

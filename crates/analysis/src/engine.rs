@@ -6,6 +6,7 @@
 use crate::book::{Book, KnownInfo};
 use crate::costs::Costs;
 use crate::counter::{Bits, Counter, NO_GROUP, Peak, Selection};
+use crate::folds;
 use crate::index::{Bounds, Checkpoint, Index};
 use crate::lifespans::Lifespans;
 use crate::moment::{Moment, When};
@@ -15,7 +16,7 @@ use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::report::{Faults, Report, SiteCosts};
 use crate::walker::Walker;
-use format::{Block, BlockKind, Events, Flat, Malformed, RawBlock, Totals};
+use format::{Block, BlockKind, Events, Flat, Folded, Malformed, RawBlock, Totals};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -156,7 +157,8 @@ impl Engine {
         walked.max(sampled).max(told)
     }
 
-    fn whole_peak(&self) -> Peak {
+    /// Of the events that are there.
+    fn counted_peak(&self) -> Peak {
         match &self.feed {
             Feed::Plain(walker) => {
                 let plain = &walker.sink;
@@ -174,17 +176,38 @@ impl Engine {
         }
     }
 
+    /// The folded part with the highest moment of the session.
+    fn folded_peak(&self) -> Option<&Folded> {
+        folds::peaking(self.book.folded.iter(), self.counted_peak())
+    }
+
+    fn whole_peak(&self) -> Peak {
+        self.folded_peak().map_or_else(|| self.counted_peak(), folds::peak_of)
+    }
+
+    /// Of the whole session, by site; own peaks, lifetimes and what is kept only where the index has them.
+    fn whole_costs(&self) -> Vec<Costs> {
+        let mut costs: Vec<Costs> = match &self.feed {
+            Feed::Plain(walker) => walker.sink.sites(&self.book),
+            Feed::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+        };
+        for part in &self.book.folded {
+            folds::add(part, &mut costs, |row| self.book.group_of_row(row));
+        }
+        if let Some(part) = self.folded_peak() {
+            folds::set_peak(part, &mut costs, |row| self.book.group_of_row(row));
+        }
+        costs
+    }
+
     /// The totals of the whole session.
     pub fn totals(&self) -> Totals {
-        let (counts, unknown_frees, implied_frees) = match &self.feed {
-            Feed::Plain(walker) => {
-                (sum(&walker.sink.sites(&self.book)), walker.unknown_frees, walker.sink.implied_frees)
-            }
-            Feed::Indexed(walker) => {
-                let costs: Vec<Costs> = walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect();
-                (sum(&costs), walker.unknown_frees, walker.sink.implied_frees)
-            }
+        let counts = sum(&self.whole_costs());
+        let (unknown_frees, implied_frees) = match &self.feed {
+            Feed::Plain(walker) => (walker.unknown_frees, walker.sink.implied_frees),
+            Feed::Indexed(walker) => (walker.unknown_frees, walker.sink.implied_frees),
         };
+        let folded = |count: fn(&Folded) -> u64| self.book.folded.iter().map(count).fold(0, u64::saturating_add);
         let peak = self.whole_peak();
         let told = self.book.summary.map(|summary| summary.totals).unwrap_or_default();
         Totals {
@@ -200,8 +223,8 @@ impl Engine {
             peak_rss_bytes: self.book.peak_rss_bytes.max(told.peak_rss_bytes),
             overhead_bytes: self.book.overhead_bytes.max(told.overhead_bytes),
             runtime_ns: self.runtime_ns(),
-            unknown_frees,
-            implied_frees,
+            unknown_frees: folded(|part| part.unknown_frees).saturating_add(unknown_frees),
+            implied_frees: folded(|part| part.implied_frees).saturating_add(implied_frees),
             lost_events: self.book.losses.lost_events.max(told.lost_events),
         }
     }
@@ -219,8 +242,8 @@ impl Engine {
     /// The whole session without another walk; own peaks and lifetimes are not known then: they are 0. An engine with an index has
     /// no need of this.
     pub fn whole_profile(&self) -> Option<Profile> {
-        let Feed::Plain(walker) = &self.feed else { return None };
-        let numbered = walker.sink.sites(&self.book).into_iter().zip(0u32..);
+        let Feed::Plain(_) = &self.feed else { return None };
+        let numbered = self.whole_costs().into_iter().zip(0u32..);
         let stacks = numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs)).collect();
         Some(Profile::new(self.range(&Query::default()), stacks, self.whole_peak().time_ns))
     }
@@ -229,7 +252,10 @@ impl Engine {
         match when {
             When::Start => Moment::START,
             When::End => Moment::END,
-            When::Peak => Moment::Event(self.whole_peak().event),
+            When::Peak => match self.folded_peak() {
+                Some(part) => Moment::Time(part.peak_time_ns),
+                None => Moment::Event(self.counted_peak().event),
+            },
             When::Ns(ns) => Moment::Time(ns),
             When::Percent(share) if share >= 100.0 => Moment::END,
             When::Percent(share) => Moment::Time((self.runtime_ns() as f64 * share / 100.0) as u64),
@@ -371,6 +397,32 @@ impl Engine {
         Stretch { blocks, first: point.block, end: self.blocks }
     }
 
+    /// Adds what is folded, to a range that begins with the session.
+    fn add_folded(&self, range: &Range, counter: &Counter<'_>, costs: &mut [Costs], peak: &mut Peak) {
+        if range.instant || self.moment(range.from) != Moment::START {
+            return;
+        }
+        let parts = || self.book.folded.iter().filter(|part| part.until_ns <= range.to_ns);
+        for part in parts() {
+            folds::add(part, costs, |row| counter.group_of_row(row));
+        }
+        if let Some(part) = folds::peaking(parts(), *peak) {
+            folds::set_peak(part, costs, |row| counter.group_of_row(row));
+            *peak = folds::peak_of(part);
+        }
+    }
+
+    /// The session's highest moment, where no event leads to.
+    fn at_folded_peak(&self, part: &Folded, counter: &Counter<'_>) -> (Vec<Costs>, Peak) {
+        let mut costs = vec![Costs::default(); counter.groups.len()];
+        folds::set_peak(part, &mut costs, |row| counter.group_of_row(row));
+        for costs in &mut costs {
+            (costs.live_bytes, costs.live_allocations) = (costs.peak_bytes, costs.peak_allocations);
+            (costs.base_bytes, costs.base_allocations) = (costs.peak_bytes, costs.peak_allocations);
+        }
+        (costs, folds::peak_of(part))
+    }
+
     /// Event by event over the whole range.
     pub(crate) fn costs_by_walk(
         &self,
@@ -378,6 +430,9 @@ impl Engine {
         range: &Range,
         counter: Counter<'_>,
     ) -> Result<(Vec<Costs>, Peak), Gone> {
+        if let Some(part) = self.folded_peak().filter(|_| range.instant && range.from == When::Peak) {
+            return Ok(self.at_folded_peak(part, &counter));
+        }
         let (from, to) = (self.moment(range.from), self.moment(range.to));
         let point = self.start_for(from);
         let mut walker = point.walker(counter);
@@ -389,6 +444,7 @@ impl Engine {
                 walker.sink.begin(&walker.now, range.from_ns);
             } else {
                 result = finished(walker, first);
+                self.add_folded(range, &walker.sink, &mut result.0, &mut result.1);
             }
         })?;
         Ok(result)
@@ -416,7 +472,7 @@ impl Engine {
         let mut costs = Vec::new();
         self.stretch(blocks, point(last)).walk(&mut tail, &[to], |_, walker| costs = finished(walker, sequence).0)?;
         let middle = self.index.checkpoints[first + 1..last].iter().map(|point| point.peak);
-        let peak = highest([head.sink.peak].into_iter().chain(middle).chain([tail.sink.peak]));
+        let mut peak = highest([head.sink.peak].into_iter().chain(middle).chain([tail.sink.peak]));
         let mut peaking = None;
         if peak != head.sink.peak && peak != tail.sink.peak {
             let at = self.index.before(Moment::Event(peak.event));
@@ -460,6 +516,7 @@ impl Engine {
             };
             *costs = sum;
         }
+        self.add_folded(range, &head.sink, &mut costs, &mut peak);
         Ok((costs, peak))
     }
 }

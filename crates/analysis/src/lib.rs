@@ -21,6 +21,7 @@ mod class;
 mod costs;
 mod counter;
 mod engine;
+mod folds;
 mod index;
 mod lifespans;
 mod live;

@@ -47,7 +47,7 @@ impl Lookup {
 
     fn search(&mut self, mut events: Events) -> Result<(), Malformed> {
         let first = events.first_sequence();
-        if self.sequence < first || self.sequence - first >= events.count() {
+        if self.sequence < first {
             return Ok(());
         }
         let mut thread = events.thread();

@@ -14,6 +14,18 @@ pub struct Range {
     pub instant: bool,
 }
 
+impl Range {
+    /// Before a cut only what survived it is known, which always looks like growth: what is judged by its course begins there.
+    pub(crate) fn after_cut(self, cut: Option<u64>) -> Self {
+        match cut {
+            Some(cut) if self.from_ns < cut => {
+                Range { from: When::Ns(cut), from_ns: cut, to_ns: self.to_ns.max(cut), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub range: Range,

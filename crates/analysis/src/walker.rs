@@ -144,6 +144,15 @@ impl<S: Sink> Visitor for Walker<S> {
         self.latest = self.latest_of.get(&thread).copied().unwrap_or(NONE);
     }
 
+    fn latest_gone(&mut self) {
+        self.latest = NONE;
+        self.latest_of.remove(&self.now.thread);
+    }
+
+    fn skip_to(&mut self, sequence: u64) {
+        self.now.next_sequence = sequence;
+    }
+
     fn time(&mut self, ns: u64) -> bool {
         if ns > self.time_limit {
             return false;

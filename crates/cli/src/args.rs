@@ -92,6 +92,9 @@ pub struct Record {
     /// The longest that a thread may be held up before its events are dropped and counted.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub max_stall: u32,
+    /// Keep the trace below this size, as 500M or 2G: the oldest events are folded into their sums and what they left.
+    #[arg(long, value_name = "SIZE", value_parser = trace_size)]
+    pub max_size: Option<u64>,
     #[command(flatten)]
     pub search: SearchOptions,
     /// Print the version.
@@ -163,6 +166,30 @@ fn seconds(text: &str) -> Result<u32, String> {
     if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
 }
 
+/// A number of bytes with its unit, decimal as in what we print, or binary (`MiB`).
+fn trace_size(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size: 500M, 2G and 1.5GiB are".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "ki" | "kib" => 1024.0,
+        "mi" | "mib" => 1024f64.powi(2),
+        "gi" | "gib" => 1024f64.powi(3),
+        "ti" | "tib" => 1024f64.powi(4),
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.trim_end().parse::<f64>().map_err(|_| wrong())? * unit;
+    match bytes {
+        bytes if bytes < collector::Bound::LEAST as f64 => Err("at least 1M".to_owned()),
+        bytes if bytes < u64::MAX as f64 => Ok(bytes as u64),
+        _ => Err(wrong()),
+    }
+}
+
 /// A time with its unit; seconds without.
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -194,6 +221,9 @@ pub struct Attach {
     /// The longest that a thread may be held up before its events are dropped and counted.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub max_stall: u32,
+    /// Keep the trace below this size, as 500M or 2G: the oldest events are folded into their sums and what they left.
+    #[arg(long, value_name = "SIZE", value_parser = trace_size)]
+    pub max_size: Option<u64>,
     #[command(flatten)]
     pub search: SearchOptions,
     /// The process.
@@ -217,6 +247,7 @@ impl Attach {
             no_symbols: record.no_symbols,
             on_full: record.on_full,
             max_stall: record.max_stall,
+            max_size: record.max_size,
             search: record.search.clone(),
             pid: record.pid?,
         })
@@ -466,6 +497,17 @@ mod tests {
 
     fn program(line: &str) -> Vec<String> {
         record(line).unwrap().command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let size = |text: &str| record(&format!("heaptrack --max-size {text} ls")).map(|record| record.max_size);
+        assert_eq!(size("2G").unwrap(), Some(2_000_000_000));
+        assert_eq!(size("1.5MiB").unwrap(), Some(1_572_864));
+        assert_eq!(size("1000000").unwrap(), Some(1_000_000));
+        for wrong in ["999999", "1", "M", "2Q", "x", "1e400G", "-3G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::record::{convert, has_memory, name_the_rest};
 use crate::say;
 use crate::status::{self, Bytes, Count, StatusLine};
 use attach::{Attached, Checked, Prepared, Refusal, Standing, heap_of};
-use collector::{Attachment, End, Outcome, Plan, Recording, Setup};
+use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FlockOperation;
@@ -64,7 +64,6 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     // Held as long as we write: who wants to append waits for us.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    let watched = file.try_clone()?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
     let recording = match Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap }) {
@@ -80,10 +79,9 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     if !options.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    let line = StatusLine::start(recording.stats(), watched.try_clone().ok(), options.quiet, false);
+    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), options.quiet, false);
     let with_names = !options.no_symbols && has_memory();
-    let names = Some(watched).filter(|_| with_names);
-    let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
+    let names = with_names.then(|| Names::start(output.place(), recording.blocks(), options.search.search())).flatten();
     let cause = wait(options, &attached, pidfd.as_ref(), &stop);
     line.end();
     let outcome = finish(options, cause, attached, recording, &names);
@@ -114,6 +112,7 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
             watched: false,
         },
         file,
+        bound: options.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         folder: output.folder(),
         command: prepared.command(),
         exe,
@@ -221,7 +220,7 @@ fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, pa
         return;
     }
     if names.is_some() {
-        name_the_rest(&options.search, options.quiet, names, path);
+        name_the_rest(&options.search, options.quiet, options.max_size, names, path);
     }
     if is_kde {
         convert(options.quiet, path);

@@ -56,6 +56,11 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         Format::Massif => {
             let report = without_known(options, open()?)?;
+            if report.folded_until_ns().is_some() {
+                crate::say(format_args!(
+                    "heaptrack: the trace has only sums of its oldest events (--max-size); the snapshots before that show what survived"
+                ));
+            }
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
             massif::write(&open, &report, &options, out)?;
@@ -125,6 +130,7 @@ fn say_changes(written: &heaptrack::Written) {
     for (count, meaning) in [
         (written.ended_by_exec, "blocks that went when the program replaced itself are freed there in KDE's file"),
         (written.unknown_frees, "frees of blocks that were there before are not in KDE's file"),
+        (written.folded, "events of which the trace has sums only (--max-size) are not in KDE's file"),
         (written.damaged, "events that need lost parts of the trace are not in KDE's file"),
     ] {
         if count > 0 {

@@ -3,10 +3,10 @@
 //! Given: the trace's file, and where blocks go. Gives back: Symbols blocks, within seconds of a frame's first use; at the end
 //! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
 //! that the target has open are held, so that they can be read when they, or the target, are gone.
+use collector::Place;
 use format::{RawBlock, Reader};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,13 +45,12 @@ pub struct Known {
 
 impl Names {
     /// `None`: there is no second way into the file; names come at the end then.
-    pub fn start(file: &File, blocks: mpsc::Sender<RawBlock>, search: Search) -> Option<Self> {
-        // A second description of the same file, for its own place in it.
-        let own = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    pub fn start(place: Arc<Place>, blocks: mpsc::Sender<RawBlock>, search: Search) -> Option<Self> {
+        let file = place.open().ok()?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(STACK);
-        builder.spawn(move || work(own, &blocks, search, &theirs)).ok()?;
+        builder.spawn(move || work(&place, file, &blocks, search, &theirs)).ok()?;
         Some(Names { shared })
     }
 
@@ -86,7 +85,7 @@ impl Read for Growing {
     }
 }
 
-fn work(file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Shared) -> Option<()> {
+fn work(place: &Place, file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Shared) -> Option<()> {
     let _ = rustix::process::setpriority_process(None, LOWEST);
     let mut reader = loop {
         match Reader::new(Growing { file: file.try_clone().ok()?, at: 0 }) {
@@ -107,7 +106,7 @@ fn work(file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Sh
         std::thread::sleep(LOOK_EVERY);
     };
     *shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&target));
-    let mut watcher = Watcher { reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY };
+    let mut watcher = Watcher { place, file, reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY };
     let finder = Finder { search: &search, target: Some(&target) };
     loop {
         watcher.round(finder)?;
@@ -127,6 +126,9 @@ fn read<R: Read>(reader: &mut Reader<R>, wanted: &mut Wanted, shared: &Shared) -
 }
 
 struct Watcher<'a> {
+    place: &'a Place,
+    /// What `reader` reads.
+    file: File,
     reader: Reader<Growing>,
     wanted: Wanted,
     blocks: &'a mpsc::Sender<RawBlock>,
@@ -137,6 +139,7 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     /// `None`: it is over.
     fn round(&mut self, finder: Finder<'_>) -> Option<()> {
+        self.keep_up()?;
         read(&mut self.reader, &mut self.wanted, self.shared)?;
         if let Some(target) = finder.target {
             for module in self.wanted.new_modules() {
@@ -152,6 +155,18 @@ impl Watcher<'_> {
             }
             self.next = Instant::now() + RESOLVE_EVERY;
         }
+        Some(())
+    }
+
+    /// A file with a bound on its size is replaced by a shorter one, which has what was named so far.
+    fn keep_up(&mut self) -> Option<()> {
+        if self.place.is(&self.file).unwrap_or(true) {
+            return Some(());
+        }
+        self.file = self.place.open().ok()?;
+        self.reader = Reader::new(Growing { file: self.file.try_clone().ok()?, at: 0 }).ok()?;
+        self.reader.skip(SKIPPED);
+        self.wanted = Wanted::new();
         Some(())
     }
 

@@ -3,15 +3,17 @@
 //! Given: `-o` and the program's name. Gives back: an open file that gets its final name when the pid is known. What
 //! must hold: no file is left when the program did not start; a file is never half renamed.
 use anyhow::Context;
+use collector::Place;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Output {
     pattern: PathBuf,
-    unfinished: PathBuf,
+    place: Arc<Place>,
     /// Folders that we made, outermost first.
     made: Vec<PathBuf>,
     is_named: bool,
@@ -59,15 +61,15 @@ impl Output {
         let (pattern, is_kde) = pattern(option, program);
         let own = expand(&pattern, host().as_bytes(), std::process::id());
         let folder = folder_of(&own);
-        let mut output = Output { pattern, unfinished: PathBuf::new(), made: Vec::new(), is_named: false };
+        let mut name = OsString::from(".heaptrack.");
+        name.push(format!("{}.htz", std::process::id()));
+        let place = Arc::new(Place::new(folder.join(name)));
+        let mut output = Output { pattern, place, made: Vec::new(), is_named: false };
         output.make_folder(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         if own.is_dir() {
             anyhow::bail!("{} is a folder: give -o a file name", own.display());
         }
-        let mut name = OsString::from(".heaptrack.");
-        name.push(format!("{}.htz", std::process::id()));
-        output.unfinished = folder.join(name);
-        let file = File::create(&output.unfinished)
+        let file = File::create(output.place.path())
             .with_context(|| format!("cannot write to {}: give another place with -o", folder.display()))?;
         Ok((output, file, is_kde))
     }
@@ -85,14 +87,18 @@ impl Output {
     }
 
     pub fn folder(&self) -> PathBuf {
-        folder_of(&self.unfinished)
+        folder_of(&self.place.path())
+    }
+
+    pub fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
     }
 
     /// The program runs, as `pid`: the file gets its name.
     pub fn name(&mut self, pid: u32) -> std::io::Result<PathBuf> {
         let path = expand(&self.pattern, host().as_bytes(), pid);
         fs::create_dir_all(folder_of(&path))?;
-        fs::rename(&self.unfinished, &path)?;
+        self.place.rename(&path)?;
         self.is_named = true;
         Ok(path)
     }
@@ -103,7 +109,7 @@ impl Drop for Output {
         if self.is_named {
             return;
         }
-        let _ = fs::remove_file(&self.unfinished);
+        let _ = fs::remove_file(self.place.path());
         for folder in self.made.iter().rev() {
             let _ = fs::remove_dir(folder);
         }

@@ -364,7 +364,7 @@ impl Asked {
                 ..export::massif::Options::default()
             };
             let open = || {
-                let mut source = Source::open(&self.opened.path)?;
+                let mut source = Source::open(self.opened.held.path())?;
                 source.set_domain(query.domain);
                 Ok(source)
             };

@@ -14,7 +14,7 @@ use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
 use channel::Geometry;
-use collector::{End, Inherited, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
+use collector::{Bound, End, Inherited, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
 use rustix::fs::FlockOperation;
 use rustix::process::{WaitOptions, WaitStatus};
@@ -55,7 +55,6 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         library::place(&output.folder()).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
     // Held as long as we write: who wants to append waits for us.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    let watched = file.try_clone().ok();
     let recording = match Recording::start(plan(options, inherited, &program, &output, file)) {
         Ok(recording) => recording,
         // The limit that stops us also holds for the program, which may live well within it.
@@ -72,15 +71,15 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     }
     let child = start(options, inherited, &program, &library.path, &recording)?;
     signals.pass_on_to(child);
+    let place = output.place();
+    let folder = File::open(output.folder()).ok();
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
     let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
-    let trace = watched.as_ref().and_then(|file| file.try_clone().ok());
-    let line = StatusLine::start(recording.stats(), trace, options.quiet, options.live);
+    let line = StatusLine::start(recording.stats(), folder, options.quiet, options.live);
     let with_names = !options.no_symbols && has_memory();
-    let names = watched.filter(|_| with_names);
-    let names = names.and_then(|file| Names::start(&file, recording.blocks(), options.search.search()));
+    let names = with_names.then(|| Names::start(place, recording.blocks(), options.search.search())).flatten();
     let mut end = wait_for(child);
     signals.keep();
     line.end();
@@ -96,7 +95,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     tell(options, outcome, path.as_deref(), is_kde);
     if let Some(path) = path.filter(|_| is_there) {
         if with_names {
-            name_the_rest(&options.search, options.quiet, names, &path);
+            name_the_rest(&options.search, options.quiet, options.max_size, names, &path);
         }
         if is_kde {
             convert(options.quiet, &path);
@@ -139,6 +138,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             watched: false,
         },
         file,
+        bound: options.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),
@@ -235,7 +235,7 @@ pub fn has_memory() -> bool {
 }
 
 /// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
-pub fn name_the_rest(search: &SearchOptions, quiet: bool, names: Option<Names>, path: &Path) {
+pub fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
         search: search.search_everywhere(),
@@ -243,6 +243,7 @@ pub fn name_the_rest(search: &SearchOptions, quiet: bool, names: Option<Names>, 
         jit: known.jit,
         time: Some(if search.asks_servers() { SERVERS_AT_THE_END } else { NAMES_AT_THE_END }),
         memory: Some(MEMORY_FOR_NAMES),
+        max_size,
         quiet,
     };
     match symbolize::add_names(path, help) {
@@ -251,7 +252,8 @@ pub fn name_the_rest(search: &SearchOptions, quiet: bool, names: Option<Names>, 
             named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
             if !named.all {
                 say(format_args!(
-                    "heaptrack: not all names were found in time; `heaptrack symbolize {}`",
+                    "heaptrack: not all names were found in time{}; `heaptrack symbolize {}`",
+                    if max_size.is_some() { ", or fit below --max-size" } else { "" },
                     path.display()
                 ));
             }

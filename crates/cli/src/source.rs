@@ -10,6 +10,7 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use symbols::{Budget, SKIPPED, Search, Wanted};
@@ -18,16 +19,17 @@ const THREADS: usize = 2;
 
 /// A trace that is read several times; its names are looked for once.
 pub struct Trace {
-    path: PathBuf,
+    held: Held,
     names: Vec<RawBlock>,
     domain: Domain,
 }
 
 impl Trace {
     pub fn new(path: &Path) -> Result<Self, format::Error> {
-        let source = open_file(path)?;
+        let held = Held::new(path);
+        let source = open_file(held.path())?;
         let names = if source.is_raw() { names(path, source)? } else { Vec::new() };
-        Ok(Trace { path: path.to_owned(), names, domain: Domain::Malloc })
+        Ok(Trace { held, names, domain: Domain::Malloc })
     }
 
     /// Only the blocks of custom allocators.
@@ -36,10 +38,32 @@ impl Trace {
     }
 
     pub fn open(&self) -> Result<Source, format::Error> {
-        let mut source = open_file(&self.path)?;
+        let mut source = open_file(self.held.path())?;
         source.set_domain(self.domain);
         source.append(self.names.iter().cloned());
         Ok(source)
+    }
+}
+
+/// A file that is read more than once: the same one each time, although a recording with `--max-size` may put a shorter one in its place.
+pub struct Held {
+    path: PathBuf,
+    _file: Option<File>,
+}
+
+impl Held {
+    pub fn new(path: &Path) -> Self {
+        // Anything else could block; who reads it says what is wrong with it.
+        let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        let file = if is_file { File::open(path).ok() } else { None };
+        let way = file.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        // Without /proc there is no other way than its name.
+        let way = way.filter(|way| way.exists()).unwrap_or_else(|| path.to_owned());
+        Held { path: way, _file: file }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

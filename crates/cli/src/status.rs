@@ -23,15 +23,15 @@ pub struct StatusLine {
 }
 
 impl StatusLine {
-    /// `trace`: whose disk is watched. `hidden`: warnings only.
-    pub fn start(stats: Arc<Stats>, trace: Option<File>, quiet: bool, hidden: bool) -> Self {
+    /// `folder`: where the trace is, whose disk is watched. `hidden`: warnings only.
+    pub fn start(stats: Arc<Stats>, folder: Option<File>, quiet: bool, hidden: bool) -> Self {
         if quiet {
             return StatusLine { stop: None };
         }
         let is_drawn = !hidden && std::io::stderr().is_terminal();
         let (sender, inbox) = channel();
         let watch = move || {
-            let mut disk = Disk::of(trace);
+            let mut disk = Disk::of(folder);
             loop {
                 if let Some(warning) = disk.warning() {
                     erase(is_drawn);
@@ -128,6 +128,10 @@ pub fn report(outcome: &Outcome, path: &Path, left: &str) {
             Bytes(custom.peak_bytes),
             Bytes(custom.leaked_bytes),
         ));
+    }
+    if let Some(until) = outcome.folded_until_ns {
+        let seconds = until as f64 / 1e9;
+        say(format_args!("  of the first {seconds:.1} s there are sums and what they left (--max-size)"));
     }
     say(format_args!("  read it: heaptrack print {}", quoted(path)));
 }

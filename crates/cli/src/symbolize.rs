@@ -28,6 +28,8 @@ pub struct Help {
     pub time: Option<Duration>,
     /// Bytes of debug information, a file.
     pub memory: Option<u64>,
+    /// The most that the trace may have with its names.
+    pub max_size: Option<u64>,
     pub quiet: bool,
 }
 
@@ -91,7 +93,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     if total == 0 {
         return Ok(Named { all: true, ..Named::default() });
     }
-    let Help { mut search, target, jit, time, memory, quiet } = help;
+    let Help { mut search, target, jit, time, memory, max_size, quiet } = help;
     let session = wanted.session.unwrap_or_default();
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
@@ -100,6 +102,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let mut tally = Tally::default();
     let mut bar = Bar::new(quiet);
     let mut failed: Option<io::Error> = None;
+    let mut is_full = false;
     let all = symbols::resolve_all(
         works,
         search,
@@ -109,9 +112,13 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         |piece, progress| {
             bar.draw(progress);
             let Some(piece) = piece else { return };
+            let block: RawBlock = piece.to_block();
+            is_full = is_full || max_size.is_some_and(|most| appender.len_with(&block) > most);
+            if is_full {
+                return;
+            }
             tally.count(&piece);
             if failed.is_none() {
-                let block: RawBlock = piece.to_block();
                 failed = appender.write(&block).err();
             }
         },
@@ -121,7 +128,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         Some(error) => Err(error.into()),
         None => {
             appender.finish()?;
-            let mut named = tally.named(all);
+            let mut named = tally.named(all && !is_full);
             named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
             Ok(named)
         }

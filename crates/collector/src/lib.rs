@@ -14,6 +14,7 @@
 
 mod aggregate;
 mod blocks;
+mod bound;
 mod clock;
 mod drain;
 mod error;
@@ -25,6 +26,7 @@ mod mapping;
 mod memory;
 mod merge;
 mod modules;
+mod place;
 mod process;
 mod queue;
 mod recorder;
@@ -40,12 +42,14 @@ mod threads;
 mod writer;
 
 pub use aggregate::LiveSite;
+pub use bound::Bound;
 pub use clock::kernel_clock;
 pub use error::SetupError;
 pub use hub::{Bell, Hub, Joined};
 pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
 pub use memory::Memory;
+pub use place::Place;
 pub use recording::{Attachment, End, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{Inherited, children_peak_rss, spawn};
 pub use stats::Stats;

@@ -3,6 +3,7 @@
 //! Given: how to record, and an open file. Gives back: what the target needs to find us, live numbers, and at the end
 //! what was recorded. What must hold: the collecting thread runs before the target does.
 use crate::aggregate::Aggregate;
+use crate::bound::Bound;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
 use crate::mapping::{Mapping, Setup, hold_until_death, tsc};
@@ -27,6 +28,8 @@ pub struct Plan {
     pub setup: Setup,
     /// The trace; empty, open for writing.
     pub file: File,
+    /// How large it may become.
+    pub bound: Option<Bound>,
     /// Where the spill file may be made.
     pub folder: PathBuf,
     pub command: Vec<String>,
@@ -74,6 +77,8 @@ pub struct Outcome {
     pub events: u64,
     pub losses: Losses,
     pub file_bytes: u64,
+    /// What happened before is in the file in sum only, for want of room.
+    pub folded_until_ns: Option<u64>,
     /// The file ends before the session does.
     pub write_error: Option<io::Error>,
     /// What lived at the end, for a session without a trace.
@@ -160,7 +165,7 @@ impl Recording {
     }
 
     fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
-        let writer = Writer::start(plan.file.try_clone().map_err(SetupError::Output)?)?;
+        let writer = Writer::start(plan.file, plan.bound)?;
         let Plan { setup, folder, command, exe, tool, .. } = plan;
         let subject = Subject { setup, folder, command, exe, tool, attached };
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()

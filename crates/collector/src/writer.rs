@@ -3,8 +3,9 @@
 //! Given: raw blocks in order. Gives back: the trace file. What must hold: `put` never blocks; after a write error
 //! (disk full) the file is cut back to its last whole block, so that it opens, and everything later is dropped and
 //! counted.
+use crate::bound::{Bound, Bounded};
 use crate::error::SetupError;
-use format::{FileWriter, RawBlock};
+use format::RawBlock;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub struct Writer {
     jobs: Sender<Job>,
     progress: Arc<Progress>,
     /// `None`: there is no file.
-    thread: Option<JoinHandle<Option<io::Error>>>,
+    thread: Option<JoinHandle<io::Result<Option<u64>>>>,
 }
 
 /// How the writing ended.
@@ -42,18 +43,20 @@ pub struct Writer {
 pub struct Written {
     pub file_bytes: u64,
     pub events: u64,
+    /// What happened before is in the file in sum only.
+    pub folded_until_ns: Option<u64>,
     /// Why the file ends early.
     pub error: Option<io::Error>,
 }
 
 impl Writer {
-    pub fn start(file: File) -> Result<Self, SetupError> {
+    pub fn start(file: File, bound: Option<Bound>) -> Result<Self, SetupError> {
         let (jobs, inbox) = channel();
         let progress = Arc::new(Progress::default());
         let shared = Arc::clone(&progress);
-        let out = FileWriter::new(file, LEVEL).map_err(SetupError::Output)?;
+        let out = Bounded::new(file, LEVEL, bound).map_err(SetupError::Output)?;
         progress.file_bytes.store(out.len(), Ordering::Relaxed);
-        let work = move || write_all(out, &inbox, &shared).err();
+        let work = move || write_all(out, &inbox, &shared);
         let thread =
             std::thread::Builder::new().name("heaptrack-write".into()).spawn(work).map_err(SetupError::Thread)?;
         Ok(Writer { jobs, progress, thread: Some(thread) })
@@ -85,40 +88,39 @@ impl Writer {
     /// Writes the footer and waits until everything is in the file.
     pub fn finish(self) -> Written {
         drop(self.jobs);
-        let failed = |_| Some(io::Error::other("the writing thread failed"));
-        let error = self.thread.and_then(|thread| thread.join().unwrap_or_else(failed));
+        let failed = |_| Err(io::Error::other("the writing thread failed"));
+        let ended = self.thread.map_or(Ok(None), |thread| thread.join().unwrap_or_else(failed));
+        let (folded_until_ns, error) = match ended {
+            Ok(folded) => (folded, None),
+            Err(error) => (None, Some(error)),
+        };
         Written {
             file_bytes: self.progress.file_bytes.load(Ordering::Relaxed),
             events: self.progress.written_events.load(Ordering::Relaxed),
+            folded_until_ns,
             error,
         }
     }
 }
 
-fn write_all(mut out: FileWriter<File>, inbox: &Receiver<Job>, progress: &Progress) -> io::Result<()> {
+/// The time up to which events were folded.
+fn write_all(mut out: Bounded, inbox: &Receiver<Job>, progress: &Progress) -> io::Result<Option<u64>> {
     let mut outcome = Ok(());
     for job in inbox {
-        let whole = out.len();
         if outcome.is_ok() {
-            outcome = out.write(&job.block).map(drop);
+            outcome = out.write(&job.block);
+            progress.file_bytes.store(out.len(), Ordering::Relaxed);
             if outcome.is_ok() {
-                progress.file_bytes.store(out.len(), Ordering::Relaxed);
                 progress.written_events.store(job.events, Ordering::Relaxed);
-            } else {
-                let _ = out.get_ref().set_len(whole);
             }
         }
         progress.waiting_bytes.fetch_sub(job.block.payload.len(), Ordering::Relaxed);
     }
-    outcome?;
-    let whole = out.len();
-    let file = out.get_ref().try_clone()?;
-    match out.finish() {
-        Ok(file) => progress.file_bytes.store(file.metadata()?.len(), Ordering::Relaxed),
-        Err(error) => {
-            let _ = file.set_len(whole);
-            return Err(error);
-        }
+    if let Err(error) = outcome {
+        out.abandon();
+        return Err(error);
     }
-    Ok(())
+    let (file_bytes, folded) = out.finish()?;
+    progress.file_bytes.store(file_bytes, Ordering::Relaxed);
+    Ok(folded)
 }

@@ -84,6 +84,7 @@ fn replay(path: &Path) -> Replay {
                             found.last_ns = ns;
                         }
                         Event::Image(_) => found.live.clear(),
+                        Event::LatestGone => panic!("nothing was folded"),
                     }
                 }
             }

@@ -26,6 +26,8 @@ pub(crate) struct Definitions {
     pub(crate) session: Session,
     pub(crate) summary: Option<Summary>,
     pub(crate) suppressions: String,
+    /// Events that are there in sum only.
+    pub(crate) folded_events: u64,
     pub(crate) modules: BTreeMap<u16, Module>,
     /// Stack id - 1.
     pub(crate) nodes: Vec<StackNode>,
@@ -57,6 +59,7 @@ impl Definitions {
         match block {
             Block::Session(session) => self.session = session,
             Block::Summary(summary) => self.summary = Some(summary),
+            Block::Folded(folded) => self.folded_events = self.folded_events.saturating_add(folded.events),
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Stacks(stacks) => {

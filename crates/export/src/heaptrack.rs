@@ -45,6 +45,8 @@ pub struct Written {
     pub unknown_frees: u64,
     /// Events that refer to lost parts of the file.
     pub damaged: u64,
+    /// Events that the trace has in sum only.
+    pub folded: u64,
 }
 
 pub fn write(open: Opener, out: &mut dyn Write) -> Result<Written, Error> {
@@ -84,6 +86,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(definitions: Definitions, out: &'a mut dyn Write) -> Self {
         Writer {
+            written: Written { folded: definitions.folded_events, ..Written::default() },
             strings: vec![NONE; definitions.strings.len()],
             traces: vec![NONE; definitions.nodes.len()],
             infos: vec![NONE; definitions.infos.len()],
@@ -98,7 +101,6 @@ impl<'a> Writer<'a> {
             image: 0,
             now_ms: 0,
             sample: 0,
-            written: Written::default(),
         }
     }
 
@@ -135,7 +137,7 @@ impl<'a> Writer<'a> {
                 Event::UnknownFree => self.written.unknown_frees += 1,
                 Event::Time(ns) => self.time(ns),
                 Event::Image(image) => self.image(image),
-                Event::Thread(_) => (),
+                Event::Thread(_) | Event::LatestGone => (),
             }
             if self.text.len() >= BUFFER {
                 self.flush()?;

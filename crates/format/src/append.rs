@@ -2,11 +2,16 @@
 //!
 //! Given: a file that nobody writes to. Gives back: the same file, longer. What must hold: a byte that could be read
 //! before can be read at every moment after; a finished file stays finished.
-use crate::{BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FileWriter, Index, IndexEntry, RawBlock, Reader};
+use crate::{
+    BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FileWriter, HEADER_LEN, Index, IndexEntry, RawBlock, Reader,
+    TRAILER_LEN,
+};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 const LEVEL: i32 = 3;
+/// An entry of the index is hardly ever longer.
+const ENTRY_LEN: u64 = 24;
 
 /// Where a file ends.
 pub(crate) struct End {
@@ -44,6 +49,12 @@ impl Appender {
             let _ = self.writer.get_ref().set_len(whole);
         }
         written
+    }
+
+    /// Bytes of the file, at most, if this block were its last.
+    pub fn len_with(&mut self, block: &RawBlock) -> u64 {
+        let footer = (self.writer.entries().len() as u64 + 2) * ENTRY_LEN + (HEADER_LEN + TRAILER_LEN) as u64;
+        self.writer.len() + self.writer.packed_len(block).unwrap_or(block.payload.len() as u64) + footer
     }
 
     /// A new footer, if the file had one.

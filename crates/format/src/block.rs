@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    Checkpoint, Events, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks, Summary,
-    Suppressions, Symbols, Thread,
+    Checkpoint, Events, Folded, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks,
+    Summary, Suppressions, Symbols, Thread,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -32,10 +32,13 @@ pub enum BlockKind {
     CustomSummary = 17,
     /// Of a program that ran already.
     HeapAtAttach = 18,
+    /// What became of events that a bound on the file's size left no room for.
+    Folded = 19,
+    CustomFolded = 20,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 18] = [
+    pub const ALL: [BlockKind; 20] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -54,6 +57,8 @@ impl BlockKind {
         BlockKind::CustomCheckpoint,
         BlockKind::CustomSummary,
         BlockKind::HeapAtAttach,
+        BlockKind::Folded,
+        BlockKind::CustomFolded,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -87,6 +92,7 @@ pub enum Block<'a> {
     /// A block of the custom domain among those of all domains: `RawBlock::in_domain` makes it one of the others.
     Custom(BlockKind),
     HeapAtAttach(HeapAtAttach),
+    Folded(Box<Folded>),
 }
 
 impl RawBlock {
@@ -120,8 +126,10 @@ impl RawBlock {
             BlockKind::CustomInfos
             | BlockKind::CustomEvents
             | BlockKind::CustomCheckpoint
-            | BlockKind::CustomSummary => Block::Custom(self.kind),
+            | BlockKind::CustomSummary
+            | BlockKind::CustomFolded => Block::Custom(self.kind),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
+            BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Whose blocks: malloc's, or those that the program reported itself.
 //!
-//! Each domain has infos, events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
+//! Each domain has infos, events, folded events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
 //! whoever knows only malloc's kinds sees malloc's trace, and a reader set to the custom domain sees a trace of the same
 //! shape, in which the custom blocks are the only ones.
 use crate::{BlockKind, RawBlock};
@@ -21,6 +21,7 @@ impl BlockKind {
             BlockKind::Events => BlockKind::CustomEvents,
             BlockKind::Checkpoint => BlockKind::CustomCheckpoint,
             BlockKind::Summary => BlockKind::CustomSummary,
+            BlockKind::Folded => BlockKind::CustomFolded,
             shared => shared,
         }
     }
@@ -32,6 +33,7 @@ impl BlockKind {
             BlockKind::CustomEvents => BlockKind::Events,
             BlockKind::CustomCheckpoint => BlockKind::Checkpoint,
             BlockKind::CustomSummary => BlockKind::Summary,
+            BlockKind::CustomFolded => BlockKind::Folded,
             plain => {
                 let is_shared = plain.custom() as u8 == plain as u8;
                 return if is_shared || matches!(domain, Domain::Malloc) { Some(plain) } else { None };
@@ -75,6 +77,6 @@ mod tests {
                 (None, None) => panic!("{kind:?} is nobody's"),
             }
         }
-        assert_eq!(BlockKind::ALL.into_iter().filter(|kind| kind.is_custom()).count(), 4);
+        assert_eq!(BlockKind::ALL.into_iter().filter(|kind| kind.is_custom()).count(), 5);
     }
 }

@@ -14,7 +14,8 @@
 //! frees   per free of a known block: zigzag(its sequence number - that of the block freed before), varint
 //! odd     per free that is not a plain call of free: frees since the last such << 2 | how, varint
 //! marks   events since the last mark << 2 | what, varint, then its value:
-//!         0 thread index · 1 ticks since the last time mark · 2 image
+//!         0 thread index · 1 ticks since the last time mark · 2 image · 3 what became of events that are not here any more:
+//!         0 the thread's latest allocation is gone, n the next allocation's sequence number is larger by n
 //! ```
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
@@ -54,6 +55,8 @@ pub enum Event {
     Time(u64),
     /// `exec`: a new image starts, all blocks are gone.
     Image(u32),
+    /// The thread's latest allocation was folded away, so none of its blocks is that.
+    LatestGone,
 }
 
 pub(crate) const ODD_REALLOC: u64 = 0;
@@ -62,6 +65,9 @@ pub(crate) const ODD_UNKNOWN: u64 = 2;
 pub(crate) const MARK_THREAD: u64 = 0;
 pub(crate) const MARK_TIME: u64 = 1;
 pub(crate) const MARK_IMAGE: u64 = 2;
+pub(crate) const MARK_FOLD: u64 = 3;
+/// The value of a fold mark that skips no numbers.
+pub(crate) const FOLD_LATEST: u64 = 0;
 
 /// What an event does not say because it is mostly as before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +173,19 @@ impl EventEncoder {
             self.now.image = image;
             self.mark(MARK_IMAGE, image as u64);
         }
+    }
+
+    /// The next allocation has this number, because those before are not written.
+    pub fn skip_to(&mut self, sequence: u64) {
+        if sequence > self.now.sequence {
+            self.mark(MARK_FOLD, sequence - self.now.sequence);
+            self.now.sequence = sequence;
+        }
+    }
+
+    /// What the thread allocated last is not written, and was freed.
+    pub fn latest_gone(&mut self) {
+        self.mark(MARK_FOLD, FOLD_LATEST);
     }
 
     /// Raw bytes so far: when to `take` is the caller's to decide, but before 16 MiB.
@@ -358,8 +377,10 @@ impl<'a> Events<'a> {
     /// The next event, `None` at the end.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Event>, Malformed> {
-        if self.done == self.mark_at {
-            return self.read_mark().map(Some);
+        while self.done == self.mark_at {
+            if let Some(event) = self.read_mark()? {
+                return Ok(Some(event));
+            }
         }
         if self.turn_allocs != 0 {
             self.turn_allocs -= 1;
@@ -410,20 +431,32 @@ impl<'a> Events<'a> {
         Ok(Event::Free { sequence: self.now.freed, how })
     }
 
-    fn read_mark(&mut self) -> Result<Event, Malformed> {
+    /// `None`: numbers were skipped, which the next allocation tells by itself.
+    fn read_mark(&mut self) -> Result<Option<Event>, Malformed> {
         let what = self.mark_what;
         let value = self.marks.u64()?;
         let narrow = u32::try_from(value).map_err(|_| Malformed::Overflow);
         self.load_mark()?;
-        Ok(match what {
+        Ok(Some(match what {
             MARK_THREAD => Event::Thread(narrow?),
             MARK_TIME => {
                 self.now.tick = self.now.tick.checked_add(value).ok_or(Malformed::Overflow)?;
                 Event::Time(self.now.tick.saturating_mul(TICK_NS))
             }
             MARK_IMAGE => Event::Image(narrow?),
-            _ => return Err(Malformed::Tag),
-        })
+            _ if value == FOLD_LATEST => Event::LatestGone,
+            _ => {
+                self.now.sequence = self.skipped(value)?;
+                return Ok(None);
+            }
+        }))
+    }
+
+    /// The sequence number behind so many that are left out; those of the whole block still fit behind it.
+    pub(crate) fn skipped(&self, count: u64) -> Result<u64, Malformed> {
+        let next = self.now.sequence.checked_add(count).ok_or(Malformed::Overflow)?;
+        next.checked_add(self.count).ok_or(Malformed::Overflow)?;
+        Ok(next)
     }
 
     #[inline]

@@ -20,6 +20,8 @@ const UNKNOWN: u32 = OTHER + 4;
 const THREAD: u32 = OTHER + 5;
 const TIME: u32 = OTHER + 6;
 const IMAGE: u32 = OTHER + 7;
+const LATEST_GONE: u32 = OTHER + 8;
+const SKIP_TO: u32 = OTHER + 9;
 
 #[derive(Clone, Debug, Default)]
 pub struct Flat {
@@ -69,8 +71,9 @@ impl Flat {
                 visitor.free(sequence.wrapping_sub((word - FREE) as u64), Freed::Call);
             } else {
                 let (Some(&low), Some(&high)) = (words.next(), words.next()) else { break };
-                walk_other(visitor, word, (high as u64) << 32 | low as u64, sequence);
-                sequence += (word == ALLOC) as u64;
+                let value = (high as u64) << 32 | low as u64;
+                walk_other(visitor, word, value, sequence);
+                sequence = if word == SKIP_TO { value } else { sequence + (word == ALLOC) as u64 };
             }
         }
         self.fault.map_or(Ok(()), Err)
@@ -93,7 +96,9 @@ fn walk_other<V: Visitor>(visitor: &mut V, code: u32, value: u64, sequence: u64)
         TIME => {
             visitor.time(value);
         }
-        _ => visitor.image(value as u32),
+        IMAGE => visitor.image(value as u32),
+        LATEST_GONE => visitor.latest_gone(),
+        _ => visitor.skip_to(value),
     }
 }
 
@@ -131,6 +136,13 @@ impl Visitor for Flat {
     }
     fn image(&mut self, image: u32) {
         self.push_other(IMAGE, image as u64);
+    }
+    fn latest_gone(&mut self) {
+        self.push_other(LATEST_GONE, 0);
+    }
+    fn skip_to(&mut self, sequence: u64) {
+        self.next_sequence = sequence;
+        self.push_other(SKIP_TO, sequence);
     }
 }
 

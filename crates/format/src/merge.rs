@@ -173,6 +173,12 @@ impl<'w, W: Write> Merger<'w, W> {
         self.tally.totals.unknown_frees += 1;
     }
 
+    fn latest_gone(&mut self, thread: u32) {
+        self.events.thread(thread);
+        self.events.latest_gone();
+        self.tally.latest_gone(thread);
+    }
+
     fn flush(&mut self, is_end: bool) -> Result<(), MergeError> {
         if self.events.len() >= FULL || is_end && !self.events.is_empty() {
             let block = self.events.take();

@@ -1,5 +1,5 @@
 //! Totals of a trace that is made out of others, counted while its events are written.
-use crate::{Counting, Freed, IntMap, Totals};
+use crate::{Counting, FoldedRow, Freed, IntMap, Totals};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -38,6 +38,20 @@ impl Tally {
         totals.deallocations += 1;
         totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
         totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
+    }
+
+    /// Blocks of `size` bytes whose events are not there.
+    pub(crate) fn folded(&mut self, row: &FoldedRow, size: u64) {
+        let totals = &mut self.totals;
+        totals.allocations = totals.allocations.saturating_add(row.allocations);
+        totals.deallocations = totals.deallocations.saturating_add(row.deallocations);
+        totals.temporary = totals.temporary.saturating_add(row.temporary);
+        totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
+    }
+
+    /// None of the thread's blocks is its latest.
+    pub(crate) fn latest_gone(&mut self, thread: u32) {
+        self.latest.remove(&thread);
     }
 
     /// `exec` took all blocks with it.

@@ -13,8 +13,8 @@
 //! live blocks.
 use crate::tally::Tally;
 use crate::{
-    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Freed, IntMap, RawBlock, RssSample, Source,
-    Summary,
+    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, IntMap, RawBlock, RssSample,
+    Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -99,6 +99,7 @@ impl<W: Write> Trimmer<'_, W> {
         let Ok(decoded) = block.decode() else { return Ok(()) };
         match decoded {
             Block::Events(mut events) => return self.events(&mut events),
+            Block::Folded(folded) => return self.folded(&folded),
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) | Block::HeapAtAttach(_) => (),
@@ -115,6 +116,26 @@ impl<W: Write> Trimmer<'_, W> {
                 self.out.write(block)?;
             }
         }
+        Ok(())
+    }
+
+    /// Of the time before A nothing is wanted.
+    fn folded(&mut self, folded: &Folded) -> Result<(), Error> {
+        if self.from_ns.is_some() || folded.until_ns > self.to_ns {
+            return Ok(());
+        }
+        for row in &folded.rows {
+            let size = self.size(row.info).unwrap_or(0);
+            self.tally.folded(row, size);
+        }
+        let totals = &mut self.tally.totals;
+        totals.unknown_frees += folded.unknown_frees;
+        totals.implied_frees += folded.implied_frees;
+        if folded.peak_bytes > totals.peak_bytes {
+            (totals.peak_bytes, totals.peak_allocations) = (folded.peak_bytes, folded.peak_allocations);
+            totals.peak_time_ns = folded.peak_time_ns;
+        }
+        self.out.write(&folded.to_block())?;
         Ok(())
     }
 
@@ -158,6 +179,8 @@ impl<W: Write> Trimmer<'_, W> {
             (Event::Time(ns), _) => self.time(ns),
             (Event::Thread(thread), _) => self.thread = thread,
             (Event::Image(image), _) => self.set_image(image),
+            (Event::LatestGone, Phase::Before) => drop(self.latest.remove(&self.thread)),
+            (Event::LatestGone, _) => self.latest_gone(),
             (Event::Alloc { sequence, info }, Phase::Before) => {
                 self.latest.insert(self.thread, sequence);
                 let born = Born { info, thread: self.thread, time_ns: self.now_ns };
@@ -212,6 +235,12 @@ impl<W: Write> Trimmer<'_, W> {
         }
         let size = self.size(info).unwrap_or(0);
         self.tally.free(self.thread, new, size, how, info == 0);
+    }
+
+    fn latest_gone(&mut self) {
+        self.at();
+        self.encoder.latest_gone();
+        self.tally.latest_gone(self.thread);
     }
 
     /// Who does what follows, and when.

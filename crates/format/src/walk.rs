@@ -4,7 +4,8 @@
 //! a walk that was stopped goes on at the same place. Runs of allocations and of frees are loops of their own, so that an
 //! event costs a few instructions, not a decision about what it might be.
 use crate::event::{
-    Events, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_REALLOC, ODD_UNKNOWN, TICK_NS, WIDE,
+    Events, FOLD_LATEST, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_REALLOC, ODD_UNKNOWN, TICK_NS,
+    WIDE,
 };
 use crate::wire::unzigzag;
 use crate::{BlockKind, Malformed, RawBlock};
@@ -21,6 +22,10 @@ pub trait Visitor {
         true
     }
     fn image(&mut self, _image: u32) {}
+    /// The thread's latest allocation was folded away.
+    fn latest_gone(&mut self) {}
+    /// The next allocation has this number: those before it were folded away.
+    fn skip_to(&mut self, _sequence: u64) {}
 }
 
 /// Why a walk ended.
@@ -162,7 +167,11 @@ impl Events<'_> {
                 self.now.tick = tick;
             }
             MARK_IMAGE => visitor.image(narrow?),
-            _ => return Err(Malformed::Tag),
+            _ if value == FOLD_LATEST => visitor.latest_gone(),
+            _ => {
+                self.now.sequence = self.skipped(value)?;
+                visitor.skip_to(self.now.sequence);
+            }
         }
         self.marks = marks;
         self.load_mark()?;
@@ -209,6 +218,9 @@ pub(crate) mod tests {
         fn image(&mut self, image: u32) {
             self.0.push(Event::Image(image));
         }
+        fn latest_gone(&mut self) {
+            self.0.push(Event::LatestGone);
+        }
     }
 
     pub(crate) fn random_block(seed: u64) -> RawBlock {
@@ -228,6 +240,8 @@ pub(crate) mod tests {
                 4 if next > 0 => encoder.free_implied(random(next)),
                 5..=7 if next > 0 => (0..random(40)).for_each(|_| encoder.free(random(next))),
                 8 => encoder.image(random(3) as u32),
+                9 if step % 3 == 0 => encoder.latest_gone(),
+                9 if step % 3 == 1 => encoder.skip_to(encoder.next_sequence() + random(300)),
                 _ => (0..=random(40)).for_each(|_| next = encoder.alloc(random(1 << 20) as u32) + 1),
             }
         }

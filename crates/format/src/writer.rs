@@ -58,6 +58,17 @@ impl<W: Write> FileWriter<W> {
         Ok(written)
     }
 
+    /// Bytes that the block would take.
+    pub fn packed_len(&mut self, block: &RawBlock) -> io::Result<u64> {
+        self.compress(block)?;
+        Ok(self.buffer.len() as u64)
+    }
+
+    /// Where the blocks are, so far.
+    pub fn entries(&self) -> &[IndexEntry] {
+        &self.index.entries
+    }
+
     /// Bytes of the file so far.
     pub const fn len(&self) -> u64 {
         self.offset

@@ -12,6 +12,7 @@ use analysis::{Blocks, Engine};
 use format::{BlockKind, Domain, Reader, Source};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -138,11 +139,23 @@ impl Trace {
     }
 
     fn load(&self) {
-        match self.read_all() {
-            Ok(Some(mut follower)) => follower.follow(self),
-            Ok(None) => {}
-            Err(error) => self.set(Stage::Failed(refusal(&self.path, &error))),
+        loop {
+            let follower = match self.read_all() {
+                Ok(Some(follower)) => follower,
+                Ok(None) => return,
+                Err(error) => return self.set(Stage::Failed(refusal(&self.path, &error))),
+            };
+            if !follower.follow(self) {
+                return;
+            }
         }
+    }
+
+    /// A recording with a bound on its size has put a shorter file in the place of this one.
+    fn is_replaced(&self, file: &File) -> bool {
+        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let there = std::fs::metadata(&self.path).map(identity);
+        there.is_ok_and(|there| file.metadata().is_ok_and(|here| identity(here) != there))
     }
 
     fn read_all(&self) -> Result<Option<Follower>, format::Error> {
@@ -248,6 +261,12 @@ impl Open {
                 book.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
             notes.push(format!("{} events were not recorded: {}.", book.losses.lost_events, causes.join(", ")));
         }
+        if let Some(until) = book.folded_until_ns() {
+            notes.push(format!(
+                "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, but the timeline shows only what survived, and ranges begin there.",
+                until as f64 / 1e9
+            ));
+        }
         if book.names.is_empty() && book.site_count() > 0 && !self.live {
             notes.push("There are no function names in this trace: `heaptrack symbolize FILE` adds them.".into());
         }
@@ -262,17 +281,21 @@ struct Follower {
 }
 
 impl Follower {
-    fn follow(&mut self, trace: &Trace) {
+    /// Until nobody writes to it any more. True: another file is in its place.
+    fn follow(mut self, trace: &Trace) -> bool {
         loop {
             {
                 let mut stage = trace.stage.write().unwrap_or_else(PoisonError::into_inner);
-                let Stage::Open(open) = &mut *stage else { return };
+                let Stage::Open(open) = &mut *stage else { return false };
                 if !open.live {
-                    return;
+                    return false;
                 }
                 // Names may still come behind the end, as long as somebody holds the file.
                 let is_written = is_locked(&open.file);
                 let grew = open.read(&mut self.reader, |_| ()).unwrap_or(false);
+                if !grew && trace.is_replaced(&open.file) {
+                    return true;
+                }
                 if grew {
                     self.quiet_since = Instant::now();
                     trace.version.fetch_add(1, Ordering::AcqRel);

@@ -83,7 +83,7 @@ struct Facts {
 /// All places that hold something at the range's end, or freed it only then; the most bytes first.
 pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
     let (engine, table) = (trace.engine, trace.table);
-    let range = engine.range(query);
+    let range = engine.range(query).after_cut(engine.book().folded_until_ns());
     let bands = Bands::new(engine, table, query);
     let is_suppressed = |site: SiteId| query.suppressions && table.stack(site).suppressed.is_some();
     // What is suppressed is judged apart.

@@ -96,6 +96,7 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("lost_events", &whole.lost_events)?;
         let causes: Vec<(&str, u64)> =
             book.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+        map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
         map.serialize_entry("losses", &Losses { causes: &causes, note: book.losses.note.as_deref() })?;
         let seconds = (self.profile.range.to_ns - self.profile.range.from_ns) as f64 / 1e9;
         let rate = |count: u64| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };

@@ -1,5 +1,6 @@
 //! Opens a trace of any sort and counts it, saying how far it is if that takes long.
 use super::again::Again;
+use crate::source::Held;
 use analysis::{Classes, Engine};
 use format::{BlockKind, Damage, Domain, Flat, RawBlock, Source};
 use std::borrow::Cow;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 /// A counted trace and how well its file could be read.
 pub struct Opened {
     pub path: PathBuf,
+    /// The file, to read it again.
+    pub held: Held,
     pub engine: Engine,
     pub damage: Vec<Damage>,
     pub damage_count: u64,
@@ -31,12 +34,19 @@ const AHEAD: usize = 4;
 impl Opened {
     pub fn open(path: &Path, domain: Domain) -> Result<Self, format::Error> {
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let mut source = crate::source::open(path)?;
+        let held = Held::new(path);
+        let mut source = crate::source::open(held.path())?;
         source.set_domain(domain);
-        Self::read(path, source, domain, Progress::new(length))
+        Self::read(path, held, source, domain, Progress::new(length))
     }
 
-    fn read(path: &Path, source: Source, domain: Domain, mut progress: Progress) -> Result<Self, format::Error> {
+    fn read(
+        path: &Path,
+        held: Held,
+        source: Source,
+        domain: Domain,
+        mut progress: Progress,
+    ) -> Result<Self, format::Error> {
         let mut engine = Engine::new();
         let mut places = (!source.is_kde()).then(Vec::new);
         let source = ahead(source, |place, part| {
@@ -55,6 +65,7 @@ impl Opened {
         let source = source?;
         Ok(Opened {
             path: path.to_owned(),
+            held,
             classes: Classes::new(&engine.book().session.exe),
             engine,
             damage: source.damage().to_vec(),
@@ -73,7 +84,7 @@ impl Opened {
     }
 
     pub fn again(&self) -> Result<Again, format::Error> {
-        Again::new(&self.path, self.domain, self.places.clone())
+        Again::new(self.held.path(), self.domain, self.places.clone())
     }
 }
 

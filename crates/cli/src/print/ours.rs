@@ -151,6 +151,10 @@ pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::
     for (count, meaning) in lacks.iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "{count} {meaning}")?;
     }
+    if let Some(until) = opened.engine.book().folded_until_ns() {
+        let seconds = until as f64 / 1e9;
+        writeln!(out, "of the first {seconds:.3}s there are sums and what they left, to keep the file small")?;
+    }
     if let Some(note) = &opened.engine.book().losses.note {
         writeln!(out, "{note}")?;
     }

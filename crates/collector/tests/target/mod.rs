@@ -17,6 +17,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
             watched: false,
         },
         file: std::fs::File::create(path).unwrap(),
+        bound: None,
         folder: std::env::temp_dir(),
         command: vec!["program".into(), "--flag".into()],
         exe: "/bin/program".into(),

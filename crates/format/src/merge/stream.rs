@@ -2,7 +2,8 @@
 use super::{MergeError, Merger};
 use crate::Walked;
 use crate::{
-    Block, Event, Frame, Freed, IntMap, Losses, Module, RawBlock, Session, Source, Summary, Symbols, Thread, Visitor,
+    Block, Event, Folded, FoldedRow, Frame, Freed, IntMap, Losses, Module, RawBlock, Session, Source, Summary, Symbols,
+    Thread, Visitor,
 };
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -129,6 +130,10 @@ impl<R: Read> Stream<R> {
             }
             Event::Thread(thread) => self.thread = thread,
             Event::Image(image) => self.set_image(image, merger),
+            Event::LatestGone => {
+                let thread = self.thread(merger);
+                merger.latest_gone(thread);
+            }
             Event::Time(ns) => self.set_time(ns),
         }
     }
@@ -197,6 +202,7 @@ impl<R: Read> Stream<R> {
             Some(Owned::Stacks(stacks)) => self.add_stacks(&stacks, merger),
             Some(Owned::Infos(infos)) => self.add_infos(&infos, merger),
             Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
+            Some(Owned::Folded(folded)) => self.folded(*folded, merger),
             Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
             Some(Owned::Samples(samples)) => {
                 for sample in samples {
@@ -307,6 +313,24 @@ impl<R: Read> Stream<R> {
         merger.write(&block)
     }
 
+    /// What one process held at its highest moment says nothing about all of them: only the counts are taken over.
+    fn folded<W: Write>(&mut self, folded: Folded, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut rows = Vec::with_capacity(folded.rows.len());
+        for row in folded.rows.iter().filter(|row| row.allocations > 0) {
+            let Some((info, size)) = self.infos.get(row.info as usize).copied().filter(|known| known.0 != LOST) else {
+                continue;
+            };
+            let thread = *self.threads.entry(row.thread).or_insert_with(|| merger.thread());
+            merger.tally.folded(row, size);
+            rows.push(FoldedRow { info, thread, at_peak: 0, ..*row });
+        }
+        merger.tally.totals.unknown_frees += folded.unknown_frees;
+        merger.tally.totals.implied_frees += folded.implied_frees;
+        let until_ns = folded.until_ns.saturating_add(self.offset_ns);
+        let (peak_bytes, peak_allocations, peak_time_ns) = (0, 0, 0);
+        merger.write(&Folded { until_ns, peak_bytes, peak_allocations, peak_time_ns, rows, ..folded }.to_block())
+    }
+
     fn symbols<W: Write>(&mut self, mut symbols: Symbols, merger: &mut Merger<W>) -> Result<(), MergeError> {
         for module in &mut symbols.modules {
             module.instance = self.instance(module.instance, merger)?;
@@ -326,6 +350,7 @@ enum Owned {
     Samples(Vec<crate::RssSample>),
     Losses(Losses),
     Summary(Summary),
+    Folded(Box<Folded>),
 }
 
 fn owned(block: Block) -> Option<Owned> {
@@ -339,6 +364,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Samples(samples) => Owned::Samples(samples),
         Block::Losses(losses) => Owned::Losses(losses),
         Block::Summary(summary) => Owned::Summary(summary),
+        Block::Folded(folded) => Owned::Folded(folded),
         Block::Session(_)
         | Block::Events(_)
         | Block::Checkpoint(_)
@@ -380,5 +406,8 @@ impl Visitor for List {
     }
     fn image(&mut self, image: u32) {
         self.0.push(Event::Image(image));
+    }
+    fn latest_gone(&mut self) {
+        self.0.push(Event::LatestGone);
     }
 }

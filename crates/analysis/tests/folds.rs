@@ -1,0 +1,176 @@
+//! A trace whose oldest events were folded, once and again, against a replay of the whole one with maps.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+mod common;
+
+use analysis::{Costs, Engine, Held, Query, Span, When};
+use common::{Rng, Trace, random_trace};
+use format::{Block, BlockKind, FileWriter, RawBlock, Reader, Totals, fold};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+fn file(blocks: &[RawBlock]) -> Vec<u8> {
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    for block in blocks {
+        out.write(block).unwrap();
+    }
+    out.get_ref().clone()
+}
+
+/// The blocks and where each begins.
+fn blocks(file: &[u8]) -> Vec<(u64, RawBlock)> {
+    let mut reader = Reader::new(Cursor::new(file)).unwrap();
+    let mut blocks = Vec::new();
+    loop {
+        let at = reader.offset();
+        let Some(block) = reader.next_block().unwrap() else { break };
+        blocks.push((at, block.clone()));
+    }
+    assert_eq!(reader.damage_count(), 0);
+    blocks
+}
+
+fn folded(file: &[u8], cut: u64) -> Vec<u8> {
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    fold(&mut Reader::new(Cursor::new(file)).unwrap(), cut, file.len() as u64, &mut out).unwrap();
+    out.get_ref().clone()
+}
+
+struct Cut {
+    blocks: Vec<RawBlock>,
+    until_ns: u64,
+}
+
+/// Folds at some blocks, one after the other, as a file does that grows beyond its bound again and again.
+fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
+    let mut bytes = file(&trace.blocks);
+    for _ in 0..1 + rng.below(3) {
+        let places = blocks(&bytes);
+        // Behind the definitions; the last one is the end.
+        let at = rng.below(places.len() as u64 + 1) as usize;
+        let cut = places.get(at).map_or(bytes.len() as u64, |(place, _)| *place);
+        bytes = folded(&bytes, cut);
+    }
+    let blocks: Vec<RawBlock> = blocks(&bytes).into_iter().map(|(_, block)| block).collect();
+    let parts = blocks.iter().filter_map(|block| match block.decode().unwrap() {
+        Block::Folded(part) => Some(part.until_ns),
+        _ => None,
+    });
+    let until_ns: Vec<u64> = parts.collect();
+    assert!(until_ns.len() <= 1, "a part that is folded again becomes one with the new one");
+    Cut { until_ns: until_ns.first().copied().unwrap_or(0), blocks }
+}
+
+/// Its own highest moment is all that a folded part does not tell of a stack.
+fn without_own_peak(sites: BTreeMap<usize, Costs>) -> BTreeMap<usize, Costs> {
+    let forget = |costs: Costs| Costs { own_peak_bytes: 0, own_peak_time_ns: 0, ..costs };
+    sites.into_iter().map(|(site, costs)| (site, forget(costs))).collect()
+}
+
+fn compare(engine: &Engine, cut: &Cut, trace: &Trace, query: &Query, context: &str) {
+    let profile = engine.profile(&mut Held::new(cut.blocks.iter().cloned()), query).unwrap();
+    let ours = profile.stacks.iter().map(|(site, costs)| (*site as usize, *costs)).collect();
+    let naive = trace.naive(query);
+    assert_eq!(without_own_peak(ours), without_own_peak(naive.sites), "{context} {query:?}; left is ours");
+    assert_eq!(profile.peak_time_ns, naive.peak_time_ns, "{context} {query:?}");
+}
+
+fn whole_query(rng: &mut Rng) -> Query {
+    let mut query = Query::default();
+    match rng.below(4) {
+        0 => query.threads = vec![rng.below(3) as u32],
+        1 => query.size = Some(Span { min: 100, max: 600 }),
+        2 => query.at = Some(When::Peak),
+        _ => {}
+    }
+    query
+}
+
+fn later_query(rng: &mut Rng, cut: &Cut, trace: &Trace) -> Query {
+    let mut later = || When::Ns(cut.until_ns + rng.below((trace.runtime_ns - cut.until_ns) * 2 + 1));
+    let mut query = Query::default();
+    let (first, second) = (later(), later());
+    match rng.below(3) {
+        0 => query.at = Some(first),
+        1 => query.from = Some(first),
+        _ => (query.from, query.to) = (Some(first), Some(second)),
+    }
+    if rng.below(3) == 0 {
+        query.lifetime = Some(Span { min: 100_000, max: 5_000_000 });
+    }
+    query
+}
+
+#[test]
+fn what_is_folded_counts_as_if_it_were_there() {
+    let start = common::seed();
+    let mut folds = 0;
+    for round in 0..common::count(4000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let steps = 20 + rng.below(600);
+        let trace = random_trace(&mut rng, steps);
+        let cut = random_cut(&mut rng, &trace);
+        folds += cut.blocks.iter().filter(|block| block.kind == BlockKind::Folded).count();
+        let context = format!("seed {seed}");
+        let engines = [Engine::new(), Engine::indexed_finely(2 + rng.below(12) as usize, 1 << 20)].map(|mut engine| {
+            cut.blocks.iter().for_each(|block| engine.add(block));
+            assert!(engine.faults().is_empty(), "{context}: {:?}", engine.faults());
+            engine
+        });
+        for engine in &engines {
+            assert_eq!(engine.totals(), unfolded(&trace), "{context}; left is the folded one");
+            compare(engine, &cut, &trace, &Query::default(), &context);
+            for _ in 0..6 {
+                compare(engine, &cut, &trace, &whole_query(&mut rng), &context);
+                compare(engine, &cut, &trace, &later_query(&mut rng, &cut, &trace), &context);
+            }
+        }
+    }
+    assert!(folds > 0);
+}
+
+#[test]
+fn a_merged_trace_has_the_counts_of_both() {
+    for seed in 0..200 {
+        let mut rng = Rng(seed);
+        let traces = [random_trace(&mut rng, 300), random_trace(&mut rng, 300)];
+        let sources = traces.iter().map(|trace| {
+            let mut blocks = vec![format::Session::default().to_block()];
+            blocks.extend(random_cut(&mut rng, trace).blocks);
+            format::Source::new(Cursor::new(file(&blocks))).unwrap()
+        });
+        let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+        let merged = format::merge(sources.collect(), "test", &mut out).unwrap();
+        let mut engine = Engine::new();
+        blocks(out.get_ref()).iter().for_each(|(_, block)| engine.add(block));
+        let alone: Vec<Totals> = traces.iter().map(unfolded).collect();
+        let counts = |totals: &Totals| {
+            [totals.allocations, totals.allocated_bytes, totals.temporary, totals.leaked_bytes, totals.unknown_frees]
+        };
+        let sum: Vec<u64> = counts(&alone[0]).into_iter().zip(counts(&alone[1])).map(|(a, b)| a + b).collect();
+        assert_eq!(counts(&engine.totals()).to_vec(), sum, "seed {seed}");
+        assert_eq!(counts(&merged.summary.totals).to_vec(), sum, "seed {seed}");
+    }
+}
+
+fn unfolded(trace: &Trace) -> Totals {
+    let mut engine = Engine::new();
+    trace.blocks.iter().for_each(|block| engine.add(block));
+    engine.totals()
+}
+
+#[test]
+fn a_trimmed_trace_begins_with_the_same_counts() {
+    for seed in 0..200 {
+        let mut rng = Rng(seed);
+        let trace = random_trace(&mut rng, 400);
+        let cut = random_cut(&mut rng, &trace);
+        let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+        let mut source = format::Source::new(Cursor::new(file(&cut.blocks))).unwrap();
+        let summary = format::trim(&mut source, None, u64::MAX, &mut out).unwrap();
+        assert_eq!(summary.totals, unfolded(&trace), "seed {seed}");
+        let mut trimmed = Engine::new();
+        blocks(out.get_ref()).iter().for_each(|(_, block)| trimmed.add(block));
+        assert_eq!(trimmed.totals(), unfolded(&trace), "seed {seed}");
+    }
+}

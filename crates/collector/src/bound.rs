@@ -1,0 +1,261 @@
+//! A bound on the file's size: when it is nearly reached, the oldest events are folded into what they came to.
+//!
+//! ```text
+//! the file grows ---- fold at ----> a thread writes a shorter one beside it, this one grows on
+//!                                   done: what was written meanwhile is copied, the new one takes the old one's name
+//! ```
+//! Given: the file and how large it may become. What must hold: no block waits for a fold unless the bound would be broken otherwise; under the
+//! trace's name there is a whole file at every moment; what cannot be folded small enough ends the recording like a full disk.
+use crate::place::Place;
+use format::{BlockKind, Error, FileWriter, HEADER_LEN, IndexEntry, RawBlock, Reader, fold};
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// The part of the bound that is kept for what comes at the end: the last blocks, the index, names.
+const RESERVED: u64 = 8;
+
+/// The most that a trace may have, and where it is.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    pub bytes: u64,
+    pub place: Arc<Place>,
+}
+
+impl Bound {
+    /// Less than that leaves no room for what a fold is made of.
+    pub const LEAST: u64 = 1_000_000;
+
+    const fn limit(&self) -> u64 {
+        self.bytes - self.bytes / RESERVED
+    }
+}
+
+/// The writer's file, kept below its bound.
+pub(crate) struct Bounded {
+    out: FileWriter<File>,
+    level: i32,
+    bound: Option<Bound>,
+    /// So long a file is folded.
+    fold_at: u64,
+    folding: Option<Folding>,
+    /// The last one failed: another is tried only where nothing else is left.
+    has_failed: bool,
+    /// The time of the latest cut.
+    pub(crate) folded_until_ns: Option<u64>,
+}
+
+impl Bounded {
+    pub(crate) fn new(file: File, level: i32, bound: Option<Bound>) -> io::Result<Self> {
+        let out = FileWriter::new(file, level)?;
+        let fold_at = bound.as_ref().map_or(u64::MAX, |bound| bound.limit() / 4 * 3);
+        Ok(Bounded { out, level, bound, fold_at, folding: None, has_failed: false, folded_until_ns: None })
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.out.len()
+    }
+
+    /// After an error the file ends where it ended before.
+    pub(crate) fn write(&mut self, block: &RawBlock) -> io::Result<()> {
+        self.make_room(block)?;
+        let whole = self.out.len();
+        if let Err(error) = self.out.write(block) {
+            let _ = self.out.get_ref().set_len(whole);
+            return Err(error);
+        }
+        if self.out.len() > self.fold_at && self.folding.is_none() && !self.has_failed {
+            self.has_failed = self.start_fold(self.cut()).is_err();
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, block: &RawBlock) -> io::Result<()> {
+        if self.folding.as_ref().is_some_and(|folding| folding.thread.is_finished()) {
+            self.has_failed = self.end_fold().is_err();
+        }
+        if self.has_room(block)? {
+            return Ok(());
+        }
+        if self.folding.is_none() {
+            self.start_fold(self.cut())?;
+        }
+        self.end_fold()?;
+        if self.has_room(block)? {
+            return Ok(());
+        }
+        self.start_fold(self.out.len())?;
+        self.end_fold()?;
+        if self.has_room(block)? { Ok(()) } else { Err(too_small(self.bound.as_ref())) }
+    }
+
+    fn has_room(&mut self, block: &RawBlock) -> io::Result<bool> {
+        let Some(limit) = self.bound.as_ref().map(Bound::limit) else { return Ok(true) };
+        // What ends the file is short, and its room is reserved.
+        let is_last = matches!(block.kind, BlockKind::Losses | BlockKind::Summary | BlockKind::CustomSummary);
+        let raw_len = block.payload.len() as u64 + HEADER_LEN as u64;
+        Ok(is_last || self.out.len() + raw_len <= limit || self.out.len() + self.out.packed_len(block)? <= limit)
+    }
+
+    fn start_fold(&mut self, cut: u64) -> io::Result<()> {
+        if let Some(bound) = &self.bound {
+            self.folding = Some(Folding::start(bound, cut, self.out.len(), self.level)?);
+        }
+        Ok(())
+    }
+
+    /// Behind it half of the room that events have.
+    fn cut(&self) -> u64 {
+        let stored = |entry: &IndexEntry| entry.stored_len as u64 + HEADER_LEN as u64;
+        let is_event = |entry: &&IndexEntry| {
+            let kind = BlockKind::from_number(entry.kind);
+            matches!(kind, Some(BlockKind::Events | BlockKind::CustomEvents))
+        };
+        let entries = self.out.entries();
+        let half = entries.iter().filter(is_event).map(stored).sum::<u64>() / 2;
+        let mut kept = 0;
+        let later = entries.iter().rev().filter(is_event).take_while(|entry| {
+            kept += stored(entry);
+            kept <= half
+        });
+        later.last().map_or(self.out.len(), |entry| entry.offset)
+    }
+
+    /// Waits for it, if it is not done.
+    fn end_fold(&mut self) -> io::Result<()> {
+        let (Some(folding), Some(bound)) = (self.folding.take(), &self.bound) else { return Ok(()) };
+        let (out, until_ns) = folding.finish(bound, self.out.len())?;
+        let limit = bound.limit();
+        // At least half of the room that there is now is used before the next one.
+        self.fold_at = (limit / 4 * 3).max(out.len() + limit.saturating_sub(out.len()) / 2);
+        self.folded_until_ns = until_ns.or(self.folded_until_ns);
+        self.out = out;
+        Ok(())
+    }
+
+    /// It ends here; what is in it stays.
+    pub(crate) fn abandon(mut self) {
+        if let Some(folding) = self.folding.take() {
+            folding.give_up();
+        }
+    }
+
+    /// The file's length and the time of the latest cut.
+    pub(crate) fn finish(mut self) -> io::Result<(u64, Option<u64>)> {
+        if let Some(folding) = self.folding.take() {
+            folding.give_up();
+        }
+        let whole = self.out.len();
+        let file = self.out.get_ref().try_clone()?;
+        match self.out.finish() {
+            Ok(file) => Ok((file.metadata()?.len(), self.folded_until_ns)),
+            Err(error) => {
+                let _ = file.set_len(whole);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn too_small(bound: Option<&Bound>) -> io::Error {
+    let bytes = bound.map_or(0, |bound| bound.bytes);
+    io::Error::other(format!("what lives, its stacks and their names do not fit into the {bytes} bytes of --max-size"))
+}
+
+/// A shorter file that is being written.
+struct Folding {
+    thread: JoinHandle<Result<Shorter, Error>>,
+    /// Up to here it has what the old file has.
+    end: u64,
+    stop: Arc<AtomicBool>,
+}
+
+/// The old file, until it is not wanted any more.
+struct Old {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Old {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(io::Error::other("the recording is over"));
+        }
+        self.file.read(out)
+    }
+}
+
+struct Shorter {
+    out: FileWriter<File>,
+    until_ns: Option<u64>,
+    /// Under a name of its own until it is whole.
+    part: Part,
+}
+
+/// Is removed, unless it became the trace.
+struct Part(PathBuf);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Folding {
+    fn start(bound: &Bound, cut: u64, end: u64, level: i32) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let source = Old { file: bound.place.open()?, stop: Arc::clone(&stop) };
+        let path = part_path(&bound.place.path());
+        let file = File::create(&path)?;
+        let part = Part(path);
+        let work = move || shorten(source, cut, end, file, part, level);
+        let thread = std::thread::Builder::new().name("heaptrack-fold".into()).spawn(work)?;
+        Ok(Folding { thread, end, stop })
+    }
+
+    /// A fold that is half done is of no use when all is written.
+    fn give_up(self) {
+        self.stop.store(true, Ordering::Release);
+        drop(self.thread.join());
+    }
+
+    /// The file that is the trace from now on. `length`: of the old one.
+    fn finish(self, bound: &Bound, length: u64) -> io::Result<(FileWriter<File>, Option<u64>)> {
+        let joined = self.thread.join().map_err(|_| io::Error::other("the folding thread failed"))?;
+        let Shorter { mut out, until_ns, part } = joined.map_err(io_error)?;
+        let mut source = Reader::new(bound.place.open()?).map_err(io_error)?;
+        source.set_all_domains();
+        source.seek(self.end).map_err(io_error)?;
+        while source.offset() < length {
+            let Some(block) = source.next_block().map_err(io_error)? else { break };
+            out.write(block)?;
+        }
+        let _ = rustix::fs::flock(out.get_ref(), FlockOperation::NonBlockingLockExclusive);
+        bound.place.replace(&part.0)?;
+        std::mem::forget(part);
+        Ok((out, until_ns))
+    }
+}
+
+fn part_path(trace: &Path) -> PathBuf {
+    let mut name = trace.as_os_str().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    PathBuf::from(name)
+}
+
+fn shorten(source: Old, cut: u64, end: u64, file: File, part: Part, level: i32) -> Result<Shorter, Error> {
+    let mut out = FileWriter::new(file, level)?;
+    let until_ns = fold(&mut Reader::new(source)?, cut, end, &mut out)?;
+    Ok(Shorter { out, until_ns, part })
+}
+
+fn io_error(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}

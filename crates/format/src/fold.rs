@@ -1,0 +1,307 @@
+//! A shorter file of the same session, while it is recorded: the oldest events become what they came to.
+//!
+//! Given: a trace that still grows, and a place in it. Gives back: a trace with all that stands behind that place as it is, and before it no
+//! events but the allocations of what lived there (`folded.rs`). What must hold: sums over the whole session, what lives at any time after the cut,
+//! and every number of an event, a stack or an info are the same in both; memory is bounded by live blocks and infos.
+use crate::event::{EventEncoder, Events, Freed, TICK_NS};
+use crate::{
+    BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, Infos, IntMap, Malformed, RawBlock, Reader, RssSample,
+    Start, Visitor,
+};
+use std::io::{self, Read, Write};
+
+/// Raw bytes of events that make a block.
+const FULL: usize = 512 << 10;
+/// Samples of memory in a block.
+const SAMPLES: usize = 1 << 16;
+/// Of the time before the cut, one sample of memory is left for each such stretch, the highest.
+const SAMPLE_NS: u64 = 1_000_000_000;
+const NO_SEQUENCE: u64 = u64::MAX;
+
+/// Writes the blocks of `source` up to its byte `end` to `out`, the events before its byte `cut` folded. `source`: at its beginning. Gives back
+/// the time of the cut, if there were any.
+pub fn fold<R: Read, W: Write>(
+    source: &mut Reader<R>,
+    cut: u64,
+    end: u64,
+    out: &mut FileWriter<W>,
+) -> Result<Option<u64>, Error> {
+    source.set_all_domains();
+    let mut until_ns = None;
+    let mut folder = Some(Folder::default());
+    while source.offset() < end {
+        let is_kept = source.offset() >= cut;
+        let Some(block) = source.next_block()? else { break };
+        if is_kept && let Some(folder) = folder.take() {
+            until_ns = folder.finish(out)?;
+        }
+        let is_folded = match &mut folder {
+            Some(folder) => folder.takes(block).map_err(broken)?,
+            None => false,
+        };
+        if !is_folded {
+            out.write(block)?;
+        }
+    }
+    match folder {
+        Some(folder) => folder.finish(out),
+        None => Ok(until_ns),
+    }
+}
+
+/// We wrote it ourselves: the disk, or somebody else, changed it.
+fn broken(malformed: Malformed) -> Error {
+    Error::Io(io::Error::other(malformed.to_string()))
+}
+
+#[derive(Default)]
+struct Folder {
+    malloc: Past,
+    custom: Past,
+    samples: Vec<RssSample>,
+    /// Running totals: the last one holds.
+    losses: Option<RawBlock>,
+}
+
+impl Folder {
+    /// False: the block stays as it is.
+    fn takes(&mut self, block: &RawBlock) -> Result<bool, Malformed> {
+        let past = if block.kind.is_custom() { &mut self.custom } else { &mut self.malloc };
+        let payload = &block.payload;
+        match block.kind {
+            BlockKind::Events | BlockKind::CustomEvents => past.walk(&mut Events::decode(payload)?)?,
+            BlockKind::Folded | BlockKind::CustomFolded => past.add_folded(&Folded::decode(payload)?),
+            BlockKind::Infos | BlockKind::CustomInfos => {
+                past.add_infos(&Infos::decode(payload)?)?;
+                return Ok(false);
+            }
+            BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
+            BlockKind::Losses => self.losses = Some(block.clone()),
+            BlockKind::Checkpoint | BlockKind::CustomCheckpoint => (),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn sample(&mut self, sample: RssSample) {
+        match self.samples.last_mut() {
+            Some(last) if last.time_ns / SAMPLE_NS == sample.time_ns / SAMPLE_NS => {
+                if sample.rss_bytes > last.rss_bytes {
+                    *last = sample;
+                }
+            }
+            _ => self.samples.push(sample),
+        }
+    }
+
+    /// The time of the cut, if anything was folded.
+    fn finish<W: Write>(self, out: &mut FileWriter<W>) -> Result<Option<u64>, Error> {
+        for samples in self.samples.chunks(SAMPLES) {
+            out.write(&RssSample::to_block(samples))?;
+        }
+        if let Some(losses) = self.losses {
+            out.write(&losses)?;
+        }
+        let malloc = self.malloc.finish(Domain::Malloc, out)?;
+        let custom = self.custom.finish(Domain::Custom, out)?;
+        Ok(malloc.max(custom))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Born {
+    info: u32,
+    thread: u32,
+    tick: u64,
+}
+
+/// What happened with one info in one thread. What it held at the peak is settled at its first change after that.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    row: FoldedRow,
+    live: u64,
+    epoch: u64,
+}
+
+/// One domain before the cut.
+#[derive(Default)]
+struct Past {
+    sizes: Vec<u64>,
+    live: IntMap<u64, Born>,
+    /// Thread -> its latest allocation.
+    latest: IntMap<u32, u64>,
+    /// By info and thread.
+    uses: IntMap<u64, Use>,
+    next_sequence: u64,
+    thread: u32,
+    image: u32,
+    tick: u64,
+    live_bytes: u64,
+    epoch: u64,
+    /// All but its rows.
+    folded: Folded,
+}
+
+const fn key(info: u32, thread: u32) -> u64 {
+    (info as u64) << 32 | thread as u64
+}
+
+impl Past {
+    fn add_infos(&mut self, infos: &Infos) -> Result<(), Malformed> {
+        if infos.first as usize != self.sizes.len() {
+            return Err(Malformed::Reference);
+        }
+        self.sizes.extend(infos.infos.iter().map(|info| info.size));
+        Ok(())
+    }
+
+    /// An earlier cut. It stands before all events.
+    fn add_folded(&mut self, folded: &Folded) {
+        for row in &folded.rows {
+            self.uses.insert(key(row.info, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
+        }
+        self.folded = Folded { rows: Vec::new(), ..folded.clone() };
+    }
+
+    fn walk(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        let Start { sequence, thread, time_ns, image } = events.start();
+        self.next_sequence = sequence;
+        self.thread = thread;
+        self.time(time_ns);
+        if image != self.image {
+            self.image(image);
+        }
+        events.walk(self, u64::MAX).map(drop)
+    }
+
+    fn size(&self, info: u32) -> u64 {
+        self.sizes.get(info as usize).copied().unwrap_or(0)
+    }
+
+    /// The use that changes now.
+    fn using(&mut self, info: u32, thread: u32) -> &mut Use {
+        let epoch = self.epoch;
+        let used = self.uses.entry(key(info, thread)).or_default();
+        (used.row.info, used.row.thread) = (info, thread);
+        if used.epoch != epoch {
+            (used.epoch, used.row.at_peak) = (epoch, used.live);
+        }
+        used
+    }
+
+    fn finish<W: Write>(mut self, domain: Domain, out: &mut FileWriter<W>) -> Result<Option<u64>, Error> {
+        if self.next_sequence == 0 && self.folded.events == 0 {
+            return Ok(None);
+        }
+        let mut births: Vec<(u64, Born)> = self.live.iter().map(|(sequence, born)| (*sequence, *born)).collect();
+        births.sort_unstable_by_key(|(sequence, _)| *sequence);
+        let rows = self.rows();
+        self.folded.events = self.folded.events.saturating_sub(births.len() as u64);
+        self.folded.until_ns = self.folded.until_ns.max(self.tick.saturating_mul(TICK_NS));
+        let until_ns = self.folded.until_ns;
+        out.write(&Folded { rows, ..std::mem::take(&mut self.folded) }.to_block().of(domain))?;
+        let mut events = EventEncoder::new();
+        events.image(self.image);
+        for (sequence, born) in &births {
+            events.thread(born.thread);
+            events.time(born.tick.saturating_mul(TICK_NS));
+            events.skip_to(*sequence);
+            events.alloc(born.info);
+            if events.len() >= FULL {
+                out.write(&events.take().of(domain))?;
+            }
+        }
+        let mut threads: Vec<u32> = births.iter().map(|(_, born)| born.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        for thread in threads {
+            if !self.latest.get(&thread).is_some_and(|latest| self.live.contains_key(latest)) {
+                events.thread(thread);
+                events.latest_gone();
+            }
+        }
+        events.time(self.tick.saturating_mul(TICK_NS));
+        events.skip_to(self.next_sequence);
+        out.write(&events.take().of(domain))?;
+        Ok(Some(until_ns))
+    }
+
+    /// Without the blocks that live, whose allocations are written.
+    fn rows(&self) -> Vec<FoldedRow> {
+        let row = |used: &Use| FoldedRow {
+            allocations: used.row.allocations.saturating_sub(used.live),
+            at_peak: if used.epoch == self.epoch { used.row.at_peak } else { used.live },
+            ..used.row
+        };
+        let mut rows: Vec<FoldedRow> = self.uses.values().map(row).collect();
+        rows.retain(|row| row.allocations > 0 || row.at_peak > 0);
+        rows.sort_unstable_by_key(|row| (row.info, row.thread));
+        rows
+    }
+}
+
+impl Visitor for Past {
+    fn alloc(&mut self, sequence: u64, info: u32) {
+        let (thread, tick) = (self.thread, self.tick);
+        self.next_sequence = sequence + 1;
+        self.folded.events += 1;
+        self.live.insert(sequence, Born { info, thread, tick });
+        self.latest.insert(thread, sequence);
+        let used = self.using(info, thread);
+        used.row.allocations += 1;
+        used.live += 1;
+        self.live_bytes = self.live_bytes.saturating_add(self.size(info));
+        if self.live_bytes > self.folded.peak_bytes {
+            self.folded.peak_bytes = self.live_bytes;
+            self.folded.peak_allocations = self.live.len() as u64;
+            self.folded.peak_time_ns = tick.saturating_mul(TICK_NS);
+            self.epoch += 1;
+        }
+    }
+
+    fn free(&mut self, sequence: u64, how: Freed) {
+        self.folded.events += 1;
+        let Some(born) = self.live.remove(&sequence) else { return };
+        self.folded.implied_frees += (how == Freed::Implied) as u64;
+        let is_temporary = how == Freed::Call && self.latest.get(&self.thread) == Some(&sequence);
+        let age = self.tick.saturating_sub(born.tick);
+        self.live_bytes = self.live_bytes.saturating_sub(self.size(born.info));
+        let used = self.using(born.info, born.thread);
+        used.live = used.live.saturating_sub(1);
+        used.row.deallocations += 1;
+        used.row.temporary += is_temporary as u64;
+        used.row.lifetime_ticks = used.row.lifetime_ticks.saturating_add(age);
+    }
+
+    fn unknown_free(&mut self) {
+        self.folded.events += 1;
+        self.folded.unknown_frees += 1;
+    }
+
+    fn thread(&mut self, index: u32) {
+        self.thread = index;
+    }
+
+    fn time(&mut self, ns: u64) -> bool {
+        self.tick = self.tick.max(ns / TICK_NS);
+        true
+    }
+
+    fn image(&mut self, image: u32) {
+        self.image = image;
+        let born: Vec<Born> = self.live.drain().map(|(_, born)| born).collect();
+        for Born { info, thread, .. } in born {
+            self.using(info, thread).live = 0;
+        }
+        self.latest.clear();
+        self.live_bytes = 0;
+    }
+
+    fn latest_gone(&mut self) {
+        self.latest.insert(self.thread, NO_SEQUENCE);
+    }
+
+    fn skip_to(&mut self, sequence: u64) {
+        self.next_sequence = sequence;
+    }
+}

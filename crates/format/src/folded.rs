@@ -1,0 +1,113 @@
+//! What events came to that are not in the file any more (`--max-size`): their counts, by info and thread.
+//!
+//! ```text
+//! recorded  +a +b -a +c    cut    +d -b ...
+//! the file  Folded: one a, freed; Events: +b +c    cut    +d -b ...
+//! ```
+//! What lived at the cut stands behind it as Events, with its own numbers, threads and times. So the counts of a whole
+//! session, and everything after the cut, are as if nothing had been folded.
+use crate::event::TICK_NS;
+use crate::wire::{Cursor, put, unzigzag, zigzag};
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// Any number of them may be in a file: they add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Folded {
+    /// The cut: nothing after it is folded.
+    pub until_ns: u64,
+    /// Allocations and frees of all sorts that are not in the file.
+    pub events: u64,
+    pub unknown_frees: u64,
+    pub implied_frees: u64,
+    /// The highest moment before the cut.
+    pub peak_bytes: u64,
+    pub peak_allocations: u64,
+    pub peak_time_ns: u64,
+    /// By info, then by thread.
+    pub rows: Vec<FoldedRow>,
+}
+
+/// The blocks of one info that one thread allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoldedRow {
+    pub info: u32,
+    pub thread: u32,
+    /// Those whose events are gone.
+    pub allocations: u64,
+    /// Of these, all but those that went with an image.
+    pub deallocations: u64,
+    pub temporary: u64,
+    /// Of the freed ones, together, in ticks.
+    pub lifetime_ticks: u64,
+    /// All that lived at the highest moment, whether their events are gone or not.
+    pub at_peak: u64,
+}
+
+impl FoldedRow {
+    pub const fn lifetime_ns(&self) -> u64 {
+        self.lifetime_ticks.saturating_mul(TICK_NS)
+    }
+}
+
+impl Folded {
+    pub fn to_block(&self) -> RawBlock {
+        let mut out = Vec::new();
+        for value in [
+            self.until_ns,
+            self.events,
+            self.unknown_frees,
+            self.implied_frees,
+            self.peak_bytes,
+            self.peak_allocations,
+            self.peak_time_ns,
+            self.rows.len() as u64,
+        ] {
+            put(&mut out, value);
+        }
+        let mut last = 0;
+        for row in &self.rows {
+            put(&mut out, zigzag(row.info as i64 - last));
+            last = row.info as i64;
+            for value in [
+                row.thread as u64,
+                row.allocations,
+                row.allocations.saturating_sub(row.deallocations),
+                row.temporary,
+                row.lifetime_ticks,
+                row.at_peak,
+            ] {
+                put(&mut out, value);
+            }
+        }
+        RawBlock { kind: BlockKind::Folded, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let mut folded = Folded {
+            until_ns: cursor.u64()?,
+            events: cursor.u64()?,
+            unknown_frees: cursor.u64()?,
+            implied_frees: cursor.u64()?,
+            peak_bytes: cursor.u64()?,
+            peak_allocations: cursor.u64()?,
+            peak_time_ns: cursor.u64()?,
+            rows: Vec::new(),
+        };
+        let mut info = 0i64;
+        folded.rows = cursor.list(|cursor| {
+            info = info.wrapping_add(unzigzag(cursor.u64()?));
+            let row = FoldedRow {
+                info: u32::try_from(info).map_err(|_| Malformed::Overflow)?,
+                thread: cursor.u32()?,
+                allocations: cursor.u64()?,
+                ..FoldedRow::default()
+            };
+            let deallocations = row.allocations.checked_sub(cursor.u64()?).ok_or(Malformed::Count)?;
+            let (temporary, lifetime_ticks, at_peak) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+            Ok(FoldedRow { deallocations, temporary, lifetime_ticks, at_peak, ..row })
+        })?;
+        cursor.end()?;
+        Ok(folded)
+    }
+}
