@@ -111,9 +111,10 @@ await check("B13 timeline: the lines have the other traces' own values, scaled a
   const [here, base, longer] = ["orders", "base", "longer"].map(of);
   // Not nearer to the border of a slice than the mouse is exact.
   const pixel = here.range.to_ns / ((await page.locator(".timeline .plot").boundingBox()).width - 64 - 14);
-  const isClear = (time) => [base, longer].every((one) => one.time_ns.every((border) => Math.abs(border - time) > 1.5 * pixel));
-  let at = Math.round(Math.min(here.range.to_ns, base.range.to_ns, longer.range.to_ns) * 0.6);
-  while (!isClear(at)) at += Math.round(pixel / 7);
+  const isClear = (time) => [base, longer].every((one) => one.time_ns.every((border) => Math.abs(border - time) > 0.7 * pixel));
+  const end = Math.min(here.range.to_ns, base.range.to_ns, longer.range.to_ns);
+  let at = Math.round(end * 0.6);
+  while (!isClear(at) && at < end) at += Math.ceil(pixel / 7);
   const slice = (one) => one.time_ns.findIndex((border) => border > at);
   const rate = (one) => (one.allocations[slice(one)] / (one.time_ns[slice(one)] - (one.time_ns[slice(one) - 1] ?? 0))) * 1e9;
   const length = ({ range }) => range.to_ns - range.from_ns;
