@@ -4,10 +4,10 @@ import { createRequire } from "node:module";
 import { check, equal, go, has, holds, serve, settled, trace, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const server = await serve([trace("orders")]);
+const server = await serve([trace("orders"), trace("base"), trace("longer")]);
 const page = await visit(server.url);
 await settled(page);
-const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source"];
+const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source", "summary?compare=1&runs=2&normalise=second", "bottom-up?compare=1&runs=2", "flame?compare=1"];
 // The page's own policy forbids foreign scripts; the browser's debugger may run them.
 const problems = async () => {
   const found = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`);

@@ -1,4 +1,4 @@
-// List B of the reference: what the page does better, B1 to B16.
+// List B of the reference: what the page does better, B1 to B16; B13, comparing, is in compare.mjs.
 import { readFileSync } from "node:fs";
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
@@ -222,62 +222,6 @@ await check("B12 sizes: powers of two, four measures, a click filters, and right
   await settled(page);
   has(await hash(), "size=262144..524287");
   has(await text(".figures"), "120");
-});
-await check("B13 diff of two traces: before, after, change, percent, new and gone; like the command line", async () => {
-  await go(page, "#/summary?compare=1&cost=leaked_bytes");
-  await page.waitForSelector(".diff .grid-row");
-  await settled(page);
-  const found = await rows(page, "Changes by function");
-  const wanted = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "leaked", "--hide", "all-but-mine", "--collapse", "recursion").functions.filter((one) => one.delta !== 0);
-  equal(found.map((row) => [Number(row.cells.before), Number(row.cells.after), Number(row.cells.delta)]), wanted.map((one) => [one.before, one.after, one.delta]), "before, after, delta");
-  has(await text(".timeline .legend"), "base", "the base's heap in the timeline");
-});
-const SAME = ["--hide", "all-but-mine", "--collapse", "recursion"];
-const near = (found, wanted, what) => {
-  equal(found.length, wanted.length, `${what}: rows`);
-  found.flat().forEach((number, index) => holds(Math.abs(number - wanted.flat()[index]) <= 1e-9 * Math.abs(number), `${what}: ${found} is not ${wanted}`));
-};
-await check("B13 runs that are not alike: the base per second, per allocation, as a share", async () => {
-  const of = (name) => {
-    const { totals, range } = print("profile", trace(name));
-    return { second: (range.to_ns - range.from_ns) / 1e9, allocation: totals.allocations / 1000, share: totals.allocated_bytes };
-  };
-  const [now, base] = [of("orders"), of("base")];
-  const changes = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "allocated", ...SAME).functions;
-  for (const how of ["second", "allocation", "share"]) {
-    await go(page, `#/summary?compare=1&cost=allocated_bytes&normalise=${how}`);
-    const found = (await rows(page, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells.after), Number(cells.delta)]);
-    const wanted = changes.map(({ before, after }) => [before / base[how], after / now[how], after / now[how] - before / base[how]]);
-    near(found, wanted.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])), how);
-  }
-  has(await text(".figures"), "0 B", "as a share of the total, the totals are equal");
-  await page.locator(".diff select").first().selectOption("as recorded");
-  await settled(page);
-  holds(!(await hash()).includes("normalise"), "as recorded");
-});
-await check("B13 several runs against one base", async () => {
-  const { beside, traces: given } = await page.evaluate(async () => (await fetch("/api/status?trace=0")).json());
-  const run = [...given.map((one, index) => ({ index, name: one?.name })), ...beside].find(({ name }) => name === "longer.htz").index;
-  await go(page, "#/summary?compare=1&cost=leaked_bytes");
-  await page.getByRole("button", { name: "Compare…" }).click();
-  await page.getByLabel("longer.htz").check();
-  await page.keyboard.press("Escape");
-  await page.waitForSelector('[data-column="after 1"]');
-  await settled(page);
-  has(await hash(), `runs=${run}`);
-  const seen = (await rows(page, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells["after 0"]), Number(cells["after 1"]), Number(cells.delta), cells.agree]);
-  const of = (name) => new Map(print("diff", trace(name), "--diff", trace("base"), "--cost", "leaked", ...SAME).functions.map((one) => [one.function, one]));
-  const [first, second] = [of("orders"), of("longer")];
-  const names = [...new Set([...first.keys(), ...second.keys()])];
-  const wanted = names.map((name) => {
-    const before = (first.get(name) ?? second.get(name)).before;
-    const after = [first, second].map((one) => one.get(name)?.after ?? 0);
-    const agree = Math.sign(after[0] - before) === Math.sign(after[1] - before) ? "yes" : "no";
-    return [before, ...after, (after[0] + after[1]) / 2 - before, agree];
-  });
-  const changed = wanted.filter(([before, ...after]) => after.slice(0, 2).some((amount) => amount !== before));
-  equal(seen, changed.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3])), "before, both after, mean change, agreement");
-  await go(page, "#/summary");
 });
 await check("B14 source with costs per line", async () => {
   await go(page, "#/source");

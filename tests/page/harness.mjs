@@ -1,6 +1,7 @@
 // What all tests of the page share: a browser, servers, and checks that say what failed.
 //
-// Given (environment): HEAPTRACK_BIN, TRACES = a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz, SHOTS = where pictures go.
+// Given (environment): HEAPTRACK_BIN, TRACES = a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz,
+// twins.htz, twins-before.htz, twins-again.htz; SHOTS = where pictures go.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

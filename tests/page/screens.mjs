@@ -43,6 +43,9 @@ await check("pictures of details, dark, and other programs", async () => {
   await page.emulateMedia({ colorScheme: "dark" });
   await go(page, "#/summary");
   await page.screenshot({ path: join(shots, "dark.png") });
+  await go(page, SCREENS.runs);
+  await page.mouse.move(2, 2);
+  await page.screenshot({ path: join(shots, "runs-dark.png") });
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize({ width: 3840, height: 2160 });
   await page.reload();

@@ -20,6 +20,7 @@ pub mod run;
 pub mod scale;
 pub mod symbols;
 pub mod targets;
+pub mod twins;
 pub mod view;
 
 pub use chance::Chance;

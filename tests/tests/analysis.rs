@@ -1,8 +1,8 @@
 //! What the numbers mean: views that agree with each other and with DHAT, ranges that tile, filters that partition, leaks that are
-//! judged, known leaks that are left out, differences that are found.
+//! judged, known leaks that are left out.
 use heaptrack_tests::dhat;
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::targets::{target, workspace};
+use heaptrack_tests::targets::workspace;
 use heaptrack_tests::view::{column, print, rows, text, total, view};
 use heaptrack_tests::{Folder, Outcome, Program};
 use serde_json::Value;
@@ -330,40 +330,6 @@ fn known_leaks_are_left_out() {
     assert_eq!(
         (json["totals"]["leaked_bytes"].as_u64(), json["totals"]["suppressed_bytes"].as_u64()),
         (Some(all.0), Some(1))
-    );
-}
-
-#[test]
-fn differences_are_found_although_the_program_moved() {
-    let folder = Folder::new();
-    let moved = folder.join("another-name");
-    std::fs::copy(target("leaky"), &moved).unwrap();
-    let before = Program::target("suppressed").recorded();
-    let (one, two) = (Program::target("leaky").recorded(), Program::new(&moved).recorded());
-    let base = |outcome: &Outcome| outcome.trace.to_str().unwrap().to_owned();
-    let same = view(&two.trace, "diff", &["--diff", &base(&one), "--cost", "allocations"]);
-    for row in same["functions"].as_array().unwrap() {
-        assert_eq!((&row["state"], &row["delta"]), (&Value::from("same"), &Value::from(0)), "{row}");
-    }
-    let changed = view(&two.trace, "diff", &["--diff", &base(&before), "--cost", "leaked", "--no-suppressions"]);
-    let row = |name: &str| {
-        let list = changed["functions"].as_array().unwrap();
-        list.iter().find(|row| row["function"] == name).unwrap_or_else(|| panic!("{name}: {changed}")).clone()
-    };
-    assert_eq!((&row("forget")["state"], &row("forget")["delta"]), (&Value::from("new"), &Value::from(20200)));
-    assert_eq!((&row("known")["state"], &row("known")["delta"]), (&Value::from("gone"), &Value::from(-1)));
-    let said = Command::new(heaptrack()).arg("diff").arg(&before.trace).arg(&two.trace).output().unwrap();
-    assert!(said.status.success());
-    let said = String::from_utf8_lossy(&said.stdout);
-    assert!(
-        said.contains("MOST CALLS TO ALLOCATION FUNCTIONS\n") && said.contains("WHAT CHANGED AT THE PEAK"),
-        "{said}"
-    );
-    let time = view(&two.trace, "diff", &["--compare", "@start", "--cost", "live", "--no-suppressions"]);
-    let list = time["functions"].as_array().unwrap();
-    assert!(
-        list.iter().any(|row| row["function"] == "forget" && row["before"] == 0 && row["after"] == 20200),
-        "{time}"
     );
 }
 

@@ -4,6 +4,7 @@
 //! `target/screenshots`, those of failed checks too.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{sources, target, workspace};
+use heaptrack_tests::twins::{self, AFTER, BEFORE};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -28,6 +29,10 @@ fn traces() -> &'static Path {
         record(&folder, "orders", &[orders]);
         record(&folder, "base", &[orders, "6"]);
         record(&folder, "longer", &[orders, "14"]);
+        for (name, parts, lines) in [("twins-before", BEFORE, 0), ("twins", AFTER, 40), ("twins-again", AFTER, 7)] {
+            let program = twins::build(&folder.join(format!("{name}-sources")), parts, lines);
+            record(&folder, name, &[program.to_str().expect("a path")]);
+        }
         record(&folder, "pool", &[&pool(&folder), "20000"]);
         let compiler = compiler();
         let source = sources().join("orders.cpp");
@@ -91,7 +96,7 @@ fn it_can_all_that_the_older_one_can() {
 
 #[test]
 fn it_is_better() {
-    run(&["better"]);
+    run(&["better", "compare"]);
 }
 
 #[test]

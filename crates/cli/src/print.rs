@@ -15,7 +15,7 @@ mod units;
 pub use options::{Print, with_values};
 
 use analysis::view::{self, View};
-use analysis::{Compare, Cost, Lookup, Profile, Query, Table, to_signed};
+use analysis::{Compare, Cost, Lookup, Pairing, Profile, Query, Table, to_signed};
 use anyhow::{Context, anyhow};
 use entry::{Numbers, difference, of_profile};
 use format::{Domain, Source};
@@ -280,7 +280,8 @@ impl Asked {
         writeln!(out)?;
         let after = of_profile(self.opened.engine.book(), &self.profile, &self.table, query.suppressions);
         let before = of_profile(base.opened.engine.book(), &base.profile, &base.table, query.suppressions);
-        let entries = difference(after, &before);
+        let pairing = Pairing::new(&self.table, &base.table);
+        let entries = difference(after, &before, &pairing);
         let sections = [
             (options.print_allocators, ALLOCATIONS),
             (options.print_peaks, PEAKS),
@@ -299,7 +300,8 @@ impl Asked {
         ];
         for (_, cost, heading) in costs.into_iter().filter(|(is_wanted, _, _)| *is_wanted) {
             let (after, before) = ((&self.profile, &self.table), (&base.profile, &base.table));
-            ours::changes(out, heading, &view::diff_functions(after, before, query, cost), cost, paint)?;
+            let rows = view::diff_functions(after, before, &pairing, query, cost);
+            ours::changes(out, heading, &rows, cost, paint)?;
         }
         let (after, before) = (self.ending(query), base.ending(query));
         let difference = Ending {

@@ -1,7 +1,10 @@
-//! What changed between two traces, or two points of one: by function, whatever became of files, addresses and lines.
+//! What changed between two traces, or two points of one: by function, whatever became of folders, addresses and lines.
 use super::flame::label;
+use super::keys::{Keys, NOTHING};
 use super::summary::blamed_node;
 use super::{AnswerError, Trace};
+use crate::book::SiteId;
+use crate::pairing::{Called, Pairing, Side};
 use crate::profile::Profile;
 use crate::query::{BadQuery, By, Compare, Cost, Query};
 use crate::table::{NodeId, Table};
@@ -39,63 +42,86 @@ pub(crate) struct Diff {
     functions: Vec<FunctionDiff>,
 }
 
-/// The name that a function has in both traces.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Name {
-    Function(String),
-    Module(String),
+/// What makes two functions the same.
+enum Same<'a> {
+    /// Two points of one trace: what makes them the same in all its views.
+    OfOne(Keys),
+    OfTwo(&'a Pairing<'a>),
 }
 
-fn name(table: &Table, node: NodeId) -> Name {
-    let level = table.level(node);
-    if let Some(function) = level.and_then(|level| table.text(level.function)) {
-        return Name::Function(function.to_owned());
-    }
-    let module = level.and_then(|level| table.text(level.module)).unwrap_or("?");
-    Name::Module(module.rsplit('/').next().unwrap_or(module).to_owned())
-}
-
-/// The cost of each function that is to blame, or that is innermost; they add up to the total.
-fn costs(profile: &Profile, table: &Table, query: &Query, cost: Cost) -> Vec<(Name, NodeId, i64)> {
-    let mut places: HashMap<Name, usize> = HashMap::new();
-    let mut found: Vec<(Name, NodeId, i64)> = Vec::new();
-    for (site, costs) in &profile.stacks {
-        let node = match query.by {
-            By::Blamed => blamed_node(table, *site),
-            By::Function => table.stack(*site).node,
-        };
-        let value = cost.of(costs, query.suppressions && table.stack(*site).suppressed.is_some());
-        let name = name(table, node);
-        let place = *places.entry(name.clone()).or_insert(found.len());
-        match found.get_mut(place) {
-            Some((_, _, sum)) => *sum = sum.saturating_add(value),
-            None => found.push((name, node, value)),
+impl Same<'_> {
+    fn number(&self, side: Side, table: &Table, node: NodeId) -> u32 {
+        match self {
+            Same::OfOne(keys) => keys.of(table, node).unwrap_or(NOTHING),
+            Same::OfTwo(pairing) => pairing.number(side, called(table, node)),
         }
     }
-    found
+
+    fn label(&self, table: &Table, node: NodeId) -> String {
+        let called = called(table, node);
+        match self {
+            Same::OfTwo(_) if called.function.is_none() => called.module_name().to_owned(),
+            _ => label(table, table.level(node)),
+        }
+    }
 }
 
-/// Every function of both, the largest change first.
-pub fn functions(
-    after: (&Profile, &Table),
-    before: (&Profile, &Table),
-    query: &Query,
-    cost: Cost,
-) -> Vec<FunctionDiff> {
-    let row = |table: &Table, name: &Name, node: NodeId, before: i64, after: i64| {
-        let level = table.level(node);
-        let text = |string: Option<u32>| table.text(string).map(str::to_owned);
+fn called(table: &Table, node: NodeId) -> Called<'_> {
+    table.level(node).map_or(Called::default(), |level| Called::of(table, level))
+}
+
+/// A trace as a diff sees it.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    side: Side,
+    profile: &'a Profile,
+    table: &'a Table,
+}
+
+struct Function {
+    number: u32,
+    /// The first of its nodes.
+    node: NodeId,
+    value: i64,
+}
+
+impl Seen<'_> {
+    /// Who a stack is counted for: who is to blame, or the innermost level that is shown.
+    fn node(&self, site: SiteId, query: &Query) -> NodeId {
+        let hidden = |node: NodeId| {
+            let class = self.table.level(node).and_then(|level| level.class);
+            class.is_some_and(|class| query.hide.contains(class))
+        };
+        match query.by {
+            By::Blamed => blamed_node(self.table, site),
+            By::Function => self.table.path(self.table.stack(site).node).find(|node| !hidden(*node)).unwrap_or(0),
+        }
+    }
+
+    /// The cost of each function; they add up to the total.
+    fn functions(&self, same: &Same<'_>, query: &Query, cost: Cost) -> Vec<Function> {
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        let mut found: Vec<Function> = Vec::new();
+        for (site, costs) in &self.profile.stacks {
+            let node = self.node(*site, query);
+            let value = cost.of(costs, query.suppressions && self.table.stack(*site).suppressed.is_some());
+            let number = same.number(self.side, self.table, node);
+            let place = *places.entry(number).or_insert(found.len());
+            match found.get_mut(place) {
+                Some(function) => function.value = function.value.saturating_add(value),
+                None => found.push(Function { number, node, value }),
+            }
+        }
+        found
+    }
+
+    fn row(&self, same: &Same<'_>, node: NodeId, before: i64, after: i64) -> FunctionDiff {
+        let Called { function, file, module } = called(self.table, node);
         FunctionDiff {
-            function: match name {
-                Name::Function(function) => Some(function.clone()),
-                Name::Module(_) => None,
-            },
-            short: match name {
-                Name::Function(_) => label(table, level),
-                Name::Module(module) => module.clone(),
-            },
-            module: level.and_then(|level| text(level.module)),
-            file: level.and_then(|level| text(level.file)),
+            function: function.map(str::to_owned),
+            short: same.label(self.table, node),
+            module: module.map(str::to_owned),
+            file: file.map(str::to_owned),
             before,
             after,
             delta: after.saturating_sub(before),
@@ -108,26 +134,38 @@ pub fn functions(
                 _ => State::Changed,
             },
         }
-    };
-    let mut old: HashMap<Name, (NodeId, i64)> = HashMap::new();
-    let mut order = Vec::new();
-    for (name, node, value) in costs(before.0, before.1, query, cost) {
-        order.push(name.clone());
-        old.insert(name, (node, value));
     }
+}
+
+/// Every function of both, the largest change first.
+fn rows(after: Seen<'_>, before: Seen<'_>, same: &Same<'_>, query: &Query, cost: Cost) -> Vec<FunctionDiff> {
+    let old = before.functions(same, query, cost);
+    let mut values: HashMap<u32, i64> = old.iter().map(|function| (function.number, function.value)).collect();
     let mut rows = Vec::new();
-    for (name, node, value) in costs(after.0, after.1, query, cost) {
-        let before = old.remove(&name).map_or(0, |(_, value)| value);
-        rows.push(row(after.1, &name, node, before, value));
+    for Function { number, node, value } in after.functions(same, query, cost) {
+        rows.push(after.row(same, node, values.remove(&number).unwrap_or(0), value));
     }
-    for name in order {
-        if let Some((node, value)) = old.remove(&name) {
-            rows.push(row(before.1, &name, node, value, 0));
+    for Function { number, node, .. } in old {
+        if let Some(value) = values.remove(&number) {
+            rows.push(before.row(same, node, value, 0));
         }
     }
     rows.retain(|row| row.before != 0 || row.after != 0);
     rows.sort_by_key(|row| std::cmp::Reverse(row.delta.unsigned_abs()));
     rows
+}
+
+/// The functions of two traces.
+pub fn functions(
+    after: (&Profile, &Table),
+    before: (&Profile, &Table),
+    pairing: &Pairing<'_>,
+    query: &Query,
+    cost: Cost,
+) -> Vec<FunctionDiff> {
+    let after = Seen { side: Side::After, profile: after.0, table: after.1 };
+    let before = Seen { side: Side::Before, profile: before.0, table: before.1 };
+    rows(after, before, &Same::OfTwo(pairing), query, cost)
 }
 
 impl Diff {
@@ -141,12 +179,15 @@ impl Diff {
         let mut functions = match (&query.compare, base) {
             (Some(Compare::File(_)), Some(base)) => {
                 let before = base.engine.profile(base.blocks, query)?;
-                functions((profile, trace.table), (&before, base.table), query, cost)
+                let pairing = Pairing::new(trace.table, base.table);
+                functions((profile, trace.table), (&before, base.table), &pairing, query, cost)
             }
             (Some(Compare::At(_) | Compare::Range(..)), _) => {
                 let before = super::base_profile(trace, query)?;
                 let before = before.ok_or_else(|| BadQuery("nothing to compare with".into()))?;
-                functions((profile, trace.table), (&before, trace.table), query, cost)
+                let same = Same::OfOne(Keys::new(trace.table, &Query::default()));
+                let seen = |side, profile| Seen { side, profile, table: trace.table };
+                rows(seen(Side::After, profile), seen(Side::Before, &before), &same, query, cost)
             }
             _ => return Err(BadQuery("a diff needs `compare`: another trace, @T or @T..T".into()).into()),
         };

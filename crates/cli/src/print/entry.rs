@@ -1,5 +1,5 @@
 //! A stack and its costs as the text report lists them, and stacks put together by their innermost level.
-use analysis::{Book, Level, Profile, Table, to_signed};
+use analysis::{Book, Called, Level, Pairing, Profile, Side, Table, to_signed};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -59,18 +59,18 @@ pub fn of_profile<'a>(book: &'a Book, profile: &Profile, table: &Table, suppress
 }
 
 /// What became more or less: stacks are the same if their functions are, whatever their addresses and lines.
-pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec<Entry<'a>> {
-    let mut places: HashMap<String, usize> = HashMap::new();
+pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>], pairing: &Pairing<'_>) -> Vec<Entry<'a>> {
+    let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
     let mut entries: Vec<Entry<'a>> = Vec::new();
     for entry in after {
-        let place = *places.entry(entry.name()).or_insert(entries.len());
+        let place = *places.entry(entry.functions(pairing, Side::After)).or_insert(entries.len());
         match entries.get_mut(place) {
             Some(known) => known.numbers.add(&entry.numbers),
             None => entries.push(entry),
         }
     }
     for entry in before {
-        let place = *places.entry(entry.name()).or_insert(entries.len());
+        let place = *places.entry(entry.functions(pairing, Side::Before)).or_insert(entries.len());
         match entries.get_mut(place) {
             Some(known) => known.numbers = known.numbers.minus(&entry.numbers),
             None => entries.push(Entry { numbers: Numbers::default().minus(&entry.numbers), ..*entry }),
@@ -103,15 +103,10 @@ impl<'a> Entry<'a> {
     }
 
     /// The functions of all frames, for comparing with another trace's.
-    fn name(&self) -> String {
-        let mut name = String::new();
-        for frame in self.frames() {
-            let Some(level) = frame.first() else { continue };
-            let module = level.module.map(|module| module.rsplit('/').next().unwrap_or(module));
-            name.push_str(level.function.or(level.marker()).or(module).unwrap_or("?"));
-            name.push('\n');
-        }
-        name
+    fn functions(&self, pairing: &Pairing<'_>, side: Side) -> Vec<u32> {
+        let frames = self.frames();
+        let levels = frames.iter().filter_map(|frame| frame.first());
+        levels.map(|level| pairing.number(side, Called::from(level))).collect()
     }
 }
 

@@ -168,6 +168,9 @@ export const query = (state: State): string => {
 /** Compared to another trace, not to another moment of this one. */
 export const isOtherTrace = (compare: string | null | undefined): boolean => /^\d+$/.test(compare ?? "");
 
+/** Further runs that are compared to the same other trace. */
+export const comparedRuns = ({ compare, runs, file }: State): number[] => (isOtherTrace(compare) ? runs.filter((run) => run !== file && run !== Number(compare)) : []);
+
 /** The whole session: what a range or a filter does not change. */
 export const whole = (state: State): string => (state.domain === "custom" ? "domain=custom" : "");
 

@@ -73,7 +73,11 @@ export const show = (value: number, kind: Kind): string => {
 };
 
 /** With a sign, for differences. */
-export const signed = (value: number, kind: Kind): string => (value > 0 ? `+${show(value, kind)}` : show(value, kind));
+/** With its sign. What is left of scaling one number to another is no difference. */
+export const signed = (value: number, kind: Kind): string => {
+  const amount = Math.abs(value) < 1e-6 ? 0 : value;
+  return amount > 0 ? `+${show(amount, kind)}` : show(amount, kind);
+};
 
 /** Everything that is known of a number, for the details. */
 export const full = (value: number, kind: Kind): string => {

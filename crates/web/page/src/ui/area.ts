@@ -3,6 +3,8 @@ import { step } from "../units";
 import { type Pen, type Point } from "./pen";
 
 export type Band = { name: string; colour: string; values: number[] };
+/** `times`: borders of its own, as of another trace's values, which may end earlier or later. */
+export type Line = Band & { dash?: number[]; times?: number[] };
 export type Drawing = {
   width: number;
   height: number;
@@ -13,7 +15,7 @@ export type Drawing = {
   bands: Band[];
   /** Of the whole, drawn as a line; the bands need not add up to it when there are fewer. */
   total: number[] | undefined;
-  lines: Band[];
+  lines: Line[];
   log: boolean;
   /** Values stay until the next one (a rate), or are joined (a level). */
   stepped: boolean;
@@ -41,7 +43,13 @@ export const highest = (drawing: Drawing): number => {
   for (let index = 0; index + 1 < times.length; index++) {
     if ((times[index + 1] ?? 0) < from || (times[index] ?? 0) > to) continue;
     const sum = bands.reduce((all, band) => all + (band.values[index] ?? 0), 0);
-    top = Math.max(top, sum, total?.[index] ?? 0, ...lines.map((line) => line.values[index] ?? 0));
+    top = Math.max(top, sum, total?.[index] ?? 0);
+  }
+  for (const line of lines) {
+    const own = line.times ?? times;
+    line.values.forEach((value, index) => {
+      if ((own[index + 1] ?? 0) >= from && (own[index] ?? 0) <= to) top = Math.max(top, value);
+    });
   }
   return top;
 };
@@ -70,16 +78,21 @@ export const draw = (pen: Pen, drawing: Drawing): void => {
     pen.area([...up, ...down], band.colour);
   }
   if (drawing.total) pen.line(outline(drawing, drawing.total, y), ink.faint, 1);
-  for (const line of drawing.lines) pen.line(outline(drawing, line.values, y), line.colour, 1.5);
+  for (const line of drawing.lines) {
+    const points = outline(drawing, line.values, y, line.times);
+    // Dashes are seen on any band when their gaps are paper.
+    if (line.dash) pen.line(points, ink.paper, 3.5);
+    pen.line(points, line.colour, line.dash ? 2 : 1.5, line.dash);
+  }
   // What was drawn beside the plot when zoomed in is covered again.
   pen.rect(0, 0, LEFT, height, ink.paper);
   pen.rect(width - RIGHT, 0, RIGHT, height, ink.paper);
   labels(pen, drawing, top, y);
 };
 
-const outline = (drawing: Drawing, values: number[], y: (value: number) => number): Point[] => {
+const outline = (drawing: Drawing, values: number[], y: (value: number) => number, times = drawing.times): Point[] => {
   const points: Point[] = [];
-  const { times, stepped } = drawing;
+  const { stepped } = drawing;
   for (let index = 0; index < values.length; index++) {
     const height = y(values[index] ?? 0);
     const left = xOf(drawing, times[index] ?? 0);
@@ -136,6 +149,12 @@ const labels = (pen: Pen, drawing: Drawing, top: number, y: (value: number) => n
     if (place > width - RIGHT - 4) break;
     pen.text(drawing.formatTime(mark), Math.max(LEFT + 2, place), height - 9, ink.faint, place < LEFT + 20 ? "left" : "center");
   }
+};
+
+/** A line's value at this time; none: it has ended. */
+export const valueAt = (drawing: Pick<Drawing, "times">, line: Line, time: number): number | undefined => {
+  const times = line.times ?? drawing.times;
+  return time > (times[times.length - 1] ?? 0) ? undefined : line.values[indexAt(times, time)];
 };
 
 /** Which value is at this time. */

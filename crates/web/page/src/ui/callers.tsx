@@ -54,7 +54,7 @@ export const Callers = (): JSX.Element => {
   const found = useAsk("key", state.fn === undefined ? undefined : { ask: about, look, name: state.fn });
   const around = useAsk("neighbours", found.value === undefined ? undefined : { ask: about, look, key: found.value, cost });
   const choose = (row: Row): void => {
-    change({ fn: nameKey(row) || labelOf(row.level, "function", true) });
+    change({ fn: nameKey(row, state) || labelOf(row.level, "function", true) });
     pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "function", key: row.key } });
   };
   return (
@@ -90,7 +90,7 @@ export const Callers = (): JSX.Element => {
       </div>
       <Splitter label="Height of the list of functions" vertical={false} onMove={(delta) => setHeight(Math.max(120, Math.min(innerHeight, height + delta)))} />
       {state.fn === undefined && <Empty>Choose a function above: its callers, callees and lines are shown here.</Empty>}
-      {state.fn !== undefined && !found.busy && found.value === undefined && <Empty>{state.fn} is not in what is shown: remove a filter, or show all code.</Empty>}
+      {state.fn !== undefined && !found.busy && found.value === undefined && <Empty>{state.fn.split("\t")[0]} is not in what is shown: remove a filter, or show all code.</Empty>}
       {around.value && found.value !== undefined && <Around value={around.value} location={location} costs={costs} totals={totals} onChoose={choose} />}
     </section>
   );

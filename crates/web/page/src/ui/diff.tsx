@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { COSTS, FLAMES, type Kind as CostKind, name } from "../costs";
 import { labelOf, where } from "../names";
-import { isOtherTrace } from "../state";
+import { comparedRuns, isOtherTrace } from "../state";
 import { change, useAsk } from "../store";
 import { percent, show } from "../units";
 import type { Change } from "../work/protocol";
@@ -37,7 +37,7 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
     {
       id: "name",
       title: "Function (what it allocates itself)",
-      help: "Functions match by name, whatever their file's path or line",
+      help: "Functions match by name and file, whatever their folder or line",
       width: 320,
       cell: (row) => (
         <span class="tree-cell" title={labelOf(row.level, merge, true)}>
@@ -90,7 +90,7 @@ export const DiffTable = (): JSX.Element => {
   const { state, status, ask, look, mode, cost, pick } = usePage();
   const [which, setWhich] = useState<Kind>("all");
   const isFile = isOtherTrace(state.compare);
-  const runs = isFile ? state.runs.filter((run) => run !== state.file && run !== Number(state.compare)) : [];
+  const runs = comparedRuns(state);
   const normal = isFile && state.normalise !== "no" ? state.normalise : undefined;
   const asks = [ask, ...runs.map((trace) => ({ trace, query: ask.query, version: 0 }))];
   const answer = useAsk("diff", { asks, look, cost, normal });
@@ -132,7 +132,7 @@ export const DiffTable = (): JSX.Element => {
         version={rows}
         idOf={(row) => row.name}
         onSelect={({ level, row }) => row && pick({ title: labelOf(level, look.merge, true), row, selection: { of: "function", key: row.key } })}
-        onOpen={(row) => change({ view: "callers", fn: nameKey(row) })}
+        onOpen={(row) => change({ view: "callers", fn: nameKey(row, state) })}
         empty={answer.busy ? "Computing…" : `No function changed in ${name(cost, mode).toLowerCase()}: choose another cost above.`}
       />
     </section>

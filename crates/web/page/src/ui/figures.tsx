@@ -1,10 +1,11 @@
 // The figures: six cards that answer the first questions.
 import type { JSX } from "preact";
 import { value } from "../costs";
-import { PEAK } from "../state";
+import { PEAK, type State, isOtherTrace } from "../state";
 import { change } from "../store";
 import { byteRate, bytes, count, exact, percent, rate, several, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
+import type { Level } from "../work/stacks";
 import { nameOf, where } from "../names";
 import { usePage } from "./context";
 import { usePatient } from "./raw";
@@ -34,7 +35,7 @@ const SHORT_LIVED_NS = 1 << 20;
 type Lifetimes = { from: number[]; to: number[]; deallocations: number[] };
 
 export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { mode, isDiff, ask, trace, status } = usePage();
+  const { state, mode, isDiff, ask, trace, status } = usePage();
   const { totals } = overview;
   const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
   const session = trace.session;
@@ -105,7 +106,7 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
         figure={biggest ? nameOf(biggest.level, false) : "–"}
         note={biggest ? `${isDiff ? signed(value(biggest.sums, "peak_bytes") - (biggest.base ? value(biggest.base, "peak_bytes") : 0), "bytes") : bytes(value(biggest.sums, "peak_bytes"))} · ${where(biggest.level)}` : "nothing"}
         title="Whose code held most when the heap was at its largest"
-        onClick={biggest ? () => change({ view: "callers", fn: nameKey(biggest) }) : undefined}
+        onClick={biggest ? () => change({ view: "callers", fn: nameKey(biggest, state) }) : undefined}
       />
       <Card
         name="Peak RSS"
@@ -118,4 +119,8 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
   );
 };
 
-export const nameKey = (row: { level: { function: string | null; short: string | null } }): string => row.level.function ?? row.level.short ?? "";
+/** A function as the address has it. Of two traces a name alone may be two functions, so there its file stands behind it. */
+export const nameKey = ({ level }: { level: Level }, { compare }: State): string => {
+  const name = level.function ?? level.short ?? "";
+  return isOtherTrace(compare) && name && level.file ? `${name}\t${level.file}` : name;
+};

@@ -204,7 +204,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           <button type="button" class="button" disabled={!state.zoom} title="Show all (Esc)" onClick={() => change({ zoom: "" })}>
             Reset
           </button>
-          <button type="button" class="button" disabled={told <= 0} title="Callers and callees of this box" onClick={() => told > 0 && change({ view: "callers", fn: nameKey(rowOf(told)) })}>
+          <button type="button" class="button" disabled={told <= 0} title="Callers and callees of this box" onClick={() => told > 0 && change({ view: "callers", fn: nameKey(rowOf(told), state) })}>
             Callers
           </button>
           <button type="button" class="button" title="Copy what is said about this box" onClick={() => void copy(describe(told)).then(() => say("Copied."))}>

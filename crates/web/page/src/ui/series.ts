@@ -2,11 +2,12 @@
 import { OTHER, bandColour } from "../colours";
 import { base } from "../names";
 import { bytes, count, time } from "../units";
-import type { Band, Drawing } from "./area";
+import type { Band, Drawing, Line } from "./area";
 
 type Values = { live_bytes: number[]; allocations: number[]; temporary: number[] };
 export type Timeline = {
   range: { from_ns: number; to_ns: number };
+  totals: Record<string, number>;
   time_ns: number[];
   live_bytes: number[];
   live_bytes_end: number[];
@@ -74,7 +75,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
       bands.push({ name: bandName(band), colour: bandColour(band.function ?? band.module ?? ""), values: shape(band[what]) });
     }
   } else bands.push({ name: "all", colour: "#8fb0ea", values: shape(answer[what]) });
-  const lines: Band[] = [];
+  const lines: Line[] = [];
   if (options.rss && isLevel) {
     let last = answer.rss_bytes.find((value) => value !== null) ?? 0;
     const rss = answer.rss_bytes.map((value) => {
@@ -83,7 +84,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
     });
     if (rss.some((value) => value > 0)) lines.push({ name: "RSS", colour: "#7b53c1", values: rss });
   }
-  if (what === "allocations" && options.rate) lines.push({ name: "frees", colour: "#1a2a4a", values: shape(answer.deallocations) });
+  if (what === "allocations" && options.rate) lines.push({ name: "frees", colour: "#6f7f9f", values: shape(answer.deallocations) });
   return {
     times,
     bands,

@@ -55,7 +55,7 @@ const noteOf = (entry: Entry, cost: Cost): string => {
 };
 
 const List = ({ title, hint, cost, overview }: { title: string; hint: string; cost: Cost; overview: Overview }): JSX.Element => {
-  const { mode, isDiff, pick } = usePage();
+  const { state, mode, isDiff, pick } = usePage();
   const { kind } = COSTS[cost];
   const all = value(overview.totals.sums, cost);
   const before = overview.totals.base ? value(overview.totals.base, cost) : 0;
@@ -82,7 +82,7 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
               class="entry"
               title={`${nameOf(entry.level, true)}\nClick: details. Enter or double click: callers and callees`}
               onClick={() => pick({ title: nameOf(entry.level, true), row: entry, selection: { of: "blamed", key: entry.key } })}
-              onDblClick={() => change({ view: "callers", fn: nameKey(entry) })}
+              onDblClick={() => change({ view: "callers", fn: nameKey(entry, state) })}
             >
               <span class="entry-name">{nameOf(entry.level, false)}</span>
               <span class="entry-value">{isDiff || cost === "growth_bytes" ? signed(amount(entry), kind) : show(amount(entry), kind)}</span>

@@ -7,10 +7,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { PEAK, type State, momentText, timeless } from "../state";
 import { change } from "../store";
 import { bytes, count, signed, time } from "../units";
-import { type Drawing, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, xOf } from "./area";
+import { type Drawing, type Line, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, valueAt, xOf } from "./area";
 import { usePage } from "./context";
-import { useRaw } from "./raw";
-import { Choices, Problem, ink, useSize } from "./parts";
+import { overlaid, overlay } from "./overlay";
+import { useRaw, useRaws } from "./raw";
+import { Choices, Problem, dark, ink, useSize } from "./parts";
 import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
 import { ThreadLanes } from "./lanes";
@@ -32,8 +33,12 @@ export const Timeline = (): JSX.Element => {
   const answer = useRaw("timeline", words.toString());
   const data = answer.value as unknown as Answer | undefined;
   const isRate = state.chart === "rate";
-  const other = state.compare !== undefined && !state.compare.startsWith("@") ? Number(state.compare) : undefined;
-  const base = useRaw(other === undefined || answer.busy ? undefined : "timeline", "points=256&top=0", other).value as unknown as Answer | undefined;
+  const others = overlaid(state);
+  // Whole ones, of this trace too: what is zoomed into does not change a line's scale.
+  const whole = new URLSearchParams(timeless(state));
+  whole.set("points", "256");
+  whole.set("top", "0");
+  const compared = useRaws("timeline", whole.toString(), data && others.length > 0 ? [state.file, ...others] : []);
   return (
     <section class="card timeline" aria-label="Timeline">
       <header class="card-head">
@@ -63,14 +68,15 @@ export const Timeline = (): JSX.Element => {
         />
       </header>
       {answer.error && <Problem text={answer.error} />}
-      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} base={base} state={state} runtime={runtime} />}
+      {compared.error && <Problem text={compared.error} />}
+      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} compared={(compared.value ?? []) as unknown as Answer[]} state={state} runtime={runtime} />}
       {!data && !answer.error && <div class="plot-space" />}
     </section>
   );
 };
 
-const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | undefined; state: State; runtime: number }): JSX.Element => {
-  const { say } = usePage();
+const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answer[]; state: State; runtime: number }): JSX.Element => {
+  const { say, status } = usePage();
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const { width } = useSize(place);
@@ -82,7 +88,8 @@ const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | und
   const isRate = state.chart === "rate";
   const what = isRate ? "allocations" : "live_bytes";
   const shape = series(data, what, { rate: isRate, detail: state.chart !== "rss", total: true, rss: state.chart === "rss", keep: 10 });
-  if (base) shape.lines.push({ name: "base", colour: "#7b53c1", values: resampled(base, isRate ? "allocations" : "live_bytes", shape.times) });
+  const others = overlay(compared, state, status, what, ink(), dark());
+  shape.lines.push(...others);
   const from = state.zoomFrom ?? data.range.from_ns;
   const to = state.zoomTo ?? Math.max(data.range.to_ns, data.range.from_ns + 1);
   const drawing: Drawing = { width, height: HEIGHT, from, to, ...shape, log: state.log, formatTime, ink: ink() };
@@ -113,7 +120,7 @@ const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | und
       const next = Math.max(from, Math.min(to, now + (event.key === "ArrowRight" ? size : -size) * (event.ctrlKey ? 10 : 1)));
       if (event.shiftKey) commit([state.from ?? now, next], "replace");
       setHover(next);
-      say(`${time(next)}: ${readout(data, shape.times, next)}`);
+      say([`${time(next)}: ${readout(data, shape.times, next)}`, ...others.map((line) => `${line.name}: ${told(drawing, line, next)}`)].join("; "));
     } else if (event.key === "Enter" || event.key === " ") moment(now, event.shiftKey);
     else if (event.key === "p") moment(PEAK, false);
     else if (event.key === "Escape") change({ at: undefined, from: undefined, to: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare });
@@ -171,7 +178,7 @@ const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | und
           change({ zoomFrom: whole ? undefined : Math.round(low), zoomTo: whole ? undefined : Math.round(high) }, "replace");
         }}
       >
-        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={`Live heap over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`} />
+        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={[`${isRate ? "Allocations per second" : "Live heap"} over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`, ...others.map((line) => `${line.name}: at most ${shape.format(Math.max(0, ...line.values))}`)].join("; ")} />
         {selection && <Selection drawing={drawing} range={selection} data={data} times={shape.times} showDelta={drag !== undefined} />}
         {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? data.peak.time_ns : Number(state.compare.slice(1))} text="base" kind="base" />}
         {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? data.peak.time_ns : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
@@ -199,16 +206,10 @@ const Plot = ({ data, base, state, runtime }: { data: Answer; base: Answer | und
   );
 };
 
-/** The other trace's values at this one's times. */
-const resampled = (base: Answer, what: "live_bytes" | "allocations", times: number[]): number[] => {
-  const own = [base.range.from_ns, ...base.time_ns];
-  return times.slice(1).map((end, index) => {
-    const middle = (end + (times[index] ?? 0)) / 2;
-    if (middle > base.range.to_ns) return 0;
-    const at = indexAt(own, middle);
-    const seconds = ((own[at + 1] ?? 0) - (own[at] ?? 0)) / 1e9;
-    return what === "live_bytes" ? (base.live_bytes[at] ?? 0) : (base.allocations[at] ?? 0) / Math.max(1e-9, seconds);
-  });
+/** A line's value for people. */
+const told = (drawing: Drawing, line: Line, at: number): string => {
+  const amount = valueAt(drawing, line, at);
+  return amount === undefined ? "ended" : drawing.format(amount);
 };
 
 const readout = (data: Answer, times: number[], at: number): string => {
@@ -274,10 +275,12 @@ export const Legend = ({ drawing, index, hover }: { drawing: Drawing; index: num
       </span>
     ))}
     {drawing.lines.map((line) => (
-      <span key={line.name} class="legend-entry">
-        <i class="stroke" style={{ background: line.colour }} />
+      <span key={line.name} class="legend-entry" title={line.name}>
+        <svg class="stroke" width="27" height="4" aria-hidden="true">
+          <line x1="0" y1="2" x2="27" y2="2" stroke={line.colour} stroke-width={line.dash ? 2.5 : 2} stroke-dasharray={line.dash?.join(" ")} />
+        </svg>
         <span class="legend-name">{line.name}</span>
-        {index !== undefined && <b>{drawing.format(line.values[index] ?? 0)}</b>}
+        {hover !== undefined && <b data-value={valueAt(drawing, line, hover)}>{told(drawing, line, hover)}</b>}
       </span>
     ))}
     {index !== undefined && hover !== undefined && (

@@ -108,7 +108,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
         idOf={(row) => row.path}
         selected={picked?.selection.of === "tree" && picked.selection.direction === direction ? picked.selection.path : undefined}
         onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "tree", direction, path: row.path } })}
-        onOpen={(row) => change({ view: "callers", fn: nameKey(row) })}
+        onOpen={(row) => change({ view: "callers", fn: nameKey(row, state) })}
         sort={{ id: sortCost, ascending: state.ascending }}
         onSort={(id) => change(id === sortCost ? { ascending: !state.ascending } : { sort: id as Cost, ascending: id === "name", ...(id === "name" ? {} : { cost: id as Cost }) })}
         scrollTo={scroll}

@@ -7,7 +7,7 @@ import { join } from "./join";
 import { Kept } from "./kept";
 import { normalised } from "./normal";
 import { type Columns, type Profile, type ProfileAnswer, read, total } from "./profile";
-import type { Ask, Totals } from "./protocol";
+import type { Ask, Requests, Totals } from "./protocol";
 import { type Answer, Refusal, type Source, open } from "./source";
 import { Stacks, type StacksAnswer } from "./stacks";
 
@@ -64,7 +64,7 @@ const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]>
   ]);
   const columns = (answer: ProfileAnswer): Columns => (answer.profile ?? answer) as Columns;
   const moved = { ...columns(before), stack: columns(before).stack.map((stack) => stack + stacks.count) } as Columns;
-  return [new Stacks(join(stacks.answer, base.answer), true), { ...now, base: moved, base_range: before.range }];
+  return [new Stacks(join(stacks.answer, base.answer), stacks.answer.levels.function.length), { ...now, base: moved, base_range: before.range }];
 };
 
 /** A trace that lies beside is loaded when it is first asked for. */
@@ -87,6 +87,11 @@ export const totalsOf = ({ profile, answer }: Data): Totals => ({
   to_ns: answer.range?.to_ns ?? 0,
 });
 
-/** An answer of the engine as it is. */
-export const raw = ({ view, trace, query, version }: { view: string; trace: number; query: string; version: number }): Promise<Answer> =>
-  view === "status" ? from().get(view, trace, query) : allRaw.get(`${view} ${trace} ${version} ${query}`, () => from().get(view, trace, query));
+/** An answer of the engine as it is. `wait`: for a trace that lies beside and may not be loaded yet. */
+export const raw = ({ view, trace, query, version, wait }: Requests["raw"]["args"]): Promise<Answer> => {
+  if (view === "status") return from().get(view, trace, query);
+  return allRaw.get(`${view} ${trace} ${version} ${query}`, async () => {
+    if (wait) await ready(trace, domainOf(new URLSearchParams(query)));
+    return from().get(view, trace, query);
+  });
+};

@@ -61,13 +61,38 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
   return columns(tree, boxes, cost, cut);
 };
 
+/** For each row the first one with the same path: stacks of two traces are the same when their functions are. */
+const firsts = new WeakMap<Tree, Uint32Array>();
+const firstOf = (tree: Tree): Uint32Array => {
+  const found = firsts.get(tree);
+  if (found) return found;
+  const { stack } = tree.profile;
+  const { keys, start } = tree.paths;
+  const known = new Map<string, number>();
+  const first = stack.map((number, row) => {
+    const path = keys.subarray(start[number], start[number + 1]).join();
+    if (!known.has(path)) known.set(path, row);
+    return known.get(path) ?? row;
+  });
+  firsts.set(tree, first);
+  return first;
+};
+
 /** A stack's larger side, summed: the width of a box in a comparison. */
 const weights = (tree: Tree, cost: Cost): ((node: Node) => number) => {
   const { sums, base } = tree.profile;
   if (!base) return (node) => Math.max(0, value(node.sums, cost));
-  const larger = new Float64Array(sums.length / WIDTH);
+  const first = firstOf(tree);
+  const larger = new Float64Array(first.length);
+  const before = new Float64Array(first.length);
   const place = at(cost as never);
-  for (let row = 0; row < larger.length; row++) larger[row] = Math.max(sums[row * WIDTH + place] ?? 0, base[row * WIDTH + place] ?? 0);
+  first.forEach((to, row) => {
+    larger[to] = (larger[to] ?? 0) + (sums[row * WIDTH + place] ?? 0);
+    before[to] = (before[to] ?? 0) + (base[row * WIDTH + place] ?? 0);
+  });
+  larger.forEach((amount, row) => {
+    larger[row] = Math.max(amount, before[row] ?? 0);
+  });
   const known = new Map<Node, number>();
   return (node) => {
     let sum = known.get(node);

@@ -1,7 +1,7 @@
 // Two traces as one, for comparing them.
 //
-// Given: the stacks of both. Gives back: one set, in which the second one's stacks come behind the first one's. Functions are the same when their names
-// are, whatever their file's path, address or line: the base may have been built elsewhere.
+// Given: the stacks of both. Gives back: one set, in which the second one's levels, nodes and stacks come behind the first one's. Which of their functions are
+// the same is `pairing.ts`'s to say.
 import type { StacksAnswer } from "./stacks";
 
 export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {

@@ -22,7 +22,7 @@ export const overview = async ({ ask, costs, limit }: Requests["overview"]["args
     lists[cost] = order.slice(0, limit).map((entry) => {
       const row = dearest(profile, entry.rows, cost);
       const via = row === undefined ? [] : inside(stacks, profile.stack[row] ?? 0);
-      return { level: stacks.level(entry.level), key: entry.key, sums: entry.sums, base: entry.base, via, stacks: entry.rows.length };
+      return { level: stacks.shown(entry.level), key: entry.key, sums: entry.sums, base: entry.base, via, stacks: entry.rows.length };
     });
   }
   let mine = 0;

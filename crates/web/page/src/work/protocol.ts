@@ -31,7 +31,7 @@ export type Selection =
 export type FlameAnswer = { flame: Flame; labels: Map<number, Level>; total: number };
 
 export type Requests = {
-  raw: { args: { view: string; trace: number; query: string; version: number }; result: Record<string, unknown> };
+  raw: { args: { view: string; trace: number; query: string; version: number; wait?: boolean }; result: Record<string, unknown> };
   overview: { args: { ask: Ask; costs: Cost[]; limit: number }; result: Overview };
   tree: { args: { ask: Ask; look: Look; direction: Direction; sort: Sort }; result: { count: number; totals: Totals } };
   window: { args: { direction: Direction; from: number; to: number }; result: TreeRow[] };

@@ -3,6 +3,7 @@
 // Given: the `stacks` answer (docs/views.md). Gives back: for a way of looking (which levels are shown, what is merged) the path of every stack
 // as a run of keys, root first. What must hold: a key means the same as long as the trace is open, so that what is expanded or zoomed into
 // stays so when costs change.
+import { namelessIn, pairedNames } from "./pairing";
 
 export type StacksAnswer = {
   strings: string[];
@@ -51,12 +52,15 @@ export class Stacks {
   private readonly keyOf = new Map<Merge, { ids: Map<string, number>; names: string[]; level: number[]; ofLevel: Uint32Array }>();
   private depths: Uint32Array | undefined;
 
-  /** `byName`: levels are the same when their functions' names are, as between two traces. */
+  private readonly paired: string[] | undefined;
+
+  /** `border`: these are two traces, and the levels from there on are the base's. */
   constructor(
     readonly answer: StacksAnswer,
-    private readonly byName = false,
+    border?: number,
   ) {
     this.count = answer.stacks.node.length;
+    this.paired = border === undefined ? undefined : pairedNames(answer, border);
   }
 
   /** Stands for a stack of which nothing is shown. */
@@ -81,6 +85,12 @@ export class Stacks {
       class: levels.class[id] ?? null,
       inlined: Boolean(levels.inlined[id]),
     };
+  }
+
+  /** A level as a row shows it that stands for all with its key: between two traces code without a name is one per module. */
+  shown(id: number): Level {
+    const level = this.level(id);
+    return this.paired && level.function === null ? { ...level, offset: null } : level;
   }
 
   /** The level that is to blame for a stack; none: nothing of the user's own is on it. */
@@ -123,10 +133,10 @@ export class Stacks {
 
   private keyName(id: number, merge: Merge): string {
     const level = this.level(id);
-    if (!this.byName) return keyName(level, merge);
-    const module = level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null;
-    // A line moves with every change above it.
-    return keyName({ ...level, module: level.function === null || merge === "module" ? module : null }, merge === "line" ? "function" : merge);
+    if (!this.paired) return keyName(level, merge);
+    // A line moves with every change above it. A module may lie elsewhere.
+    if (merge === "function" || merge === "line") return this.paired[id] ?? namelessIn(null);
+    return keyName({ ...level, module: level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null }, merge);
   }
 
   /** Paths for a way of looking; made once. */

@@ -4,7 +4,7 @@ import { dataOf, named, totalsOf } from "./data";
 import { type Function, functions, neighbours } from "./functions";
 import { Kept } from "./kept";
 import type { Ask, Requests, Row } from "./protocol";
-import { type Look, type Stacks, keyName, labelOf, lookName, matcher } from "./stacks";
+import { type Level, type Look, type Stacks, keyName, labelOf, lookName, matcher } from "./stacks";
 
 const allFunctions = new Kept<Function[]>();
 /** What is scrolled in. */
@@ -37,7 +37,7 @@ export const functionTable = async ({ ask, look, sort, self, filter }: Requests[
 };
 
 export const functionRow = (stacks: Stacks, entry: Function): Row => ({
-  level: stacks.level(entry.level),
+  level: stacks.shown(entry.level),
   key: entry.key,
   sums: entry.inclusive.sums,
   base: entry.inclusive.base,
@@ -65,10 +65,18 @@ export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["a
   };
 };
 
-/** A function by its name; a shorter one is good enough when it is the only one. */
-export const keyOf = async ({ ask, look, name }: Requests["key"]["args"]): Promise<number | undefined> => {
+/** A function by its name; a shorter one is good enough when it is the only one. Behind a tab: the file of the one that is meant. */
+export const keyOf = async ({ ask, look, name: given }: Requests["key"]["args"]): Promise<number | undefined> => {
   const { stacks } = await dataOf(ask);
   const list = await functionsOf(ask, look);
+  const [name, file] = given.split("\t");
+  const isIt = ({ function: full, short }: Level): boolean => full === name || short === name;
+  if (file !== undefined) {
+    const { ofLevel } = stacks.keys(look.merge);
+    const level = [...ofLevel.keys()].find((id) => stacks.level(id).file === file && isIt(stacks.level(id)));
+    const key = level === undefined ? undefined : ofLevel[level];
+    if (list.some((entry) => entry.key === key)) return key;
+  }
   const exact = list.find((entry) => keyName(stacks.level(entry.level), look.merge) === name);
-  return (exact ?? list.find((entry) => stacks.level(entry.level).function === name || stacks.level(entry.level).short === name))?.key;
+  return (exact ?? list.find((entry) => isIt(stacks.level(entry.level))))?.key;
 };

@@ -47,7 +47,7 @@ export const window = ({ direction, from: first, to }: Requests["window"]["args"
     const path = view.paths[index] ?? "";
     const siblings = view.tree.children(node.parent ?? view.tree.root, view.sort);
     return {
-      level: view.stacks.level(node.level),
+      level: view.stacks.shown(node.level),
       key: node.key,
       sums: node.sums,
       base: node.base,
@@ -92,7 +92,7 @@ export const flameOf = async ({ ask, look, direction, cost, threshold }: Request
   const labels = new Map<number, Level>();
   for (let index = 1; index < drawn.count; index++) {
     const key = drawn.key[index] ?? 0;
-    if (!labels.has(key)) labels.set(key, stacks.level(drawn.level[index] ?? 0));
+    if (!labels.has(key)) labels.set(key, stacks.shown(drawn.level[index] ?? 0));
   }
   return { flame: drawn, labels, total: value(made.root.sums, cost) };
 };

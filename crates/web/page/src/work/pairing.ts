@@ -1,0 +1,127 @@
+// Which function of one trace is which of another: by its name and its file, as far as that needs telling (docs/decisions/0031).
+//
+// Given: the levels of both. Gives back: a name for each, the same where the function is. What must hold: the rule is that of `crates/analysis/src/pairing.rs`;
+// two files of one trace are never made one.
+import type { StacksAnswer } from "./stacks";
+
+/** Null: nobody knows. */
+export type File = string | null;
+type Files = Map<string, Set<File>>;
+
+/** Between a function and its file: the base has it, or only this trace. */
+const IN_BASE = "\n";
+const ONLY_HERE = "\n+";
+
+/** A name for each level; those from `border` on are the base's. */
+export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
+  const { strings, levels } = answer;
+  const count = levels.function.length;
+  const text = (index: number | null | undefined): string | null => (index === null || index === undefined ? null : (strings[index] ?? null));
+  const filesOf = (from: number, to: number): Files => {
+    const found: Files = new Map();
+    for (let level = from; level < to; level++) {
+      const name = text(levels.function[level]);
+      if (name === null) continue;
+      const files = found.get(name) ?? new Set();
+      found.set(name, files.add(text(levels.file[level])));
+    }
+    // Where there is one file, a level that lost its own is of that one.
+    for (const files of found.values()) if (files.size === 2) files.delete(null);
+    return found;
+  };
+  const here = filesOf(0, border);
+  const base = filesOf(border, count);
+  const same = new Map([...here].map(([name, files]) => [name, pairs(files, base.get(name) ?? new Set())]));
+  const nameOf = (level: number): string => {
+    const name = text(levels.function[level]);
+    if (name === null) return namelessIn(text(levels.module[level]));
+    const files = (level < border ? here : base).get(name) ?? new Set();
+    const [only] = files;
+    const file = files.size === 1 && only !== undefined ? only : text(levels.file[level]);
+    if (level >= border) return `${name}${IN_BASE}${file ?? ""}`;
+    const other = same.get(name)?.get(file);
+    return other === undefined ? `${name}${ONLY_HERE}${file ?? ""}` : `${name}${IN_BASE}${other ?? ""}`;
+  };
+  // Most levels are lines of functions that have a name already.
+  const known = new Map<number, string>();
+  return Array.from({ length: count }, (_, level) => {
+    const fn = levels.function[level] ?? -1;
+    if (fn < 0) return nameOf(level);
+    const place = fn * (strings.length + 1) + (levels.file[level] ?? strings.length);
+    const name = known.get(place) ?? nameOf(level);
+    known.set(place, name);
+    return name;
+  });
+};
+
+/** Code without a name: an address says nothing in another build, so all of a module is one. */
+export const namelessIn = (module: string | null): string => `\n${module === null ? "?" : module.slice(module.lastIndexOf("/") + 1)}`;
+
+/** Of the files of one function in two traces, those that are the same. */
+export const pairs = (one: Set<File>, other: Set<File>): Map<File, File> => {
+  const found = new Map<File, File>();
+  const [first] = one;
+  const [second] = other;
+  if (one.size === 1 && other.size === 1 && first !== undefined && second !== undefined) return found.set(first, second);
+  for (const file of one) if (other.has(file)) found.set(file, file);
+  const rest = (files: Set<File>): Set<string> => new Set([...files].filter((file): file is string => file !== null && !found.has(file)));
+  const left = rest(one);
+  const right = rest(other);
+  const longest = (files: Set<string>): number => Math.max(0, ...[...files].map((file) => file.split("/").length));
+  for (let length = Math.min(longest(left), longest(right)); length > 0; length--) {
+    const lefts = byTail(left, length);
+    const rights = byTail(right, length);
+    for (const [tail, [mine, ...more]] of lefts) {
+      const [theirs, ...others] = rights.get(tail) ?? [];
+      // Of two that fit equally well nobody knows which it was: they stay apart.
+      if (mine === undefined || theirs === undefined || more.length + others.length > 0) continue;
+      found.set(mine, theirs);
+      left.delete(mine);
+      right.delete(theirs);
+    }
+  }
+  return found;
+};
+
+/** By their last components; those that have fewer are left out. */
+const byTail = (files: Set<string>, length: number): Map<string, string[]> => {
+  const found = new Map<string, string[]>();
+  for (const file of files) {
+    const parts = file.split("/");
+    if (parts.length < length) continue;
+    const tail = parts.slice(-length).join("/");
+    found.set(tail, [...(found.get(tail) ?? []), file]);
+  }
+  return found;
+};
+
+/** The same function in several runs of which each was paired with one base: what the base does not have is paired with what earlier runs have. */
+export class Runs {
+  private readonly extra: Files = new Map();
+
+  /** For the names of one run those that all runs share. */
+  add(names: string[]): (name: string) => string {
+    const mine: Files = new Map();
+    const split = (name: string): [string, string] | undefined => {
+      const at = name.indexOf(ONLY_HERE);
+      return at < 0 ? undefined : [name.slice(0, at), name.slice(at + ONLY_HERE.length)];
+    };
+    for (const name of names) {
+      const [fn, file] = split(name) ?? [];
+      if (fn !== undefined && file !== undefined) mine.set(fn, (mine.get(fn) ?? new Set()).add(file || null));
+    }
+    const shared = new Map<string, Map<File, File>>();
+    for (const [fn, files] of mine) {
+      const known = this.extra.get(fn) ?? new Set();
+      const same = pairs(files, known);
+      for (const file of files) if (!same.has(file)) known.add(file);
+      this.extra.set(fn, known);
+      shared.set(fn, same);
+    }
+    return (name) => {
+      const [fn, file] = split(name) ?? [];
+      const same = fn === undefined || file === undefined ? undefined : shared.get(fn)?.get(file || null);
+      return same === undefined ? name : `${fn}${ONLY_HERE}${same ?? ""}`;
+    };
+  }
+}

@@ -1,0 +1,15 @@
+/* A part of `twins`, under any file's name: MAKE, which other files may have too, is to be called COUNT times for SIZE bytes. */
+#include <stdlib.h>
+
+static void *volatile kept;
+
+static void MAKE(void) {
+    void *block = malloc(SIZE);
+    if (!block) abort();
+    kept = block;
+}
+
+const struct {
+    void (*make)(void);
+    int count;
+} ENTRY = {MAKE, COUNT};
