@@ -5,6 +5,7 @@
 use crate::book::{KnownInfo, NO_SITE};
 use crate::costs::Costs;
 use crate::live::{Kept, Live};
+use crate::map::IntMap;
 use crate::walker::{Now, Sink};
 use format::Freed;
 use std::borrow::Cow;
@@ -30,24 +31,20 @@ impl Kept for Birth {
     }
 }
 
-/// A bit per allocation: which ones count.
+/// A bit per allocation: which ones count. In pieces of 512, for where numbers are left out (folded events, or a file that lies)
+/// there may be very many of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bits(Vec<u64>);
+pub(crate) struct Bits(IntMap<u64, [u64; 8]>);
 
 impl Bits {
     pub(crate) fn set(&mut self, sequence: u64) {
-        let word = (sequence >> 6) as usize;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        if let Some(word) = self.0.get_mut(word) {
-            *word |= 1 << (sequence & 63);
-        }
+        self.0.entry(sequence >> 9).or_default()[(sequence >> 6 & 7) as usize] |= 1 << (sequence & 63);
     }
 
     #[inline]
     fn get(&self, sequence: u64) -> bool {
-        self.0.get((sequence >> 6) as usize).is_some_and(|word| word >> (sequence & 63) & 1 != 0)
+        let piece = self.0.get(&(sequence >> 9));
+        piece.is_some_and(|words| words[(sequence >> 6 & 7) as usize] >> (sequence & 63) & 1 != 0)
     }
 }
 

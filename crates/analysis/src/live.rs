@@ -6,6 +6,9 @@
 //! ```text
 //! chunks 0 1 2 3 ... | the ring: `start` ... `start` + its length
 //! ```
+//! Where numbers are left out (folded events, lost blocks), chunks without a block are not there.
+use crate::map::IntMap;
+
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const WORDS: usize = CHUNK / 64;
@@ -13,8 +16,6 @@ const WORDS: usize = CHUNK / 64;
 const RING: usize = 1 << 18;
 /// With so few blocks left in a chunk, a list takes less room than a map.
 const FEW: u32 = 32;
-/// Chunks that may be left out in a file: a hole of 16 G allocations. A file with a larger one lies.
-const HOLES: u64 = 1 << 22;
 
 /// What is kept of a live block.
 pub(crate) trait Kept: Copy {
@@ -105,19 +106,18 @@ pub(crate) struct Live<K> {
     ring: Vec<K>,
     /// The first sequence number of the ring, a multiple of a chunk's; all chunks are before.
     start: u64,
-    /// By number.
-    chunks: Vec<Chunk<K>>,
-    holes: u64,
+    /// By number; those whose blocks are all dead are not there.
+    chunks: IntMap<u64, Chunk<K>>,
 }
 
 impl<K> Default for Live<K> {
     fn default() -> Self {
-        Live { ring: Vec::new(), start: 0, chunks: Vec::new(), holes: 0 }
+        Live { ring: Vec::new(), start: 0, chunks: IntMap::default() }
     }
 }
 
 impl<K: Kept> Live<K> {
-    /// False: that number is live already, or far beyond what can be, so the file lies.
+    /// False: that number is live already, or the last there is, so the file lies.
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64, kept: K) -> bool {
         match self.young(sequence) {
@@ -152,7 +152,7 @@ impl<K: Kept> Live<K> {
             return self.reach(sequence) && self.young(sequence).is_some_and(|slot| put(slot, kept));
         }
         let (number, place) = split(sequence);
-        let Some(chunk) = self.chunks.get_mut(number) else { return false };
+        let chunk = self.chunks.entry(number).or_insert(Chunk::Empty);
         let mut places = vec![K::DEAD; CHUNK];
         chunk.each(|place, kept| places[place as usize % CHUNK] = kept);
         let is_new = put(&mut places[place], kept);
@@ -162,30 +162,27 @@ impl<K: Kept> Live<K> {
 
     /// Makes the ring go as far as a number that is beyond it.
     fn reach(&mut self, sequence: u64) -> bool {
+        let Some(end) = (sequence | (CHUNK as u64 - 1)).checked_add(1) else { return false };
+        if sequence - self.start >= 2 * RING as u64 {
+            self.jump(sequence);
+        }
         while self.ring.len() < RING && sequence - self.start >= self.ring.len() as u64 {
             self.grow();
         }
-        let length = self.ring.len() as u64;
-        let Some(end) = (sequence | (CHUNK as u64 - 1)).checked_add(1) else { return false };
-        let start = end.saturating_sub(length);
-        if start <= self.start {
-            return true;
+        let start = end.saturating_sub(self.ring.len() as u64);
+        while self.start < start {
+            self.leave();
         }
-        let leaving = (start - self.start).min(length) >> CHUNK_BITS;
-        let hole = (start >> CHUNK_BITS).saturating_sub(self.chunks.len() as u64 + leaving);
-        if hole > HOLES - self.holes {
-            return false;
-        }
-        self.holes += hole;
-        self.chunks.resize_with((self.start >> CHUNK_BITS) as usize, || Chunk::Empty);
-        for _ in 0..leaving {
-            let chunk = self.leave();
-            self.chunks.push(chunk);
-            self.start += CHUNK as u64;
-        }
-        self.chunks.resize_with((start >> CHUNK_BITS) as usize, || Chunk::Empty);
-        self.start = start;
         true
+    }
+
+    /// Nothing that is in the ring is near that number: it begins again there, short, so that the next jump costs little.
+    fn jump(&mut self, sequence: u64) {
+        for _ in 0..self.ring.len() / CHUNK {
+            self.leave();
+        }
+        self.ring.truncate(CHUNK);
+        self.start = sequence & !(CHUNK as u64 - 1);
     }
 
     fn grow(&mut self) {
@@ -201,18 +198,21 @@ impl<K: Kept> Live<K> {
     }
 
     /// Takes the oldest blocks out of the ring.
-    fn leave(&mut self) -> Chunk<K> {
+    fn leave(&mut self) {
         let from = self.start as usize & (self.ring.len() - 1);
         let places = &mut self.ring[from..from + CHUNK];
         let chunk = Chunk::of(places.into());
-        places.fill(K::DEAD);
-        chunk
+        if chunk.live() > 0 {
+            places.fill(K::DEAD);
+            self.chunks.insert(self.start >> CHUNK_BITS, chunk);
+        }
+        self.start += CHUNK as u64;
     }
 
     #[inline(never)]
     fn remove_old(&mut self, sequence: u64) -> Option<K> {
         let (number, place) = split(sequence);
-        let chunk = self.chunks.get_mut(number)?;
+        let chunk = self.chunks.get_mut(&number)?;
         // A chunk becomes another one when so few are left.
         let (live, slot, few) = match chunk {
             Chunk::Empty => return None,
@@ -232,7 +232,9 @@ impl<K: Kept> Live<K> {
             return None;
         }
         *live -= 1;
-        if *live <= few {
+        if *live == 0 {
+            self.chunks.remove(&number);
+        } else if *live <= few {
             chunk.thin_out();
         }
         Some(kept)
@@ -240,8 +242,11 @@ impl<K: Kept> Live<K> {
 
     /// All blocks, by sequence number, from `first` on.
     pub(crate) fn each_from(&self, first: u64, mut each: impl FnMut(u64, K)) {
-        for (number, chunk) in self.chunks.iter().enumerate().skip(split(first).0) {
-            let start = (number as u64) << CHUNK_BITS;
+        let mut numbers: Vec<u64> = self.chunks.keys().copied().filter(|number| *number >= split(first).0).collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let Some(chunk) = self.chunks.get(&number) else { continue };
+            let start = number << CHUNK_BITS;
             chunk.each(|place, kept| {
                 let sequence = start + place as u64;
                 if sequence >= first {
@@ -260,7 +265,7 @@ impl<K: Kept> Live<K> {
 
     /// All are gone; those to come begin with `next`.
     pub(crate) fn clear(&mut self, next: u64) {
-        *self = Live { start: next & !(CHUNK as u64 - 1), holes: self.holes, ..Live::default() };
+        *self = Live { start: next & !(CHUNK as u64 - 1), ..Live::default() };
     }
 }
 
@@ -338,8 +343,8 @@ impl<K: Kept> Chunk<K> {
 }
 
 #[inline]
-const fn split(sequence: u64) -> (usize, usize) {
-    ((sequence >> CHUNK_BITS) as usize, (sequence & (CHUNK as u64 - 1)) as usize)
+const fn split(sequence: u64) -> (u64, usize) {
+    (sequence >> CHUNK_BITS, (sequence & (CHUNK as u64 - 1)) as usize)
 }
 
 #[cfg(test)]
@@ -366,7 +371,7 @@ mod tests {
         }
         let left_ring = (COUNT - RING as u64).div_ceil(CHUNK as u64) as usize;
         let of_sort =
-            |live: &Live<u32>, is: fn(&Chunk<u32>) -> bool| live.chunks.iter().filter(|chunk| is(chunk)).count();
+            |live: &Live<u32>, is: fn(&Chunk<u32>) -> bool| live.chunks.values().filter(|chunk| is(chunk)).count();
         assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Dense { .. })), left_ring, "all live");
         for sequence in (0..COUNT).filter(|n| n % 100 != 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
@@ -378,7 +383,7 @@ mod tests {
         for sequence in (0..COUNT).filter(|n| n % 100 == 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Empty)), left_ring, "chunks of dead blocks are gone");
+        assert!(live.chunks.is_empty(), "chunks of dead blocks are gone");
         live.each_from(0, |sequence, _| assert_eq!(sequence, 0, "all are dead"));
     }
 
@@ -393,6 +398,28 @@ mod tests {
             assert_eq!(live.remove(sequence), Some(7));
         }
         assert!(live.insert(0, 9), "a number that died may come again");
+    }
+
+    /// As folded events leave them: few blocks, far apart, then all of them.
+    #[test]
+    fn numbers_may_be_left_out() {
+        let mut live = Live::default();
+        let far = |n: u64| n * n * 1_000_003;
+        for n in 0..3000 {
+            assert!(live.insert(far(n), n as u32));
+        }
+        let first = far(3000);
+        for n in 0..600_000 {
+            assert!(live.insert(first + n, 7));
+        }
+        let mut seen = Vec::new();
+        live.each_from(far(2990), |sequence, _| seen.push(sequence));
+        assert_eq!(seen[..10], (2990..3000).map(far).collect::<Vec<_>>());
+        assert_eq!(seen.len(), 600_010);
+        for n in (0..3000).rev() {
+            assert_eq!(live.remove(far(n)), Some(n as u32));
+        }
+        assert_eq!((live.remove(first), live.remove(first - 1)), (Some(7), None));
     }
 
     #[test]
@@ -416,11 +443,10 @@ mod tests {
     }
 
     #[test]
-    fn a_number_far_away_is_refused() {
+    fn the_last_number_is_refused() {
         let mut live = Live::default();
         assert!(live.insert(3, 1u32));
         assert!(!live.insert(u64::MAX, 1));
-        assert!(!live.insert((HOLES + 1000) << CHUNK_BITS, 1));
         assert!(live.insert((1000 << CHUNK_BITS) + 5, 1));
         assert_eq!(live.remove(3), Some(1));
         live.clear(u64::MAX);

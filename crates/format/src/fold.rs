@@ -244,12 +244,12 @@ impl Visitor for Past {
     fn alloc(&mut self, sequence: u64, info: u32) {
         let (thread, tick) = (self.thread, self.tick);
         self.next_sequence = sequence + 1;
-        self.folded.events += 1;
+        self.folded.events = self.folded.events.saturating_add(1);
         self.live.insert(sequence, Born { info, thread, tick });
         self.latest.insert(thread, sequence);
         let used = self.using(info, thread);
-        used.row.allocations += 1;
-        used.live += 1;
+        used.row.allocations = used.row.allocations.saturating_add(1);
+        used.live = used.live.saturating_add(1);
         self.live_bytes = self.live_bytes.saturating_add(self.size(info));
         if self.live_bytes > self.folded.peak_bytes {
             self.folded.peak_bytes = self.live_bytes;
@@ -260,22 +260,22 @@ impl Visitor for Past {
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
-        self.folded.events += 1;
+        self.folded.events = self.folded.events.saturating_add(1);
         let Some(born) = self.live.remove(&sequence) else { return };
-        self.folded.implied_frees += (how == Freed::Implied) as u64;
+        self.folded.implied_frees = self.folded.implied_frees.saturating_add((how == Freed::Implied) as u64);
         let is_temporary = how == Freed::Call && self.latest.get(&self.thread) == Some(&sequence);
         let age = self.tick.saturating_sub(born.tick);
         self.live_bytes = self.live_bytes.saturating_sub(self.size(born.info));
         let used = self.using(born.info, born.thread);
         used.live = used.live.saturating_sub(1);
-        used.row.deallocations += 1;
-        used.row.temporary += is_temporary as u64;
+        used.row.deallocations = used.row.deallocations.saturating_add(1);
+        used.row.temporary = used.row.temporary.saturating_add(is_temporary as u64);
         used.row.lifetime_ticks = used.row.lifetime_ticks.saturating_add(age);
     }
 
     fn unknown_free(&mut self) {
-        self.folded.events += 1;
-        self.folded.unknown_frees += 1;
+        self.folded.events = self.folded.events.saturating_add(1);
+        self.folded.unknown_frees = self.folded.unknown_frees.saturating_add(1);
     }
 
     fn thread(&mut self, index: u32) {
