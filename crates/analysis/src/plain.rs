@@ -129,12 +129,12 @@ impl Use {
 impl Sink for Plain {
     type Kept = u32;
 
-    #[inline]
+    #[inline(always)]
     fn keep(&self, _: &Now, info: u32) -> Option<u32> {
         self.uses.get(info as usize).filter(|used| used.size != LOST).map(|_| info)
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self, now: &Now, info: u32, _: u32) {
         let Some(used) = self.uses.get_mut(info as usize) else { return };
         used.settle(self.epoch);
@@ -147,7 +147,7 @@ impl Sink for Plain {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, _: &Now, _: u64, info: u32, how: Freed, temporary: bool) {
         let Some(used) = self.uses.get_mut(info as usize) else { return };
         used.settle(self.epoch);
