@@ -34,6 +34,7 @@ fn traces() -> &'static Path {
             record(&folder, name, &[program.to_str().expect("a path")]);
         }
         record(&folder, "pool", &[&pool(&folder), "20000"]);
+        fold(&folder);
         let compiler = compiler();
         let source = sources().join("orders.cpp");
         let source = source.to_str().expect("a path");
@@ -56,6 +57,19 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
         .output()
         .expect("heaptrack runs");
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A trace that is kept small: its highest moment is early, and folded.
+fn fold(folder: &Path) {
+    let program = target("turnover");
+    let done = Command::new(heaptrack())
+        .args(["-q", "--max-size", "1M", "-o", "folded", "--"])
+        .arg(program)
+        .args(["counted", "500000", "early"])
+        .current_dir(folder)
+        .output()
+        .expect("heaptrack runs");
+    assert_eq!(done.status.code(), Some(3), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// The C++ compiler itself, not its driver: many different stacks.
@@ -106,7 +120,7 @@ fn the_three_hunts_end_on_the_first_screen() {
 
 #[test]
 fn every_number_is_that_of_print() {
-    run(&["numbers", "custom"]);
+    run(&["numbers", "custom", "folded"]);
 }
 
 #[test]

@@ -397,23 +397,31 @@ impl Engine {
         Stretch { blocks, first: point.block, end: self.blocks }
     }
 
+    /// The folded parts that a range has: none, unless it begins with the session.
+    fn folded_in(&self, range: &Range) -> impl Iterator<Item = &Folded> {
+        let is_whole = !range.instant && self.moment(range.from) == Moment::START;
+        let to_ns = range.to_ns;
+        self.book.folded.iter().filter(move |part| is_whole && part.until_ns <= to_ns)
+    }
+
+    /// The one that had the range's highest moment, if its events reach only `counted` bytes.
+    pub(crate) fn folded_peak_in(&self, range: &Range, counted: u64) -> Option<&Folded> {
+        folds::peaking(self.folded_in(range), Peak { bytes: counted, ..Peak::default() })
+    }
+
     /// Adds what is folded, to a range that begins with the session.
     fn add_folded(&self, range: &Range, counter: &Counter<'_>, costs: &mut [Costs], peak: &mut Peak) {
-        if range.instant || self.moment(range.from) != Moment::START {
-            return;
-        }
-        let parts = || self.book.folded.iter().filter(|part| part.until_ns <= range.to_ns);
-        for part in parts() {
+        for part in self.folded_in(range) {
             folds::add(part, costs, |row| counter.group_of_row(row));
         }
-        if let Some(part) = folds::peaking(parts(), *peak) {
+        if let Some(part) = self.folded_peak_in(range, peak.bytes) {
             folds::set_peak(part, costs, |row| counter.group_of_row(row));
             *peak = folds::peak_of(part);
         }
     }
 
     /// The session's highest moment, where no event leads to.
-    fn at_folded_peak(&self, part: &Folded, counter: &Counter<'_>) -> (Vec<Costs>, Peak) {
+    pub(crate) fn at_folded_peak(&self, part: &Folded, counter: &Counter<'_>) -> (Vec<Costs>, Peak) {
         let mut costs = vec![Costs::default(); counter.groups.len()];
         folds::set_peak(part, &mut costs, |row| counter.group_of_row(row));
         for costs in &mut costs {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
-use analysis::{Costs, Engine, Held, Query, Span, When};
+use analysis::{Classes, Costs, Engine, Held, Query, Span, Suppressions, Table, View, When, view};
 use common::{Rng, Trace, random_trace};
 use format::{Block, BlockKind, FileWriter, RawBlock, Reader, Totals, fold};
 use std::collections::BTreeMap;
@@ -127,6 +127,36 @@ fn what_is_folded_counts_as_if_it_were_there() {
         }
     }
     assert!(folds > 0);
+}
+
+/// All that the timeline knows of the folded part: its highest moment, to the last band.
+#[test]
+fn the_timeline_shows_a_folded_peak() {
+    let mut seen = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let trace = random_trace(&mut rng, 400);
+        let cut = random_cut(&mut rng, &trace);
+        let mut engine = Engine::new();
+        cut.blocks.iter().for_each(|block| engine.add(block));
+        let table = Table::new(engine.book(), &Classes::new("/a"), Suppressions::new());
+        let mut held = Held::new(cut.blocks.iter().cloned());
+        let mut trace_view = view::Trace { engine: &engine, table: &table, blocks: &mut held, complete: true };
+        let mut out = Vec::new();
+        let query = Query::new([("points", "7"), ("top", "3")]).unwrap();
+        analysis::answer(View::Timeline, &query, &mut trace_view, None, &mut out).unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let totals = unfolded(&trace);
+        let at = answer["peak"]["index"].as_u64().unwrap() as usize;
+        assert_eq!(answer["peak"]["time_ns"], totals.peak_time_ns, "seed {seed}");
+        assert_eq!(answer["live_bytes"][at], totals.peak_bytes, "seed {seed}");
+        assert_eq!(answer["live_allocations"][at], totals.peak_allocations, "seed {seed}");
+        let bands = answer["bands"].as_array().unwrap().iter().chain([&answer["other"]]);
+        let sum: u64 = bands.map(|band| band["live_bytes"][at].as_u64().unwrap()).sum();
+        assert_eq!(sum, totals.peak_bytes, "seed {seed}");
+        seen += (engine.book().folded_until_ns().is_some_and(|until| until >= totals.peak_time_ns)) as u32;
+    }
+    assert!(seen > 50, "{seen} peaks were folded");
 }
 
 #[test]

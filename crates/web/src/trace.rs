@@ -263,7 +263,7 @@ impl Open {
         }
         if let Some(until) = book.folded_until_ns() {
             notes.push(format!(
-                "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, but the timeline shows only what survived, and ranges begin there.",
+                "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, the timeline shows of that time the peak and what survived.",
                 until as f64 / 1e9
             ));
         }

@@ -2,6 +2,7 @@
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
+use crate::costs::Costs;
 use crate::counter::Counter;
 use crate::moment::Moment;
 use crate::pass::Gone;
@@ -80,6 +81,12 @@ impl<'a> Timeline<'a> {
             }
             walker.sink.begin(&walker.now, time_ns);
         })?;
+        if let Some(part) = engine.folded_peak_in(&range, peak.0) {
+            let slice =
+                columns.time_ns.partition_point(|end| *end < part.peak_time_ns).min(cells.len().saturating_sub(1));
+            peak = (part.peak_bytes, slice, part.peak_time_ns);
+            columns.set_peak(slice, &engine.at_folded_peak(part, &walker.sink).0, &mut cells);
+        }
         columns.add_samples(trace);
         let (chosen, other) = split(&cells, bands.len(), query);
         let bands = chosen.into_iter().map(|(band, values)| (bands.nodes[band], values)).collect();
@@ -116,6 +123,24 @@ impl Columns {
         self.deallocations.push(deallocations);
         self.temporary.push(temporary);
         cells
+    }
+
+    /// The highest moment of a slice whose events are folded: all that is known of its course.
+    fn set_peak(&mut self, slice: usize, bands: &[Costs], cells: &mut [Vec<Cell>]) {
+        let Some(cells) = cells.get_mut(slice) else { return };
+        for (costs, band) in bands.iter().zip(0u32..) {
+            match cells.iter_mut().find(|cell| cell.band == band) {
+                Some(cell) => cell.live_bytes = costs.live_bytes,
+                None if costs.live_bytes > 0 => {
+                    cells.push(Cell { band, live_bytes: costs.live_bytes, allocations: 0, temporary: 0 });
+                }
+                None => {}
+            }
+        }
+        let sum = |cost: fn(&Costs) -> u64| bands.iter().map(cost).fold(0, u64::saturating_add);
+        if let (Some(bytes), Some(blocks)) = (self.live_bytes.get_mut(slice), self.live_allocations.get_mut(slice)) {
+            (*bytes, *blocks) = (sum(|costs| costs.live_bytes), sum(|costs| costs.live_allocations));
+        }
     }
 
     /// The last sample of each slice, or the one before it.

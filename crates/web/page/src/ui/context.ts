@@ -26,6 +26,8 @@ export type TraceStatus = {
     system_memory: number | null;
     events: number;
     lost_events: number;
+    /** Up to then there are sums and what they left; null: every event is there. */
+    folded_until_ns: number | null;
     peak_rss_bytes: number;
     overhead_bytes: number;
     exit: string | null;

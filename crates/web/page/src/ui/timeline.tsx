@@ -179,6 +179,7 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
         }}
       >
         <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={[`${isRate ? "Allocations per second" : "Live heap"} over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`, ...others.map((line) => `${line.name}: at most ${shape.format(Math.max(0, ...line.values))}`)].join("; ")} />
+        <Folded drawing={drawing} until={status.traces[state.file]?.session?.folded_until_ns ?? 0} />
         {selection && <Selection drawing={drawing} range={selection} data={data} times={shape.times} showDelta={drag !== undefined} />}
         {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? data.peak.time_ns : Number(state.compare.slice(1))} text="base" kind="base" />}
         {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? data.peak.time_ns : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
@@ -215,6 +216,17 @@ const told = (drawing: Drawing, line: Line, at: number): string => {
 const readout = (data: Answer, times: number[], at: number): string => {
   const index = indexAt(times, at);
   return `${bytes(data.live_bytes[index] ?? 0)} in ${count(data.live_allocations[index] ?? 0)} blocks`;
+};
+
+/** The time of which only sums are left, and what they left: the curve there is of what survived. */
+const Folded = ({ drawing, until }: { drawing: Drawing; until: number }): JSX.Element | null => {
+  const right = Math.min(drawing.width - RIGHT, xOf(drawing, until));
+  if (right <= LEFT) return null;
+  return (
+    <div class="folded" style={{ left: `${LEFT}px`, width: `${right - LEFT}px`, top: `${TOP}px`, height: `${drawing.height - TOP - BOTTOM}px` }}>
+      <span>before {time(until)}: only the peak and what survived (--max-size)</span>
+    </div>
+  );
 };
 
 const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element => {
