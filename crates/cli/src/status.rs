@@ -139,8 +139,9 @@ pub fn report(outcome: &Outcome, path: &Path, left: &str) {
 /// What is missing from the trace; said even with `-q`, for a silent loss is a wrong result.
 pub fn report_losses(outcome: &Outcome, path: &Path) {
     if let Some(error) = &outcome.write_error {
-        let path = path.display();
-        say(format_args!("heaptrack: {path} ends early, writing failed: {error} (free some disk space?)"));
+        let (path, hint) =
+            (path.display(), if error.raw_os_error().is_some() { " (free some disk space?)" } else { "" });
+        say(format_args!("heaptrack: {path} ends early, writing failed: {error}{hint}"));
     }
     if outcome.losses.lost_events > 0 {
         let causes: Vec<String> =

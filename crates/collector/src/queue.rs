@@ -61,6 +61,25 @@ enum Chunk {
     Spilled(Run),
 }
 
+impl Chunk {
+    fn into_words(self, store: &mut Store) -> Vec<u64> {
+        let run = match self {
+            Chunk::Words(words) => return words,
+            Chunk::Spilled(run) => run,
+        };
+        match store.spill.read(run) {
+            Ok(words) => {
+                store.in_memory += words.len();
+                words
+            }
+            Err(_) => {
+                store.lost += run.words() as u64;
+                Vec::new()
+            }
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Queue {
     front: Vec<u64>,
@@ -149,6 +168,16 @@ impl Queue {
         std::iter::once(front).chain(rest)
     }
 
+    /// Reads the first chunk that is not in memory, for a look further ahead. False: there is none.
+    pub fn load(&mut self, store: &mut Store) -> bool {
+        let Some(at) = self.rest.iter().position(|chunk| matches!(chunk, Chunk::Spilled(_))) else { return false };
+        if let Some(chunk) = self.rest.get_mut(at) {
+            let words = mem::replace(chunk, Chunk::Words(Vec::new())).into_words(store);
+            *chunk = Chunk::Words(words);
+        }
+        true
+    }
+
     #[inline]
     pub fn advance(&mut self, words: usize, store: &mut Store) {
         let words = words.min(self.front.len() - self.at);
@@ -176,20 +205,7 @@ impl Queue {
     #[cold]
     fn next_chunk(&mut self, store: &mut Store) {
         self.at = 0;
-        let next = match self.rest.pop_front() {
-            Some(Chunk::Words(words)) => words,
-            Some(Chunk::Spilled(run)) => match store.spill.read(run) {
-                Ok(words) => {
-                    store.in_memory += words.len();
-                    words
-                }
-                Err(_) => {
-                    store.lost += run.words() as u64;
-                    Vec::new()
-                }
-            },
-            None => Vec::new(),
-        };
+        let next = self.rest.pop_front().map_or_else(Vec::new, |chunk| chunk.into_words(store));
         store.recycle(mem::replace(&mut self.front, next));
     }
 }
