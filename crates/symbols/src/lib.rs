@@ -21,6 +21,8 @@ mod finder;
 mod functions;
 mod jit;
 mod lines;
+mod near;
+mod packing;
 mod part;
 mod process;
 mod resolver;

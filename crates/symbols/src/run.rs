@@ -170,8 +170,13 @@ pub fn resolve_module(
     while left.peek().is_some() && memory.is_none_or(|most| enough <= most.max(ENOUGH).saturating_mul(4)) {
         let store = Store::bounded(memory);
         let mut batches = 0;
+        let open = || {
+            let mut resolver = Resolver::open(&store, module, finder);
+            resolver.expect(left.clone().flatten().map(|(_, key)| *key));
+            resolver
+        };
         // `None`: the file makes a library panic.
-        let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
+        let mut resolver = catch_unwind(AssertUnwindSafe(open)).ok();
         let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
         for batch in left.by_ref() {
             for (instance, key) in batch {
@@ -200,7 +205,8 @@ pub fn resolve_module(
 pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
     let find = || {
         let store = Store::bounded(memory);
-        let resolver = Resolver::open(&store, module, finder);
+        let mut resolver = Resolver::open(&store, module, finder);
+        resolver.expect(keys.iter().copied());
         keys.iter().map(|key| resolver.start(*key)).collect()
     };
     // A file that makes a library panic tells nothing.
