@@ -20,6 +20,7 @@ mod elf;
 mod finder;
 mod functions;
 mod jit;
+mod kept;
 mod lines;
 mod near;
 mod packing;

@@ -32,15 +32,22 @@ impl Read for Packed {
 }
 
 /// All `size` bytes; `None`: something is wrong with them.
-pub(crate) fn unpack_whole(packed: Packed, packing: Packing, size: usize) -> Option<Box<[u8]>> {
-    let mut out = vec![0; size];
-    if packing == Packing::Zlib {
-        let stored = packed.source.read(packed.at, usize::try_from(packed.left).ok()?);
-        let made = libdeflater::Decompressor::new().zlib_decompress(&stored, &mut out).ok()?;
-        return (made == size).then(|| out.into_boxed_slice());
+pub(crate) fn unpack_whole(mut packed: Packed, packing: Packing, size: usize) -> Option<Box<[u8]>> {
+    if packing != Packing::Zlib {
+        let mut out = vec![0; size];
+        unpacker(packed, packing).read_exact(&mut out).ok()?;
+        return Some(out.into_boxed_slice());
     }
-    unpacker(packed, packing).read_exact(&mut out).ok()?;
-    Some(out.into_boxed_slice())
+    if packed.at.checked_add(packed.left)? > packed.source.len() {
+        return None;
+    }
+    // One piece of memory for both: the allocator would hold on to a large piece that was free once.
+    let mut out = vec![0; size.checked_add(usize::try_from(packed.left).ok()?)?];
+    let (made, stored) = out.split_at_mut(size);
+    packed.read_exact(stored).ok()?;
+    let count = libdeflater::Decompressor::new().zlib_decompress(stored, made).ok()?;
+    out.truncate(size);
+    (count == size).then(|| out.into_boxed_slice())
 }
 
 /// Gives the bytes from the beginning on, as many as can be made.

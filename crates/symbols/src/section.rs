@@ -9,11 +9,13 @@
 //! packed:         | all of it                 |
 //! packed, large:  | page | page | page |            as far as anybody looked; also where a packed one is damaged
 //! ```
+use crate::kept::{Bytes, Kept};
 use crate::packing::{Packed, Packing, unpack_whole, unpacker};
 use crate::store::Source;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, Read};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One read: large enough for most units, small enough to skip what nobody asks for.
 const PAGE: usize = 16 << 10;
@@ -21,6 +23,8 @@ const PAGE: usize = 16 << 10;
 const UNPACKED_PAGE: usize = 128 << 10;
 /// A packed section that is not larger than this is unpacked at one go: that takes half the time.
 const MOST_WHOLE: usize = 64 << 20;
+/// Smaller ones are not kept: they are quickly unpacked again.
+const LEAST_KEPT: usize = 4 << 20;
 /// The most that deflate can make of a byte, and far more than what zstd makes of debug information.
 const MAX_RATIO: u64 = 1100;
 /// No honest section is larger.
@@ -44,11 +48,12 @@ pub(crate) struct Section {
     page: usize,
     pages: Box<[OnceCell<Box<[u8]>>]>,
     /// Of a packed section, if it could be unpacked at one go.
-    whole: OnceCell<Option<Box<[u8]>>>,
+    whole: OnceCell<Option<Bytes>>,
     /// Of one that could not, from the first look on.
     unpacking: RefCell<Option<Unpacking>>,
     /// Bytes of all pages of the store that were not unpacked.
     counter: Rc<Cell<u64>>,
+    kept: Arc<Kept>,
 }
 
 /// How far a packed section is.
@@ -59,7 +64,7 @@ struct Unpacking {
 
 impl Section {
     /// `None`: its size is a lie.
-    pub(crate) fn new(source: Rc<Source>, extent: Extent, counter: Rc<Cell<u64>>) -> Option<Self> {
+    pub(crate) fn new(source: Rc<Source>, extent: Extent, counter: Rc<Cell<u64>>, kept: Arc<Kept>) -> Option<Self> {
         let (most, page) = match extent.packing {
             Packing::Plain => (source.len().saturating_sub(extent.start), PAGE),
             _ => (extent.stored.min(source.len()).saturating_mul(MAX_RATIO), UNPACKED_PAGE),
@@ -70,7 +75,7 @@ impl Section {
         let size = usize::try_from(extent.size).ok()?;
         let pages = std::iter::repeat_with(OnceCell::new).take(size.div_ceil(page)).collect();
         let (whole, unpacking) = (OnceCell::new(), RefCell::default());
-        Some(Section { source, extent, size, page, pages, whole, unpacking, counter })
+        Some(Section { source, extent, size, page, pages, whole, unpacking, counter, kept })
     }
 
     pub(crate) const fn size(&self) -> usize {
@@ -100,7 +105,20 @@ impl Section {
         if self.extent.packing == Packing::Plain || self.size > MOST_WHOLE {
             return None;
         }
-        self.whole.get_or_init(|| unpack_whole(self.packed(), self.extent.packing, self.size)).as_deref()
+        self.whole.get_or_init(|| self.find_whole()).as_ref().map(|whole| &***whole)
+    }
+
+    fn find_whole(&self) -> Option<Bytes> {
+        let file = self.source.identity().filter(|_| self.size >= LEAST_KEPT);
+        if let Some(known) = file.and_then(|file| self.kept.get(file, self.extent.start)) {
+            return Some(known).filter(|known| known.len() == self.size);
+        }
+        self.kept.make_room(self.extent.size);
+        let whole = Arc::new(unpack_whole(self.packed(), self.extent.packing, self.size)?);
+        if let Some(file) = file {
+            self.kept.put(file, self.extent.start, &whole);
+        }
+        Some(whole)
     }
 
     fn packed(&self) -> Packed {
