@@ -16,6 +16,8 @@ type Sym64 = elf::Sym64<LittleEndian>;
 const LOOK_BACK: usize = 16;
 /// Bytes of a table that are read at a time: a multiple of a symbol's size.
 const STRETCH: usize = size_of::<Sym64>() << 12;
+/// So many names in one stretch of the strings are read with it.
+const MANY: usize = 16;
 /// Most names are shorter.
 const NAME: usize = 256;
 
@@ -113,6 +115,12 @@ impl Table {
         }
         near.finish();
         self.names = vec![OnceCell::new(); near.entries().len()];
+        for (place, section) in (0..).zip(&self.sections) {
+            let entries = near.entries().iter().zip(&self.names).filter(|(entry, _)| entry.section == place);
+            let mut names: Vec<(u32, &OnceCell<Vec<u8>>)> = entries.map(|(entry, name)| (entry.name, name)).collect();
+            names.sort_unstable_by_key(|(at, _)| *at);
+            read_together(section, &names);
+        }
         self.near = Some(near);
     }
 
@@ -218,6 +226,31 @@ fn name(section: &SymbolSection, at: u32) -> Option<Vec<u8>> {
         left -= count;
     }
     None
+}
+
+/// Reads those names that have many others near them, all of such a stretch at once. `names`: by place.
+fn read_together(section: &SymbolSection, mut names: &[(u32, &OnceCell<Vec<u8>>)]) {
+    let (start, size) = section.strings;
+    let mut buffer = Vec::new();
+    while let Some((first, _)) = names.first() {
+        let from = *first as u64;
+        let (here, later) = names.split_at(names.partition_point(|(at, _)| (*at as u64) < from + STRETCH as u64));
+        names = later;
+        if here.len() < MANY {
+            continue;
+        }
+        buffer.resize(STRETCH.min(usize::try_from(size.saturating_sub(from)).unwrap_or(STRETCH)), 0);
+        let Some(place) = start.checked_add(from) else { return };
+        let count = section.source.read_at(&mut buffer, place).unwrap_or(0);
+        let bytes = buffer.get(..count).unwrap_or_default();
+        for (at, name) in here {
+            let rest = bytes.get((*at as u64 - from) as usize..).unwrap_or_default();
+            // One that goes on behind the stretch is read by itself.
+            if let Some(end) = rest.iter().position(|byte| *byte == 0) {
+                let _ = name.set(rest[..end].to_vec());
+            }
+        }
+    }
 }
 
 /// A symbol that can name code has this name (given with the 0 behind it).

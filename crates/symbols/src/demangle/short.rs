@@ -117,10 +117,9 @@ fn without_return_type(name: &str) -> &str {
     let mut from = 0;
     let mut stop = false;
     outside(name, |at, byte| {
-        let behind = name.get(at + 1..).unwrap_or_default();
-        let before = name.get(..at).unwrap_or_default();
-        stop |= before.ends_with("operator");
-        if byte == b' ' && !stop && !behind.is_empty() {
+        let is_behind_r = at > 0 && name.as_bytes()[at - 1] == b'r';
+        stop |= is_behind_r && name.get(..at).is_some_and(|before| before.ends_with("operator"));
+        if byte == b' ' && !stop && at + 1 < name.len() {
             from = at + 1;
         }
     });
