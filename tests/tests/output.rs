@@ -266,3 +266,27 @@ fn by_the_old_names() {
     let output = Command::new(folder.join("heaptrack_print")).arg(&outcome.trace).output().unwrap();
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("allocations"));
 }
+
+/// A device is written to, not replaced; of a link, what it leads to is.
+#[test]
+fn what_is_no_file_stays_what_it_is() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = Folder::new();
+    let outcome = Program::target("hello").recorded();
+    let device = folder.join("device");
+    assert!(Command::new("mknod").arg(&device).args(["c", "1", "3"]).status().expect("mknod").success());
+    let (real, link) = (folder.join("real"), folder.join("link"));
+    std::fs::write(&real, "before").expect("a file");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    for format in ["massif", "folded", "heaptrack"] {
+        for out in [&device, &link] {
+            let mut export = Command::new(heaptrack());
+            export.args(["export", "--to", format]).arg(&outcome.trace).arg("-o").arg(out);
+            assert!(export.status().expect("export").success());
+        }
+        assert!(std::fs::metadata(&device).expect("a device").file_type().is_char_device(), "{format}");
+        assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink(), "{format}");
+        assert_ne!(std::fs::read(&real).expect("a file"), b"before", "{format}");
+    }
+    assert_eq!(folder.names().len(), 3, "{:?}", folder.names());
+}

@@ -146,5 +146,5 @@ pub fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result
     let mut out = Packed::new(BufWriter::with_capacity(1 << 17, file), Packing::of(path))?;
     write(&mut out)?;
     out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    unfinished.finish(path).with_context(cannot)
+    unfinished.finish().with_context(cannot)
 }

@@ -16,9 +16,13 @@ use symbols::{Finder, Jit, ModuleWork, SKIPPED, Search, Target, Wanted};
 
 /// How often the file is looked at: files that the target opens are held soon after.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often new frames are resolved. What lives shorter than this is named once, at the end.
+/// When new frames are resolved first, so that little is left for the end of a program of a few seconds. What lives shorter is named
+/// once, at the end.
+const FIRST: Duration = Duration::from_millis(1500);
+/// And how often from then on.
 const RESOLVE_EVERY: Duration = Duration::from_secs(4);
-/// Bytes of debug information at a time. Files that need more are left to the end.
+/// Bytes of debug information at a time. Files that need more are left to the end. Up to the second time, large sections are kept:
+/// an end that comes before need not unpack them again.
 const MOST_MEMORY: u64 = 24 << 20;
 const LOWEST: i32 = 19;
 /// Demanglers go down by recursion.
@@ -106,7 +110,9 @@ fn work(place: &Place, file: File, blocks: &mpsc::Sender<RawBlock>, search: Sear
         std::thread::sleep(LOOK_EVERY);
     };
     *shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&target));
-    let mut watcher = Watcher { place, file, reader, wanted, blocks, shared, next: Instant::now() + RESOLVE_EVERY };
+    target.keep_unpacked(MOST_MEMORY);
+    let next = Instant::now() + FIRST;
+    let mut watcher = Watcher { place, file, reader, wanted, blocks, shared, next, is_first: true };
     let finder = Finder { search: &search, target: Some(&target) };
     loop {
         watcher.round(finder)?;
@@ -134,6 +140,7 @@ struct Watcher<'a> {
     blocks: &'a mpsc::Sender<RawBlock>,
     shared: &'a Shared,
     next: Instant,
+    is_first: bool,
 }
 
 impl Watcher<'_> {
@@ -153,6 +160,10 @@ impl Watcher<'_> {
             for work in self.wanted.take() {
                 self.resolve(&work, finder)?;
             }
+            if let Some(target) = finder.target.filter(|_| !self.is_first) {
+                target.keep_unpacked(0);
+            }
+            self.is_first = false;
             self.next = Instant::now() + RESOLVE_EVERY;
         }
         Some(())
@@ -172,9 +183,8 @@ impl Watcher<'_> {
 
     fn resolve(&mut self, work: &ModuleWork, finder: Finder<'_>) -> Option<()> {
         let (blocks, shared) = (self.blocks, self.shared);
-        let send = |piece: format::Symbols, _: usize| {
-            blocks.send(piece.to_block()).is_ok() && !shared.stop.load(Ordering::Acquire)
-        };
+        let is_over = || shared.stop.load(Ordering::Acquire);
+        let send = |piece: format::Symbols, _: usize| blocks.send(piece.to_block()).is_ok() && !is_over();
         match &work.module {
             None => {
                 // The file that names them may still be behind the code that runs.
@@ -183,8 +193,8 @@ impl Watcher<'_> {
                     symbols::resolve_jit(work, Some(&jit), send);
                 }
             }
-            Some(module) => symbols::resolve_module(work, module, finder, Some(MOST_MEMORY), send),
+            Some(module) => symbols::resolve_module(work, module, finder, Some(MOST_MEMORY), is_over, send),
         }
-        (!shared.stop.load(Ordering::Acquire)).then_some(())
+        (!is_over()).then_some(())
     }
 }

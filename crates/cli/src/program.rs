@@ -7,7 +7,7 @@ use object::Endianness;
 use object::ReadRef;
 use object::elf;
 use object::read::ReadCache;
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -163,11 +163,13 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     if machine.is_ok_and(|machine| machine != EM_X86_64) || class != [CLASS_64, LITTLE_ENDIAN] {
         return refuse(path, "is built for another architecture; this heaptrack records 64-bit x86 programs");
     }
-    let Ok(elf_file) = ElfFile64::<Endianness, _>::parse(&data) else {
-        return refuse(path, "is a damaged ELF file");
+    // The headers alone: a whole file of `object` reads all symbols at once.
+    let headers = || {
+        let header = elf::FileHeader64::<Endianness>::parse(&data)?;
+        let endian = header.endian()?;
+        Ok::<_, object::Error>((endian, header.program_headers(endian, &data)?, header.section_headers(endian, &data)?))
     };
-    let endian = elf_file.endian();
-    let Ok(segments) = elf_file.elf_header().program_headers(endian, &data) else {
+    let Ok((endian, segments, sections)) = headers() else {
         return refuse(path, "is a damaged ELF file");
     };
     let has_interpreter = segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
@@ -176,7 +178,6 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     if !has_interpreter && !is_loader {
         return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
     }
-    let sections = elf_file.elf_header().section_headers(endian, &data).unwrap_or_default();
     let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).collect();
     let found = definitions::find(file, sections, endian, &names);
     let of = |name: &[u8]| found.iter().find(|one| one.name == name);

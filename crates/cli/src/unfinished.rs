@@ -12,36 +12,48 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 static CURRENT: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 static WATCHED: Once = Once::new();
 
-pub struct Unfinished(PathBuf);
+pub struct Unfinished {
+    /// `None`: what has the name is no file (`/dev/null`, a pipe), is written to as it is, and nothing may take its place.
+    part: Option<PathBuf>,
+    path: PathBuf,
+}
 
 impl Unfinished {
     /// For a file that will be called `path`.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
+        if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            let file = File::options().write(true).open(path)?;
+            return Ok((Unfinished { part: None, path: path.to_owned() }, file));
+        }
         // Without that thread a signal leaves the file behind, as a loss of power would.
         WATCHED.call_once(|| drop(watch()));
+        // What a link leads to is replaced, not the link.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let name = PathBuf::from(name);
         let file = File::create(&name)?;
-        current().push((name.clone(), path.to_owned()));
-        Ok((Unfinished(name), file))
+        current().push((name.clone(), path.clone()));
+        Ok((Unfinished { part: Some(name), path }, file))
     }
 
     /// It is whole.
-    pub fn finish(self, path: &Path) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
         let mut current = current();
-        fs::rename(&self.0, path)?;
-        current.retain(|(name, _)| *name != self.0);
+        fs::rename(part, &self.path)?;
+        current.retain(|(name, _)| name != part);
         Ok(())
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
+        let Some(part) = &self.part else { return };
         let mut current = current();
-        if let Some(at) = current.iter().position(|(name, _)| *name == self.0) {
+        if let Some(at) = current.iter().position(|(name, _)| name == part) {
             current.remove(at);
-            let _ = fs::remove_file(&self.0);
+            let _ = fs::remove_file(part);
         }
     }
 }

@@ -33,8 +33,9 @@ const BLOCK_AGE: Duration = Duration::from_millis(120);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 const SANDBOX_DOUBTS: u32 = 2;
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-const SHORT_SLEEP: Duration = Duration::from_millis(2);
-const LONG_SLEEP: Duration = Duration::from_millis(10);
+/// Between two rounds, unless a ring gets half full: who writes it rings then. A round costs 40 us of system calls, and interrupts the
+/// target's processors.
+const SLEEP: Duration = Duration::from_millis(10);
 const START_SLEEP: Duration = Duration::from_micros(100);
 /// Nobody is there yet; who comes rings.
 const SPARE_SLEEP: Duration = Duration::from_millis(500);
@@ -118,14 +119,12 @@ impl Collector {
 
     /// Until told to stop.
     pub(crate) fn run(&mut self) {
-        let mut sleep = SHORT_SLEEP;
         while !self.stop.load(Ordering::Acquire) {
             let rung = self.header.doorbell.load(Ordering::Acquire);
             let fullest = self.round();
             if fullest >= self.mapping.region().geometry().ring_words as usize / 2 {
                 continue;
             }
-            sleep = if fullest > 0 { SHORT_SLEEP } else { (sleep * 2).min(LONG_SLEEP) };
             // A program can be over in a millisecond, and one look at its memory must be had.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
             let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
@@ -136,7 +135,7 @@ impl Collector {
                 } else if is_starting {
                     START_SLEEP
                 } else {
-                    sleep
+                    SLEEP
                 },
             );
         }

@@ -1,30 +1,38 @@
 //! One ELF file: its sections, its build-id, what it says about other files.
+use crate::packing::Packing;
 use crate::part::Part;
-use crate::section::{Extent, Packing, Section};
+use crate::section::{Extent, Section};
 use crate::store::{Cache, Opened, Source, Store};
-use object::elf::{self, FileHeader64};
-use object::read::elf::{ElfFile, ElfFile64, FileHeader};
-use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ReadRef, SectionIndex};
+use object::elf::{self, FileHeader64, SectionHeader64};
+use object::read::elf::{
+    CompressionHeader, FileHeader, Note, NoteIterator, ProgramHeader, SectionHeader, SectionTable,
+};
+use object::{LittleEndian, SectionIndex};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::rc::Rc;
 
 type Header = FileHeader64<LittleEndian>;
-pub(crate) type Sym64 = elf::Sym64<LittleEndian>;
+type OneSection = SectionHeader64<LittleEndian>;
 
+/// Not `object`'s own file: that reads all symbol tables at once.
 pub(crate) struct Elf<'f> {
     store: &'f Store,
-    file: ElfFile64<'f, LittleEndian, &'f Cache>,
+    cache: &'f Cache,
+    header: &'f Header,
+    table: SectionTable<'f, Header, &'f Cache>,
     source: Rc<Source>,
     /// Sections that were asked for: whoever asks again gets the same one.
     sections: RefCell<HashMap<String, Option<&'f Section>>>,
 }
 
-/// A symbol table, and what its names and numbers refer to.
-pub(crate) struct SymbolSection<'f> {
-    pub(crate) symbols: &'f [Sym64],
-    pub(crate) strings: &'f Section,
+/// Where a symbol table lies, and what its names and numbers refer to.
+pub(crate) struct SymbolSection {
+    pub(crate) source: Rc<Source>,
+    /// Where it begins, and how many bytes it has.
+    pub(crate) symbols: (u64, u64),
+    pub(crate) strings: (u64, u64),
     /// By number of the section.
     pub(crate) is_code: Vec<bool>,
 }
@@ -32,8 +40,11 @@ pub(crate) struct SymbolSection<'f> {
 impl<'f> Elf<'f> {
     /// `None`: this is no ELF file for x86-64 or another 64-bit little-endian machine.
     pub(crate) fn parse(store: &'f Store, opened: Opened<'f>) -> Option<Self> {
-        let file = ElfFile::<Header, _>::parse(opened.cache).ok()?;
-        Some(Elf { store, file, source: opened.source, sections: RefCell::default() })
+        let Opened { cache, source } = opened;
+        let header = Header::parse(cache).ok()?;
+        header.endian().ok()?;
+        let table = header.sections(LittleEndian, cache).ok()?;
+        Some(Elf { store, cache, header, table, source, sections: RefCell::default() })
     }
 
     pub(crate) fn open(store: &'f Store, file: File) -> Option<Self> {
@@ -41,32 +52,60 @@ impl<'f> Elf<'f> {
     }
 
     pub(crate) fn build_id(&self) -> &'f [u8] {
-        self.file.build_id().ok().flatten().unwrap_or_default()
+        let id = |mut notes: NoteIterator<'f, Header>| {
+            let is_id = |note: &Note<'f, Header>| {
+                note.name() == elf::ELF_NOTE_GNU && note.n_type(LittleEndian) == elf::NT_GNU_BUILD_ID
+            };
+            std::iter::from_fn(move || notes.next().ok().flatten()).find(is_id).map(|note| note.desc())
+        };
+        let in_section = |section: &OneSection| section.notes(LittleEndian, self.cache).ok().flatten().and_then(id);
+        if !self.table.is_empty() {
+            return self.table.iter().find_map(in_section).unwrap_or_default();
+        }
+        let segments = self.header.program_headers(LittleEndian, self.cache).unwrap_or_default();
+        let in_segment = |segment: &elf::ProgramHeader64<LittleEndian>| {
+            segment.notes(LittleEndian, self.cache).ok().flatten().and_then(id)
+        };
+        segments.iter().find_map(in_segment).unwrap_or_default()
+    }
+
+    fn find(&self, name: &str) -> Option<&'f OneSection> {
+        self.table.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 
     pub(crate) fn has_dwarf(&self) -> bool {
         [".debug_info", ".zdebug_info"].iter().any(|name| {
-            let section = self.file.section_by_name(name);
-            section.is_some_and(|section| section.size() > 0 && section.file_range().is_some())
+            let section = self.find(name).and_then(|section| section.file_range(LittleEndian));
+            section.is_some_and(|(_, size)| size > 0)
         })
     }
 
     /// Bytes of memory that the sections which are read take because they are packed.
     pub(crate) fn unpacked_size(&self) -> u64 {
-        let sections = self.file.sections().filter(|section| section.name().is_ok_and(is_looked_at));
-        let ranges = sections.filter_map(|section| section.compressed_file_range().ok());
-        let packed = ranges.filter(|range| range.format != CompressionFormat::None);
-        packed.map(|range| range.uncompressed_size).fold(0, u64::saturating_add)
+        let name = |section: &OneSection| self.table.section_name(LittleEndian, section).unwrap_or_default();
+        let sections = self.table.iter().filter(|section| is_looked_at(name(section)));
+        let packed =
+            sections.filter_map(|section| self.extent(section)).filter(|extent| extent.packing != Packing::Plain);
+        packed.map(|extent| extent.size).fold(0, u64::saturating_add)
+    }
+
+    /// All bytes of a small section.
+    fn bytes(&self, name: &str) -> Option<&'f [u8]> {
+        self.find(name)?.data(LittleEndian, self.cache).ok()
     }
 
     /// Name and CRC of the file with the debug information.
     pub(crate) fn debug_link(&self) -> Option<(&'f [u8], u32)> {
-        self.file.gnu_debuglink().ok().flatten()
+        let (name, rest) = self.bytes(".gnu_debuglink").and_then(split_name)?;
+        // The sum stands at the next multiple of four.
+        let padding = (name.len() + 1).wrapping_neg() % 4;
+        let sum = rest.get(padding..)?.first_chunk()?;
+        Some((name, u32::from_le_bytes(*sum)))
     }
 
     /// Path and build-id of the file with what several debug files share (dwz).
     pub(crate) fn alt_link(&self) -> Option<(&'f [u8], &'f [u8])> {
-        self.file.gnu_debugaltlink().ok().flatten()
+        self.bytes(".gnu_debugaltlink").and_then(split_name)
     }
 
     /// A section; `None` if it is not there or lies.
@@ -80,15 +119,20 @@ impl<'f> Elf<'f> {
     }
 
     fn find_section(&self, name: &str) -> Option<&'f Section> {
-        let range = self.file.section_by_name(name)?.compressed_file_range().ok()?;
-        let packing = match range.format {
-            CompressionFormat::None => Packing::Plain,
-            CompressionFormat::Zlib => Packing::Zlib,
-            CompressionFormat::Zstandard => Packing::Zstd,
+        self.store.section(&self.source, self.extent(self.find(name)?)?)
+    }
+
+    fn extent(&self, section: &OneSection) -> Option<Extent> {
+        let Some((header, start, stored)) = section.compression(LittleEndian, self.cache).ok()? else {
+            let (start, size) = section.file_range(LittleEndian)?;
+            return Some(Extent { start, stored: size, size, packing: Packing::Plain });
+        };
+        let packing = match header.ch_type(LittleEndian) {
+            elf::ELFCOMPRESS_ZLIB => Packing::Zlib,
+            elf::ELFCOMPRESS_ZSTD => Packing::Zstd,
             _ => return None,
         };
-        let (start, stored, size) = (range.offset, range.compressed_size, range.uncompressed_size);
-        self.store.section(&self.source, Extent { start, stored, size, packing })
+        Some(Extent { start, stored, size: header.ch_size(LittleEndian), packing })
     }
 
     pub(crate) fn part(&self, name: Option<&str>) -> Part<'f> {
@@ -96,33 +140,31 @@ impl<'f> Elf<'f> {
     }
 
     /// `.symtab` or `.dynsym`.
-    pub(crate) fn symbols(&self, kind: elf::SectionType) -> Vec<SymbolSection<'f>> {
-        let header = self.file.elf_header();
-        let data = self.file.data();
-        let Ok(sections) = header.sections(LittleEndian, data) else { return Vec::new() };
-        let wanted = sections.iter().filter(|section| section.sh_type.get(LittleEndian) == kind);
-        wanted
-            .filter_map(|section| {
-                let link = SectionIndex(section.sh_link.get(LittleEndian) as usize);
-                let strings = sections.section(link).ok()?;
-                let size = strings.sh_size.get(LittleEndian);
-                let start = strings.sh_offset.get(LittleEndian);
-                let extent = Extent { start, stored: size, size, packing: Packing::Plain };
-                let (at, size) = (section.sh_offset.get(LittleEndian), section.sh_size.get(LittleEndian));
-                let bytes = data.read_bytes_at(at, size).ok()?;
-                let count = bytes.len() / size_of::<Sym64>();
-                let (symbols, _) = object::pod::slice_from_bytes(bytes, count).ok()?;
-                let is_code =
-                    sections.iter().map(|section| section.sh_flags.get(LittleEndian).0 & elf::SHF_EXECINSTR.0 != 0);
-                let strings = self.store.section(&self.source, extent)?;
-                Some(SymbolSection { symbols, strings, is_code: is_code.collect() })
+    pub(crate) fn symbols(&self, kind: elf::SectionType) -> Vec<SymbolSection> {
+        let wanted = self.table.iter().filter(|section| section.sh_type(LittleEndian) == kind);
+        let is_code = |section: &OneSection| section.sh_flags(LittleEndian).0 & elf::SHF_EXECINSTR.0 != 0;
+        let found = wanted.filter_map(|section| {
+            let strings = self.table.section(SectionIndex(section.sh_link(LittleEndian) as usize)).ok()?;
+            Some(SymbolSection {
+                source: Rc::clone(&self.source),
+                symbols: section.file_range(LittleEndian)?,
+                strings: strings.file_range(LittleEndian)?,
+                is_code: self.table.iter().map(is_code).collect(),
             })
-            .collect()
+        });
+        found.collect()
     }
 }
 
+/// What stands before and behind the first 0.
+fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
 /// Sections that lookups of names and lines read.
-fn is_looked_at(name: &str) -> bool {
+fn is_looked_at(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
     let name = name.trim_end_matches(".dwo").trim_start_matches('.').trim_start_matches('z');
     [
         "debug_abbrev",

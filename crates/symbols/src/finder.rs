@@ -3,6 +3,7 @@
 //! Given: a path that was true in the target. Gives back: files to try, the most trustworthy first. What must hold:
 //! nothing that is no regular file is opened for reading (a trace may name a pipe, which would be waited for).
 use crate::debuginfod::Debuginfod;
+use crate::kept::Kept;
 use crate::process::Target;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -33,6 +34,11 @@ pub struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// What was unpacked of the target's files.
+    pub(crate) fn kept(&self) -> Arc<Kept> {
+        self.target.map(|target| Arc::clone(&target.kept)).unwrap_or_default()
+    }
+
     /// Files at `path`, as the target meant it: in its own root, in the sysroot, here.
     pub(crate) fn at(&self, path: &Path) -> Vec<(PathBuf, File)> {
         let mut found = Vec::new();

@@ -4,13 +4,14 @@
 //! mappings (files that were deleted or replaced since). What must hold: what was opened stays usable after the
 //! target's end; a link inside of the target's root never leads out of it.
 use crate::finder::{is_regular, open};
+use crate::kept::Kept;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Descriptors are few: that many modules are held open.
 const MOST_HELD: usize = 400;
@@ -27,6 +28,7 @@ pub struct Target {
     /// Where it started: some leave files there.
     folder: Option<OwnedFd>,
     held: Mutex<Held>,
+    pub(crate) kept: Arc<Kept>,
 }
 
 impl Target {
@@ -34,7 +36,13 @@ impl Target {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |name: &str| rustix::fs::open(format!("/proc/{pid}/{name}"), flags, Mode::empty()).ok();
         let (root, folder) = (open("root"), open("cwd"));
-        Target { pid, inner_pid: inner_pid(pid).unwrap_or(pid), root, folder, held: Mutex::default() }
+        let inner_pid = inner_pid(pid).unwrap_or(pid);
+        Target { pid, inner_pid, root, folder, held: Mutex::default(), kept: Arc::default() }
+    }
+
+    /// From now on, so many bytes of what is unpacked of its files are kept for the next time; 0: none, and what is kept goes.
+    pub fn keep_unpacked(&self, most: u64) {
+        self.kept.allow(most);
     }
 
     pub const fn pid(&self) -> u32 {

@@ -43,7 +43,7 @@ pub struct State {
 pub struct Resolver<'f> {
     finder: Finder<'f>,
     debug: Option<DebugInfo<'f>>,
-    table: Table<'f>,
+    table: Table,
     names: HashMap<String, Arc<Name>>,
     files: HashMap<String, Arc<str>>,
     state: State,
@@ -93,7 +93,6 @@ impl<'f> Resolver<'f> {
         } else if let Some(mini) = mini_debug_info(store, &elf) {
             self.table.add(&mini);
         }
-        self.table.sort();
         let (file, at) = separate.as_ref().map_or((&elf, &path), |found| (&found.elf, &found.path));
         let mut state = if self.table.is_empty() { SymbolState::Stripped } else { SymbolState::Symbols };
         if file.has_dwarf() && !store.has_room(file.unpacked_size()) {
@@ -113,21 +112,22 @@ impl<'f> Resolver<'f> {
         self.state = State { state, note: trouble };
     }
 
+    /// What will be asked for; other frames take longer.
+    pub fn expect(&mut self, keys: impl Iterator<Item = u64>) {
+        self.table.expect(keys.map(address).collect());
+    }
+
     /// `key`: the low 48 bits of a `format::Frame`. Innermost first; empty if nothing is known.
     pub fn frames(&mut self, key: u64) -> Vec<Frame> {
-        let offset = key & (EXACT - 1);
-        // A return address belongs to the call before it.
-        let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
+        let address = address(key);
         let mut frames = self.by_dwarf(address).unwrap_or_default();
         self.name_outermost(address, &mut frames);
         frames
     }
 
     /// Where the function begins that has the frame, in the file's addresses. `key` as for `frames`.
-    pub fn start(&self, key: u64) -> Option<u64> {
-        let offset = key & (EXACT - 1);
-        let address = if key & EXACT != 0 { offset } else { offset.saturating_sub(1) };
-        self.table.find(address).map(|symbol| symbol.start())
+    pub fn start(&mut self, key: u64) -> Option<u64> {
+        self.table.find(address(key)).map(|symbol| symbol.start())
     }
 
     fn by_dwarf(&mut self, address: u64) -> Option<Vec<Frame>> {
@@ -155,7 +155,8 @@ impl<'f> Resolver<'f> {
         let Some(symbol) = self.table.find(address) else { return };
         let needs_file = frames.last().is_none_or(|frame| frame.file.is_none());
         let file = if needs_file { self.table.file(&symbol) } else { None };
-        let file = file.map(|file| self.file(&String::from_utf8_lossy(&file)));
+        let file = file.map(|file| String::from_utf8_lossy(file).into_owned());
+        let file = file.map(|file| self.file(&file));
         let symbol = String::from_utf8_lossy(&symbol.name).into_owned();
         let name = self.name(&symbol);
         match frames.last_mut() {
@@ -190,6 +191,12 @@ impl<'f> Resolver<'f> {
         self.files.insert(path.to_owned(), Arc::clone(&file));
         file
     }
+}
+
+const fn address(key: u64) -> u64 {
+    let offset = key & (EXACT - 1);
+    // A return address belongs to the call before it.
+    if key & EXACT != 0 { offset } else { offset.saturating_sub(1) }
 }
 
 fn is_mangled(name: &str) -> bool {

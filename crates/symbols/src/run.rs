@@ -140,15 +140,16 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
             None => shared.jit.lock().unwrap_or_else(PoisonError::into_inner).take(),
             Some(_) => None,
         };
+        let is_over = || shared.stop.load(Ordering::Relaxed);
         let mut gone_on = true;
         let send = |symbols: Symbols, count: usize| {
             shared.done.fetch_add(count, Ordering::Relaxed);
             gone_on = gone_on && pieces.send(symbols).is_ok();
-            gone_on && !shared.stop.load(Ordering::Relaxed)
+            gone_on && !is_over()
         };
         match &work.module {
             None => resolve_jit(&work, jit.as_ref(), send),
-            Some(module) => resolve_module(&work, module, finder, shared.memory, send),
+            Some(module) => resolve_module(&work, module, finder, shared.memory, is_over, send),
         }
         shared.left_modules.fetch_sub(1, Ordering::Relaxed);
     }
@@ -156,22 +157,29 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
 
 /// The frames of one module. What was read of its files is given back in between, so that it does not grow without end. Where that
 /// happens too often (one unit may be the whole program), more is kept; where this is far more than `memory`, the rest is left to
-/// whoever has it.
+/// whoever has it. `is_over`: what is known by then is sent, and that is all.
 pub fn resolve_module(
     work: &ModuleWork,
     module: &Module,
     finder: Finder<'_>,
     memory: Option<u64>,
+    is_over: impl Fn() -> bool,
     mut send: impl FnMut(Symbols, usize) -> bool,
 ) {
     let mut left = work.frames.chunks(BATCH).peekable();
     let mut pieces = Pieces::default();
     let mut enough = ENOUGH;
-    while left.peek().is_some() && memory.is_none_or(|most| enough <= most.max(ENOUGH).saturating_mul(4)) {
-        let store = Store::bounded(memory);
+    let is_too_much = |enough: u64| memory.is_some_and(|most| enough > most.max(ENOUGH).saturating_mul(4));
+    while left.peek().is_some() && !is_too_much(enough) && !is_over() {
+        let store = Store::bounded(memory, finder.kept());
         let mut batches = 0;
+        let open = || {
+            let mut resolver = Resolver::open(&store, module, finder);
+            resolver.expect(left.clone().flatten().map(|(_, key)| *key));
+            resolver
+        };
         // `None`: the file makes a library panic.
-        let mut resolver = catch_unwind(AssertUnwindSafe(|| Resolver::open(&store, module, finder))).ok();
+        let mut resolver = catch_unwind(AssertUnwindSafe(open)).ok();
         let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
         for batch in left.by_ref() {
             for (instance, key) in batch {
@@ -184,7 +192,7 @@ pub fn resolve_module(
                 }
             }
             batches += 1;
-            if store.size() > enough {
+            if store.size() > enough || is_over() {
                 break;
             }
         }
@@ -199,8 +207,9 @@ pub fn resolve_module(
 /// Where the functions begin that have these frames, in the file's addresses. `keys`: low bits of frames.
 pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
     let find = || {
-        let store = Store::bounded(memory);
-        let resolver = Resolver::open(&store, module, finder);
+        let store = Store::bounded(memory, finder.kept());
+        let mut resolver = Resolver::open(&store, module, finder);
+        resolver.expect(keys.iter().copied());
         keys.iter().map(|key| resolver.start(*key)).collect()
     };
     // A file that makes a library panic tells nothing.

@@ -1,34 +1,34 @@
 //! The bytes of one section, as far as anybody looked at them.
 //!
 //! Given: where a section lies in a file. Gives back: its bytes, a window at a time. What must hold: what nobody looks
-//! at is not read; a packed section is unpacked up to the place that is looked at, and no further; a file that shrinks
-//! meanwhile, or cannot be unpacked, gives empty windows.
+//! at is not read; a packed section is unpacked when it is first looked at, a large one no further than to that place; a file
+//! that shrinks meanwhile, or cannot be unpacked, gives empty windows.
 //!
 //! ```text
-//! in the file:  | page |      | page |      |     each is read at the first look into it
-//! packed:       | page | page | page |            as far as anybody looked
+//! in the file:    | page |      | page |      |     each is read at the first look into it
+//! packed:         | all of it                 |
+//! packed, large:  | page | page | page |            as far as anybody looked; also where a packed one is damaged
 //! ```
+use crate::kept::{Bytes, Kept};
+use crate::packing::{Packed, Packing, unpack_whole, unpacker};
 use crate::store::Source;
-use flate2::bufread::ZlibDecoder;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One read: large enough for most units, small enough to skip what nobody asks for.
 const PAGE: usize = 16 << 10;
 /// Packed sections have larger pages: all before the one that is wanted are made anyway.
 const UNPACKED_PAGE: usize = 128 << 10;
+/// A packed section that is not larger than this is unpacked at one go: that takes half the time.
+const MOST_WHOLE: usize = 64 << 20;
+/// Smaller ones are not kept: they are quickly unpacked again.
+const LEAST_KEPT: usize = 4 << 20;
 /// The most that deflate can make of a byte, and far more than what zstd makes of debug information.
 const MAX_RATIO: u64 = 1100;
 /// No honest section is larger.
 const MAX_SECTION: u64 = 8 << 30;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
-    Plain,
-    Zlib,
-    Zstd,
-}
 
 /// Where a section lies, and how.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +47,13 @@ pub(crate) struct Section {
     size: usize,
     page: usize,
     pages: Box<[OnceCell<Box<[u8]>>]>,
-    /// Of a packed section, from the first look on.
+    /// Of a packed section, if it could be unpacked at one go.
+    whole: OnceCell<Option<Bytes>>,
+    /// Of one that could not, from the first look on.
     unpacking: RefCell<Option<Unpacking>>,
     /// Bytes of all pages of the store that were not unpacked.
     counter: Rc<Cell<u64>>,
+    kept: Arc<Kept>,
 }
 
 /// How far a packed section is.
@@ -61,7 +64,7 @@ struct Unpacking {
 
 impl Section {
     /// `None`: its size is a lie.
-    pub(crate) fn new(source: Rc<Source>, extent: Extent, counter: Rc<Cell<u64>>) -> Option<Self> {
+    pub(crate) fn new(source: Rc<Source>, extent: Extent, counter: Rc<Cell<u64>>, kept: Arc<Kept>) -> Option<Self> {
         let (most, page) = match extent.packing {
             Packing::Plain => (source.len().saturating_sub(extent.start), PAGE),
             _ => (extent.stored.min(source.len()).saturating_mul(MAX_RATIO), UNPACKED_PAGE),
@@ -71,7 +74,8 @@ impl Section {
         }
         let size = usize::try_from(extent.size).ok()?;
         let pages = std::iter::repeat_with(OnceCell::new).take(size.div_ceil(page)).collect();
-        Some(Section { source, extent, size, page, pages, unpacking: RefCell::default(), counter })
+        let (whole, unpacking) = (OnceCell::new(), RefCell::default());
+        Some(Section { source, extent, size, page, pages, whole, unpacking, counter, kept })
     }
 
     pub(crate) const fn size(&self) -> usize {
@@ -80,6 +84,9 @@ impl Section {
 
     /// The bytes from `at` on, as many as lie together; none where the section ends or cannot be read.
     pub(crate) fn window(&self, at: usize) -> &[u8] {
+        if let Some(whole) = self.whole() {
+            return whole.get(at..).unwrap_or_default();
+        }
         let number = at / self.page;
         let Some(page) = self.pages.get(number) else { return &[] };
         let bytes = match page.get() {
@@ -92,6 +99,30 @@ impl Section {
             }
         };
         bytes.get(at % self.page..).unwrap_or_default()
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        if self.extent.packing == Packing::Plain || self.size > MOST_WHOLE {
+            return None;
+        }
+        self.whole.get_or_init(|| self.find_whole()).as_ref().map(|whole| &***whole)
+    }
+
+    fn find_whole(&self) -> Option<Bytes> {
+        let file = self.source.identity().filter(|_| self.size >= LEAST_KEPT);
+        if let Some(known) = file.and_then(|file| self.kept.get(file, self.extent.start)) {
+            return Some(known).filter(|known| known.len() == self.size);
+        }
+        self.kept.make_room(self.extent.size);
+        let whole = Arc::new(unpack_whole(self.packed(), self.extent.packing, self.size)?);
+        if let Some(file) = file {
+            self.kept.put(file, self.extent.start, &whole);
+        }
+        Some(whole)
+    }
+
+    fn packed(&self) -> Packed {
+        Packed { source: Rc::clone(&self.source), at: self.extent.start, left: self.extent.stored }
     }
 
     fn page_size(&self, number: usize) -> usize {
@@ -112,10 +143,8 @@ impl Section {
     /// Makes the pages up to this one.
     fn unpack(&self, number: usize) {
         let mut unpacking = self.unpacking.borrow_mut();
-        let unpacking = unpacking.get_or_insert_with(|| {
-            let packed = Packed { source: Rc::clone(&self.source), at: self.extent.start, left: self.extent.stored };
-            Unpacking { reader: unpacker(packed, self.extent.packing), pages: 0 }
-        });
+        let start = || Unpacking { reader: unpacker(self.packed(), self.extent.packing), pages: 0 };
+        let unpacking = unpacking.get_or_insert_with(start);
         while unpacking.pages <= number {
             let Some(page) = self.pages.get(unpacking.pages) else { return };
             let mut bytes = vec![0; self.page_size(unpacking.pages)];
@@ -130,34 +159,5 @@ impl Section {
         if unpacking.pages >= self.pages.len() {
             unpacking.reader = Box::new(io::empty());
         }
-    }
-}
-
-fn unpacker(packed: Packed, packing: Packing) -> Box<dyn Read> {
-    let packed = BufReader::with_capacity(PAGE, packed);
-    match packing {
-        Packing::Zlib => Box::new(ZlibDecoder::new(packed)),
-        Packing::Zstd => match zstd::stream::read::Decoder::with_buffer(packed) {
-            Ok(decoder) => Box::new(decoder.single_frame()),
-            Err(_) => Box::new(io::empty()),
-        },
-        Packing::Plain => Box::new(packed),
-    }
-}
-
-/// The bytes of a packed section, in order.
-struct Packed {
-    source: Rc<Source>,
-    at: u64,
-    left: u64,
-}
-
-impl Read for Packed {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
-        let count = self.source.read_at(&mut out[..most], self.at)?;
-        self.at += count as u64;
-        self.left -= count as u64;
-        Ok(count)
     }
 }

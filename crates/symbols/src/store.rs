@@ -1,4 +1,5 @@
 //! The bytes of opened files, kept in one place for as long as anything looks at them.
+use crate::kept::{Identity, Kept};
 use crate::section::{Extent, Section};
 use object::read::ReadCache;
 use std::cell::Cell;
@@ -6,19 +7,27 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use typed_arena::Arena;
 
 /// A file on disk, or one that was unpacked into memory.
 pub(crate) enum Source {
-    File(File, u64),
+    File(File, Identity),
     Memory(Vec<u8>),
 }
 
 impl Source {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Source::File(_, length) => *length,
+            Source::File(_, identity) => identity.size,
             Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    pub(crate) const fn identity(&self) -> Option<Identity> {
+        match self {
+            Source::File(_, identity) => Some(*identity),
+            Source::Memory(_) => None,
         }
     }
 
@@ -86,6 +95,7 @@ pub struct Store {
     /// Besides what was unpacked.
     bytes: Rc<Cell<u64>>,
     limit: Option<u64>,
+    kept: Arc<Kept>,
 }
 
 /// One file of the store, both ways.
@@ -100,9 +110,9 @@ impl Store {
         Self::default()
     }
 
-    /// No file whose debug information would take more memory than that, when unpacked, is read.
-    pub fn bounded(limit: Option<u64>) -> Self {
-        Store { limit, ..Self::default() }
+    /// No file whose debug information would take more memory than `limit`, when unpacked, is read.
+    pub(crate) fn bounded(limit: Option<u64>, kept: Arc<Kept>) -> Self {
+        Store { limit, kept, ..Self::default() }
     }
 
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
@@ -116,9 +126,9 @@ impl Store {
     }
 
     pub(crate) fn file(&self, file: File) -> Option<Opened<'_>> {
-        let length = file.metadata().ok()?.len();
+        let identity = Identity::of(&file.metadata().ok()?);
         let cache = self.caches.alloc(ReadCache::new(Seeking::File(file.try_clone().ok()?)));
-        Some(Opened { cache, source: Rc::new(Source::File(file, length)) })
+        Some(Opened { cache, source: Rc::new(Source::File(file, identity)) })
     }
 
     pub(crate) fn memory(&self, bytes: Vec<u8>) -> Opened<'_> {
@@ -128,7 +138,7 @@ impl Store {
 
     /// `None`: what is said about it cannot be true.
     pub(crate) fn section(&self, source: &Rc<Source>, extent: Extent) -> Option<&Section> {
-        let section = Section::new(Rc::clone(source), extent, Rc::clone(&self.bytes))?;
+        let section = Section::new(Rc::clone(source), extent, Rc::clone(&self.bytes), Arc::clone(&self.kept))?;
         Some(self.sections.alloc(section))
     }
 

@@ -1,130 +1,200 @@
 //! Symbol tables: addresses to the names that the linker knows.
 //!
-//! What must hold: only the order of the addresses is made in advance; a name is read when somebody asks for it.
+//! Given: files, and the addresses that will be asked for. Gives back: the symbol that has an address. What must hold: a
+//! table is gone through once, in order; of its symbols only those are kept that may have one of the addresses; a name is
+//! read when somebody asks for it.
 use crate::elf::{Elf, SymbolSection};
-use crate::part::Part;
-use gimli::Reader;
+use crate::near::{Entry, Near};
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::Sym;
-use std::borrow::Cow;
 use std::cell::OnceCell;
 
-/// Symbols that begin before the one found may still cover the address; so many are looked at.
+type Sym64 = elf::Sym64<LittleEndian>;
+
+/// Symbols that begin before the one found may still cover the address; so many places are looked at.
 const LOOK_BACK: usize = 16;
+/// Bytes of a table that are read at a time: a multiple of a symbol's size.
+const STRETCH: usize = size_of::<Sym64>() << 12;
+/// So many names in one stretch of the strings are read with it.
+const MANY: usize = 16;
+/// Most names are shorter.
+const NAME: usize = 256;
 
 #[derive(Default)]
-pub(crate) struct Table<'f> {
-    sections: Vec<SymbolSection<'f>>,
-    /// By address.
-    entries: Vec<Entry>,
+pub(crate) struct Table {
+    sections: Vec<SymbolSection>,
+    /// Addresses that will be asked for.
+    expected: Vec<u64>,
+    near: Option<Near>,
+    /// Of its entries, as far as they were looked at; empty: it has none.
+    names: Vec<OnceCell<Vec<u8>>>,
+    /// By section, the symbols that are source files.
+    files: Vec<Vec<File>>,
     is_nim: OnceCell<bool>,
 }
 
-/// Where a symbol stands: address, and section and number in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    address: u64,
-    section: u32,
+struct File {
     number: u32,
+    at: u32,
+    name: OnceCell<Vec<u8>>,
 }
 
 /// An entry of a symbol table that can name code.
-pub(crate) struct Symbol<'f> {
+pub(crate) struct Symbol {
     entry: Entry,
-    size: u64,
-    pub(crate) name: Cow<'f, [u8]>,
-    /// Written in assembler: without a type, or a table among the code.
-    untyped: bool,
-    is_local: bool,
+    pub(crate) name: Vec<u8>,
 }
 
-impl Symbol<'_> {
+impl Symbol {
     pub(crate) const fn start(&self) -> u64 {
         self.entry.address
     }
 }
 
-impl<'f> Table<'f> {
-    pub(crate) fn add(&mut self, file: &Elf<'f>) {
+impl Table {
+    pub(crate) fn add(&mut self, file: &Elf<'_>) {
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            for section in file.symbols(kind) {
-                let place = self.sections.len() as u32;
-                let code = section.symbols.iter().enumerate().filter(|(_, symbol)| is_code(symbol, &section));
-                self.entries.extend(code.map(|(number, symbol)| Entry {
-                    address: symbol.st_value(LittleEndian),
-                    section: place,
-                    number: number as u32,
-                }));
-                self.sections.push(section);
-            }
+            self.sections.extend(file.symbols(kind));
         }
     }
 
-    /// To be called when all files were added.
-    pub(crate) fn sort(&mut self) {
-        self.entries.sort_unstable();
+    /// No symbol can name code.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.sections.iter().any(|section| each(section, |_, symbol| !is_code(symbol, section)).is_none())
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub(crate) fn expect(&mut self, addresses: Vec<u64>) {
+        self.expected = addresses;
+        self.near = None;
     }
 
-    pub(crate) fn find(&self, address: u64) -> Option<Symbol<'f>> {
-        let mut behind = self.entries.partition_point(|entry| entry.address <= address);
+    /// Quick for an address that was expected.
+    pub(crate) fn find(&mut self, address: u64) -> Option<Symbol> {
+        if !self.near.as_ref().is_some_and(|near| near.knows(address)) {
+            let mut expected = std::mem::take(&mut self.expected);
+            expected.push(address);
+            self.read(expected);
+        }
+        let entries = self.near.as_ref().map(Near::entries)?;
+        let mut behind = entries.partition_point(|entry| entry.address <= address);
         let mut nearest = None;
-        for _ in 0..LOOK_BACK {
-            let Some(last) = behind.checked_sub(1).and_then(|at| self.entries.get(at)) else { break };
-            let first = self.entries.partition_point(|entry| entry.address < last.address);
-            if let Some(best) = self.best(self.entries.get(first..behind)?) {
-                if address - best.entry.address < best.size {
-                    return Some(best);
+        for look in 0..LOOK_BACK {
+            let Some(last) = behind.checked_sub(1).and_then(|at| entries.get(at)) else { break };
+            let first = entries.partition_point(|entry| entry.address < last.address);
+            let here = entries.get(first..behind)?;
+            if here.iter().any(|entry| entry.covers(address)) {
+                let best = self.best(first, here).filter(|best| best.entry.covers(address));
+                if best.is_some() {
+                    return best;
                 }
-                nearest = nearest.or(Some(best));
+            } else if look == 0 && here.iter().all(|entry| entry.size == 0) {
+                // Assembler functions often have no size: they reach to the next symbol.
+                nearest = self.best(first, here);
             }
             behind = first;
         }
-        // Assembler functions often have no size: they reach to the next symbol.
-        nearest.filter(|symbol| symbol.size == 0)
+        nearest
     }
 
-    /// Of several names for one address.
-    fn best(&self, entries: &[Entry]) -> Option<Symbol<'f>> {
-        let symbols = entries.iter().filter_map(|entry| self.symbol(*entry)).filter(|symbol| !symbol.name.is_empty());
-        symbols.min_by(|a, b| rank(a).cmp(&rank(b)))
+    /// Goes through all tables.
+    fn read(&mut self, expected: Vec<u64>) {
+        let mut near = Near::new(expected);
+        self.files.clear();
+        for (place, section) in self.sections.iter().enumerate() {
+            let mut files = Vec::new();
+            let _ = each(section, |number, symbol| {
+                if symbol.st_type() == elf::STT_FILE {
+                    files.push(File { number, at: symbol.st_name(LittleEndian), name: OnceCell::new() });
+                } else if is_code(symbol, section) {
+                    near.add(entry(symbol, place as u32, number));
+                }
+                true
+            });
+            self.files.push(files);
+        }
+        near.finish();
+        self.names = vec![OnceCell::new(); near.entries().len()];
+        for (place, section) in (0..).zip(&self.sections) {
+            let entries = near.entries().iter().zip(&self.names).filter(|(entry, _)| entry.section == place);
+            let mut names: Vec<(u32, &OnceCell<Vec<u8>>)> = entries.map(|(entry, name)| (entry.name, name)).collect();
+            names.sort_unstable_by_key(|(at, _)| *at);
+            read_together(section, &names);
+        }
+        self.near = Some(near);
     }
 
-    fn symbol(&self, entry: Entry) -> Option<Symbol<'f>> {
-        let section = self.sections.get(entry.section as usize)?;
-        let symbol = section.symbols.get(entry.number as usize)?;
-        Some(Symbol {
-            entry,
-            size: symbol.st_size(LittleEndian),
-            name: name(section, symbol.st_name(LittleEndian))?,
-            untyped: !matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC),
-            is_local: symbol.st_bind() == elf::STB_LOCAL,
-        })
+    /// Of several names for one address; `first` is the number of the first one.
+    fn best(&self, first: usize, entries: &[Entry]) -> Option<Symbol> {
+        let named = entries.iter().zip(self.names.get(first..)?).map(|(entry, name)| {
+            let name = name.get_or_init(|| self.name(entry.section, entry.name).unwrap_or_default());
+            (*entry, name.as_slice())
+        });
+        let best = named.filter(|(_, name)| !name.is_empty()).min_by(|a, b| rank(a).cmp(&rank(b)));
+        best.map(|(entry, name)| Symbol { entry, name: name.to_vec() })
+    }
+
+    fn name(&self, section: u32, at: u32) -> Option<Vec<u8>> {
+        self.sections.get(section as usize).and_then(|section| name(section, at))
     }
 
     /// A local symbol's source file, by its bare name: all that is known without debug information.
-    pub(crate) fn file(&self, symbol: &Symbol<'_>) -> Option<Cow<'f, [u8]>> {
-        let section = self.sections.get(symbol.entry.section as usize).filter(|_| symbol.is_local)?;
-        let before = section.symbols.get(..symbol.entry.number as usize)?;
-        let file = before.iter().rev().find(|symbol| symbol.st_type() == elf::STT_FILE)?;
+    pub(crate) fn file(&self, symbol: &Symbol) -> Option<&[u8]> {
+        let Entry { section, number, is_local, .. } = symbol.entry;
+        let files = self.files.get(section as usize).filter(|_| is_local)?;
+        let before = files.partition_point(|file| file.number < number);
+        let file = files.get(before.checked_sub(1)?)?;
+        let name = file.name.get_or_init(|| self.name(section, file.at).unwrap_or_default());
         // The linker's own local symbols follow an empty name.
-        name(section, file.st_name(LittleEndian)).filter(|name| !name.is_empty())
+        Some(name.as_slice()).filter(|name| !name.is_empty())
     }
 
     /// Looked up only for names that may be Nim's: it reads all of them.
     pub(crate) fn is_nim(&self) -> bool {
-        *self.is_nim.get_or_init(|| {
-            let symbols = self.entries.iter().filter_map(|entry| self.symbol(*entry));
-            symbols.into_iter().any(|symbol| *symbol.name == *b"NimMain")
-        })
+        *self.is_nim.get_or_init(|| self.sections.iter().any(|section| has(section, b"NimMain\0")))
     }
 }
 
-fn is_code(symbol: &crate::elf::Sym64, section: &SymbolSection<'_>) -> bool {
+/// Gives every symbol and its number, until `take` says that it is enough. `None`: it did.
+fn each(section: &SymbolSection, mut take: impl FnMut(u32, &Sym64) -> bool) -> Option<()> {
+    let (mut at, mut left) = section.symbols;
+    let mut buffer = vec![0; STRETCH.min(usize::try_from(left).unwrap_or(STRETCH))];
+    let mut number = 0;
+    while left >= size_of::<Sym64>() as u64 {
+        let bytes = buffer.get_mut(..usize::try_from(left).unwrap_or(STRETCH).min(STRETCH)).unwrap_or_default();
+        // A file that is cut short has the symbols before that.
+        let Ok(count @ 1..) = section.source.read_at(bytes, at) else { break };
+        let whole = count / size_of::<Sym64>();
+        let Ok((symbols, _)) = object::pod::slice_from_bytes::<Sym64>(bytes, whole) else { break };
+        for symbol in symbols {
+            if !take(number, symbol) {
+                return None;
+            }
+            number += 1;
+        }
+        let read = (whole * size_of::<Sym64>()) as u64;
+        if read == 0 {
+            break;
+        }
+        at += read;
+        left -= read;
+    }
+    Some(())
+}
+
+fn entry(symbol: &Sym64, section: u32, number: u32) -> Entry {
+    Entry {
+        address: symbol.st_value(LittleEndian),
+        section,
+        number,
+        size: symbol.st_size(LittleEndian),
+        name: symbol.st_name(LittleEndian),
+        untyped: !matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC),
+        is_local: symbol.st_bind() == elf::STB_LOCAL,
+    }
+}
+
+fn is_code(symbol: &Sym64, section: &SymbolSection) -> bool {
     let index = symbol.st_shndx(LittleEndian);
     let in_code = || section.is_code.get(index.0 as usize).copied().unwrap_or(false);
     let fits = match symbol.st_type() {
@@ -135,15 +205,71 @@ fn is_code(symbol: &crate::elf::Sym64, section: &SymbolSection<'_>) -> bool {
     fits && index != elf::SHN_UNDEF && symbol.st_name(LittleEndian) != 0
 }
 
-fn name<'f>(section: &SymbolSection<'f>, at: u32) -> Option<Cow<'f, [u8]>> {
-    let mut strings = Part::new(Some(section.strings));
-    strings.skip(at as usize).ok()?;
-    strings.read_null_terminated_slice().ok()?.bytes().ok()
+/// The name at that place among the strings; `None` if it has no end.
+fn name(section: &SymbolSection, at: u32) -> Option<Vec<u8>> {
+    let (start, size) = section.strings;
+    let mut left = usize::try_from(size.checked_sub(at as u64)?).ok()?;
+    let mut at = start.checked_add(at as u64)?;
+    let mut name = Vec::new();
+    while left > 0 {
+        let mut bytes = [0; NAME];
+        let count = section.source.read_at(bytes.get_mut(..left.min(NAME))?, at).ok().filter(|count| *count > 0)?;
+        let bytes = bytes.get(..count)?;
+        match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                name.extend_from_slice(bytes.get(..end)?);
+                return Some(name);
+            }
+            None => name.extend_from_slice(bytes),
+        }
+        at += count as u64;
+        left -= count;
+    }
+    None
+}
+
+/// Reads those names that have many others near them, all of such a stretch at once. `names`: by place.
+fn read_together(section: &SymbolSection, mut names: &[(u32, &OnceCell<Vec<u8>>)]) {
+    let (start, size) = section.strings;
+    let mut buffer = Vec::new();
+    while let Some((first, _)) = names.first() {
+        let from = *first as u64;
+        let (here, later) = names.split_at(names.partition_point(|(at, _)| (*at as u64) < from + STRETCH as u64));
+        names = later;
+        if here.len() < MANY {
+            continue;
+        }
+        buffer.resize(STRETCH.min(usize::try_from(size.saturating_sub(from)).unwrap_or(STRETCH)), 0);
+        let Some(place) = start.checked_add(from) else { return };
+        let count = section.source.read_at(&mut buffer, place).unwrap_or(0);
+        let bytes = buffer.get(..count).unwrap_or_default();
+        for (at, name) in here {
+            let rest = bytes.get((*at as u64 - from) as usize..).unwrap_or_default();
+            // One that goes on behind the stretch is read by itself.
+            if let Some(end) = rest.iter().position(|byte| *byte == 0) {
+                let _ = name.set(rest[..end].to_vec());
+            }
+        }
+    }
+}
+
+/// A symbol that can name code has this name (given with the 0 behind it).
+fn has(section: &SymbolSection, wanted: &[u8]) -> bool {
+    let (start, size) = section.strings;
+    let strings = usize::try_from(size).map(|size| section.source.read(start, size)).unwrap_or_default();
+    let places = strings.windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
+    let places: Vec<u32> = places.filter_map(|(at, _)| u32::try_from(at).ok()).collect();
+    if places.is_empty() {
+        return false;
+    }
+    let is_other =
+        |symbol: &Sym64| !is_code(symbol, section) || places.binary_search(&symbol.st_name(LittleEndian)).is_err();
+    each(section, |_, symbol| is_other(symbol)).is_none()
 }
 
 /// Lower is better: a known size, a type, the name with the fewest underscores, then a fixed order.
-fn rank<'a>(symbol: &'a Symbol<'_>) -> (bool, bool, usize, &'a [u8]) {
-    let underscores = symbol.name.iter().take_while(|byte| **byte == b'_').count();
-    let mangled = symbol.name.starts_with(b"_Z") || symbol.name.starts_with(b"_R");
-    (symbol.size == 0, symbol.untyped, if mangled { 0 } else { underscores }, &symbol.name)
+fn rank<'a>((entry, name): &(Entry, &'a [u8])) -> (bool, bool, usize, &'a [u8]) {
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+    (entry.size == 0, entry.untyped, if mangled { 0 } else { underscores }, name)
 }

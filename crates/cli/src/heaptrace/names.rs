@@ -137,10 +137,17 @@ impl Names {
         let frames = keys.iter().map(|key| (module.instance, *key)).collect();
         let mut levels = HashMap::new();
         let work = ModuleWork { module: Some(module.clone()), frames };
-        symbols::resolve_module(&work, module, finder, Some(MEMORY_FOR_NAMES), |symbols, _| {
-            take_levels(&symbols, &mut levels);
-            true
-        });
+        symbols::resolve_module(
+            &work,
+            module,
+            finder,
+            Some(MEMORY_FOR_NAMES),
+            || false,
+            |symbols, _| {
+                take_levels(&symbols, &mut levels);
+                true
+            },
+        );
         let starts = symbols::starts(module, finder, Some(MEMORY_FOR_NAMES), keys);
         let answer = |(key, start): (&u64, Option<u64>)| {
             let from_start = start.map(|start| FrameKey(*key).offset().saturating_sub(start));

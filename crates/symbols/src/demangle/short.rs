@@ -18,16 +18,21 @@ const DROPPED: [&str; 9] = [
 const LONG: usize = 32;
 const DEEPEST: usize = 12;
 
+/// How a path outside of brackets is shortened, if at all.
+type Shorten = Option<fn(&str) -> String>;
+
 pub(super) fn cpp(full: &str) -> String {
     let name = without_return_type(without_parameters(full));
-    let short = arguments(name, DEEPEST, &|part| part.to_owned());
-    let short = short.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
-    let short = short.replace("std::basic_string<char>", "std::string");
+    let mut short = arguments(name, DEEPEST, None);
+    if short.contains("std::") {
+        short = short.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+        short = short.replace("std::basic_string<char>", "std::string");
+    }
     if short.trim().is_empty() { full.to_owned() } else { short }
 }
 
 pub(super) fn rust(full: &str) -> String {
-    let short = arguments(full, DEEPEST, &last_of_path);
+    let short = arguments(full, DEEPEST, Some(last_of_path));
     if short.trim().is_empty() { full.to_owned() } else { short }
 }
 
@@ -66,6 +71,9 @@ fn closing(text: &str, open: usize) -> usize {
 
 /// `operator<<` and its like at `at`: how long, so that its brackets are not taken for brackets.
 fn operator(text: &str, at: usize) -> Option<usize> {
+    if text.as_bytes().get(at) != Some(&b'o') {
+        return None;
+    }
     let rest = text.get(at..)?.strip_prefix("operator")?;
     let before = at.checked_sub(1).and_then(|at| text.as_bytes().get(at));
     if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
@@ -109,10 +117,9 @@ fn without_return_type(name: &str) -> &str {
     let mut from = 0;
     let mut stop = false;
     outside(name, |at, byte| {
-        let behind = name.get(at + 1..).unwrap_or_default();
-        let before = name.get(..at).unwrap_or_default();
-        stop |= before.ends_with("operator");
-        if byte == b' ' && !stop && !behind.is_empty() {
+        let is_behind_r = at > 0 && name.as_bytes()[at - 1] == b'r';
+        stop |= is_behind_r && name.get(..at).is_some_and(|before| before.ends_with("operator"));
+        if byte == b' ' && !stop && at + 1 < name.len() {
             from = at + 1;
         }
     });
@@ -120,7 +127,7 @@ fn without_return_type(name: &str) -> &str {
 }
 
 /// Shortens what is in `<>`, and gives the text between brackets to `path`.
-fn arguments(text: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
+fn arguments(text: &str, depth: usize, path: Shorten) -> String {
     if depth == 0 {
         return "..".into();
     }
@@ -142,7 +149,8 @@ fn arguments(text: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String 
 }
 
 /// Text outside of brackets: paths, and what stands between them.
-fn between(text: &str, path: &dyn Fn(&str) -> String) -> String {
+fn between(text: &str, path: Shorten) -> String {
+    let Some(path) = path else { return text.to_owned() };
     let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#' | '$');
     let mut out = String::new();
     let mut word = String::new();
@@ -159,11 +167,11 @@ fn between(text: &str, path: &dyn Fn(&str) -> String) -> String {
 }
 
 /// A word that begins with `::` goes on from a bracket: only whole paths are shortened.
-fn path_of(word: &str, path: &dyn Fn(&str) -> String) -> String {
+fn path_of(word: &str, path: fn(&str) -> String) -> String {
     if word.is_empty() || word.starts_with("::") { word.to_owned() } else { path(word) }
 }
 
-fn bracket(inner: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
+fn bracket(inner: &str, depth: usize, path: Shorten) -> String {
     if let Some((what, of)) = split_as(inner) {
         return format!("<{} as {}>", arguments(what, depth - 1, path), arguments(of, depth - 1, path));
     }
@@ -175,7 +183,10 @@ fn bracket(inner: &str, depth: usize, path: &dyn Fn(&str) -> String) -> String {
             continue;
         }
         let short = arguments(argument, depth - 1, path);
-        let short = short.replace("std::__cxx11::", "std::").replace("std::basic_string<char>", "std::string");
+        let short = match short.contains("std::") {
+            true => short.replace("std::__cxx11::", "std::").replace("std::basic_string<char>", "std::string"),
+            false => short,
+        };
         kept.push(if short.len() > LONG { "..".to_owned() } else { short });
     }
     // Nothing but an allocator: then that is what it is about.

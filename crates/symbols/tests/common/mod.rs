@@ -202,6 +202,8 @@ pub fn ask_us(path: &Path, search: &Search, addresses: impl Iterator<Item = u64>
     let mut resolver = Resolver::open(&store, &module(path), Finder { search, target: None });
     println!("{:?}", resolver.state());
     const EXACT: u64 = 1 << 47;
+    let addresses: Vec<u64> = addresses.collect();
+    resolver.expect(addresses.iter().map(|address| address | EXACT));
     let mut answers = Answers::new();
     for address in addresses {
         let frames = resolver.frames(address | EXACT);

@@ -1,0 +1,64 @@
+//! How sections are packed, and the two ways to unpack one: at one go, or from the beginning up to some place.
+use crate::store::Source;
+use flate2::bufread::ZlibDecoder;
+use std::io::{self, BufReader, Read};
+use std::rc::Rc;
+
+/// One read of packed bytes.
+const READ: usize = 16 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Plain,
+    Zlib,
+    Zstd,
+}
+
+/// The bytes of a packed section, in order.
+pub(crate) struct Packed {
+    pub(crate) source: Rc<Source>,
+    pub(crate) at: u64,
+    pub(crate) left: u64,
+}
+
+impl Read for Packed {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let count = self.source.read_at(&mut out[..most], self.at)?;
+        self.at += count as u64;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+/// All `size` bytes; `None`: something is wrong with them.
+pub(crate) fn unpack_whole(mut packed: Packed, packing: Packing, size: usize) -> Option<Box<[u8]>> {
+    if packing != Packing::Zlib {
+        let mut out = vec![0; size];
+        unpacker(packed, packing).read_exact(&mut out).ok()?;
+        return Some(out.into_boxed_slice());
+    }
+    if packed.at.checked_add(packed.left)? > packed.source.len() {
+        return None;
+    }
+    // One piece of memory for both: the allocator would hold on to a large piece that was free once.
+    let mut out = vec![0; size.checked_add(usize::try_from(packed.left).ok()?)?];
+    let (made, stored) = out.split_at_mut(size);
+    packed.read_exact(stored).ok()?;
+    let count = libdeflater::Decompressor::new().zlib_decompress(stored, made).ok()?;
+    out.truncate(size);
+    (count == size).then(|| out.into_boxed_slice())
+}
+
+/// Gives the bytes from the beginning on, as many as can be made.
+pub(crate) fn unpacker(packed: Packed, packing: Packing) -> Box<dyn Read> {
+    let packed = BufReader::with_capacity(READ, packed);
+    match packing {
+        Packing::Zlib => Box::new(ZlibDecoder::new(packed)),
+        Packing::Zstd => match zstd::stream::read::Decoder::with_buffer(packed) {
+            Ok(decoder) => Box::new(decoder.single_frame()),
+            Err(_) => Box::new(io::empty()),
+        },
+        Packing::Plain => Box::new(packed),
+    }
+}
