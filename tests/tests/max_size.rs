@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 const BOUND: u64 = 1_000_000;
 
-fn turnover(folder: &Folder, rounds: u64, shape: &str) -> Program {
-    Program::target("turnover").arg(folder.join("counted")).arg(rounds.to_string()).arg(shape)
+fn renewal(folder: &Folder, rounds: u64, shape: &str) -> Program {
+    Program::target("renewal").arg(folder.join("counted")).arg(rounds.to_string()).arg(shape)
 }
 
 fn bounded(program: &Program) -> Program {
@@ -49,7 +49,7 @@ fn assert_counts(report: &Report, program: &Program, said: &str) {
 fn a_bounded_trace_says_what_an_unbounded_one_says() {
     for shape in ["early", "late"] {
         let folder = Folder::new();
-        let program = turnover(&folder, 1_500_000, shape);
+        let program = renewal(&folder, 1_500_000, shape);
         let free = program.recorded();
         std::fs::remove_file(folder.join("counted")).unwrap();
         let small = bounded(&program).recorded();
@@ -87,7 +87,7 @@ fn small_folder(outcome: &Outcome) -> Vec<String> {
 #[test]
 fn ranges_after_the_cut_add_up() {
     let folder = Folder::new();
-    let program = turnover(&folder, 1_000_000, "early");
+    let program = renewal(&folder, 1_000_000, "early");
     let outcome = bounded(&program).recorded();
     let whole = outcome.whole_report();
     let until = whole.json()["folded_until_ns"].as_u64().expect("a cut");
@@ -130,7 +130,7 @@ fn the_target_is_killed_while_its_trace_is_folded() {
     let mut chance = Chance::new("kill a bounded target");
     for _ in 0..scale::count(50) {
         let folder = Folder::new();
-        let program = bounded(&turnover(&folder, 0, "early"));
+        let program = bounded(&renewal(&folder, 0, "early"));
         let running = program.start();
         let target = running.target(&program);
         wait_for("a file that is folded", || (finished(&folder).0 > 400_000).then_some(()));
@@ -152,7 +152,7 @@ fn both_are_killed_while_the_trace_is_folded() {
     let mut chance = Chance::new("kill both, bounded");
     for _ in 0..scale::count(50) {
         let folder = Folder::new();
-        let program = bounded(&turnover(&folder, 0, "early").arg("200"));
+        let program = bounded(&renewal(&folder, 0, "early").arg("200"));
         let running = program.start();
         let target = running.target(&program);
         wait_for("a file that is folded", || (finished(&folder).0 > 400_000).then_some(()));
@@ -182,7 +182,7 @@ fn both_are_killed_while_the_trace_is_folded() {
 #[test]
 fn a_bound_that_what_lives_does_not_fit_ends_the_trace() {
     let folder = Folder::new();
-    let program = bounded(&turnover(&folder, 2_000_000, "keep"));
+    let program = bounded(&renewal(&folder, 2_000_000, "keep"));
     let outcome = program.recorded();
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("--max-size"), "{}", outcome.stderr);
@@ -215,7 +215,7 @@ fn a_wrong_size_is_refused() {
 #[test]
 fn a_bounded_trace_can_be_read_while_it_grows() {
     let folder = Folder::new();
-    let program = bounded(&turnover(&folder, 0, "early"));
+    let program = bounded(&renewal(&folder, 0, "early"));
     let running = program.start();
     let target = running.target(&program);
     let named = |trace: &Path| {
@@ -275,7 +275,7 @@ impl Drop for Server {
 #[test]
 fn the_page_follows_a_trace_that_is_replaced() {
     let folder = Folder::new();
-    let program = bounded(&turnover(&folder, 400_000, "early").arg("200"));
+    let program = bounded(&renewal(&folder, 400_000, "early").arg("200"));
     let running = program.start();
     wait_for("a trace", || running.trace.exists().then_some(()));
     let server = Server::start(&running.trace);

@@ -61,7 +61,7 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
 
 /// A trace that is kept small: its highest moment is early, and folded.
 fn fold(folder: &Path) {
-    let program = target("turnover");
+    let program = target("renewal");
     let done = Command::new(heaptrack())
         .args(["-q", "--max-size", "1M", "-o", "folded", "--"])
         .arg(program)
