@@ -35,6 +35,11 @@ impl Target {
         Target { child, input, output, pid }
     }
 
+    /// Waits until it waits for us: before, it may not even have its libraries.
+    pub fn settle(&self) {
+        process::wait_for("a target that reads", || (process::state(self.pid) == Some('S')).then_some(()));
+    }
+
     pub fn send(&mut self, line: &str) {
         let input = self.input.as_mut().expect("open");
         // In one piece: some targets are content with its first byte, and end.

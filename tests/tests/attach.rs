@@ -57,6 +57,7 @@ fn a_block_that_goes_from_thread_to_thread() {
 fn the_stack_is_whole_in_every_kind_of_program() {
     for name in ["attach_phases", "attach_phases_static", "attach_phases_static_pie", "attach_phases_musl_static"] {
         let mut target = Target::start(name, &["1"]);
+        target.settle();
         let session = Session::attach(target.pid, &[]);
         assert_eq!(target.tell("3"), "done 3");
         let report = session.detach().report();

@@ -55,6 +55,10 @@ pub struct Prepared {
     pub notes: Vec<String>,
 }
 
+/// How often, and how long, a process without an allocator is looked at: together half a second.
+const LOOKS: u32 = 26;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 impl Prepared {
     /// `library`: the file that is to lie in the target.
     pub fn new(checked: Checked, library: &[u8]) -> Result<Prepared, Refusal> {
@@ -76,6 +80,26 @@ impl Prepared {
     }
 }
 
+/// A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries yet: it gets a moment.
+fn find_allocators(checked: &mut Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
+    let mut looks = LOOKS;
+    loop {
+        checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
+        looks -= 1;
+        match look(checked) {
+            Err(Refusal::NoMalloc { .. } | Refusal::Gone) if looks > 0 => sleep(LOOK_EVERY),
+            result => return result,
+        }
+    }
+}
+
+fn look(checked: &Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
+    let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
+    let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
+    Ok((gadgets, loader, plan))
+}
+
 fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     let pid = checked.process.pid;
     let found = Journal::find(&checked.maps, &checked.memory);
@@ -87,10 +111,7 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     }
     // What a recorder left that died: first everything is as it was.
     repair::restore(&checked, &found)?;
-    checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
-    let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
-    let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
-    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
+    let (gadgets, loader, plan) = find_allocators(&mut checked)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
     let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };

@@ -593,6 +593,12 @@ impl Core {
             let may_ask = self.may_call();
             (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may_ask)
         };
+        // Its whole path is to be had only while the program lives, which may not be long.
+        if change.loaded != 0 && self.may_call() {
+            let header = parts.region.header();
+            header.doorbell.fetch_add(1, Ordering::Release);
+            sys::futex_wake(&header.doorbell);
+        }
         if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
             self.rules().clear();
         }
