@@ -46,7 +46,7 @@ pub(crate) struct Bounded {
     /// The last one failed: another is tried only where nothing else is left.
     has_failed: bool,
     /// The time of the latest cut.
-    pub(crate) folded_until_ns: Option<u64>,
+    folded_until_ns: Option<u64>,
 }
 
 impl Bounded {
@@ -138,7 +138,7 @@ impl Bounded {
     }
 
     /// It ends here; what is in it stays.
-    pub(crate) fn abandon(mut self) {
+    pub(crate) fn abandon(&mut self) {
         if let Some(folding) = self.folding.take() {
             folding.give_up();
         }
@@ -146,9 +146,7 @@ impl Bounded {
 
     /// The file's length and the time of the latest cut.
     pub(crate) fn finish(mut self) -> io::Result<(u64, Option<u64>)> {
-        if let Some(folding) = self.folding.take() {
-            folding.give_up();
-        }
+        self.abandon();
         let whole = self.out.len();
         let file = self.out.get_ref().try_clone()?;
         match self.out.finish() {

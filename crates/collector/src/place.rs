@@ -1,6 +1,6 @@
 //! Where the trace is: its name, which its owner changes, and its file, which the writer replaces by a shorter one.
 //!
-//! What must hold: never both at once; under the name there is a whole trace at every moment.
+//! Given: a name. Gives back: ways into the file that has it now. What must hold: never both at once; under the name there is a whole trace at every moment.
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -5,7 +5,7 @@
 //! the file  Folded: one a, freed; Events: +b +c    cut    +d -b ...
 //! ```
 //! What lived at the cut stands behind it as Events, with its own numbers, threads and times. So the counts of a whole
-//! session, and everything after the cut, are as if nothing had been folded.
+//! session, and everything after the cut, are as if nothing had been folded. `fold.rs` makes it.
 use crate::event::TICK_NS;
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};

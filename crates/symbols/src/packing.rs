@@ -1,4 +1,6 @@
 //! How sections are packed, and the two ways to unpack one: at one go, or from the beginning up to some place.
+//!
+//! Given: packed bytes of a file. Gives back: the bytes. What must hold: what is damaged gives nothing, or what stands before the damage.
 use crate::store::Source;
 use flate2::bufread::ZlibDecoder;
 use std::io::{self, BufReader, Read};
