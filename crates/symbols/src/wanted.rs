@@ -78,16 +78,14 @@ impl Wanted {
             SymbolState::Symbols | SymbolState::Stripped => !self.is_hopeful || module.instance == 0,
             _ => false,
         };
-        for (key, places) in &module.frames {
-            if found && (module.instance != 0 || !places.is_empty()) {
-                self.seen.insert((module.instance as u64) << 48 | key);
-            }
+        if !found {
+            return;
         }
+        // What a JIT compiler had not told of when it was asked may be told by now.
+        let answers = module.frames.iter().filter(|(_, places)| module.instance != 0 || !places.is_empty());
+        let known: HashSet<u64> = answers.map(|(key, _)| (module.instance as u64) << 48 | key).collect();
+        self.seen.extend(&known);
         // Symbols may stand before or behind the stacks that they name.
-        let known: HashSet<u64> = match found {
-            true => module.frames.iter().map(|(key, _)| (module.instance as u64) << 48 | key).collect(),
-            false => return,
-        };
         self.pending.retain(|frame| !known.contains(frame));
     }
 
@@ -131,5 +129,42 @@ impl Wanted {
     /// Asks again later: they could not be answered.
     pub fn give_back(&mut self, work: &ModuleWork) {
         self.pending.extend(work.frames.iter().map(|(instance, key)| (*instance as u64) << 48 | key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::{Frame, Place, StackEncoder, SymbolsBuilder};
+
+    const NAMED: u64 = 0x1000;
+    const NOT_TOLD_YET: u64 = 0x2000;
+
+    fn stacks() -> RawBlock {
+        let mut encoder = StackEncoder::new();
+        encoder.push(0, Frame(NAMED));
+        encoder.push(0, Frame(NOT_TOLD_YET));
+        encoder.take()
+    }
+
+    /// What was written while the JIT compiler's file had only the first of two functions.
+    fn early() -> RawBlock {
+        let mut builder = SymbolsBuilder::default();
+        builder.module(0, SymbolState::Symbols, "");
+        let function = Some(builder.function("f", "f", "f"));
+        builder.frame(NAMED, vec![Place { function, file: None, line: None, inlined: false }]);
+        builder.frame(NOT_TOLD_YET, Vec::new());
+        builder.take().to_block()
+    }
+
+    #[test]
+    fn jit_code_without_a_name_is_asked_for_again() {
+        for blocks in [[stacks(), early()], [early(), stacks()]] {
+            let mut wanted = Wanted::new();
+            blocks.iter().for_each(|block| wanted.add(block));
+            let works = wanted.take();
+            let frames: Vec<_> = works.iter().flat_map(|work| &work.frames).collect();
+            assert_eq!(frames, [&(0, NOT_TOLD_YET)]);
+        }
     }
 }
