@@ -1,7 +1,8 @@
 //! Which functions of interest a program file defines itself.
 //!
 //! Given: an ELF file and names. Gives back: those that are functions defined in it, exported or not, and their addresses. What must
-//! hold: one pass over the names, one over the symbols, in pieces: a program may have 100 MB, and waits for us to start.
+//! hold: exported ones are found as the loader finds them; of the others, one pass over the names, one over the symbols, in pieces: a
+//! program may have 100 MB, and waits for us to start.
 use object::Endianness;
 use object::elf;
 use object::pod;
@@ -25,17 +26,100 @@ pub struct Defined {
 /// Those of `names` that the file defines, without order.
 pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'static [u8]]) -> Vec<Defined> {
     let mut found = Vec::new();
-    for symbols in sections {
+    for (number, symbols) in sections.iter().enumerate() {
         if !matches!(symbols.sh_type(endian), elf::SHT_SYMTAB | elf::SHT_DYNSYM) {
             continue;
         }
         let Some(strings) = sections.get(symbols.sh_link(endian) as usize) else { continue };
+        let is_hash =
+            |other: &&Section| other.sh_type(endian) == elf::SHT_GNU_HASH && other.sh_link(endian) as usize == number;
+        if let Some(hash) = sections.iter().find(is_hash) {
+            let exports = Exports { file, endian, hash, symbols, strings };
+            if let Some(exported) = exports.find_all(names) {
+                found.extend(exported);
+                continue;
+            }
+        }
         let wanted = occurrences(file, strings, endian, names);
         if !wanted.is_empty() {
             definitions(file, symbols, endian, &wanted, &mut found);
         }
     }
     found
+}
+
+/// The table that the loader looks symbols up in.
+///
+/// ```text
+/// .gnu.hash:  buckets u32, first symbol u32, filter words u32, shift u32 | filter u64 ... | buckets u32 ... | chains u32 ...
+/// ```
+/// A bucket has the number of its first symbol; the chains have, from the first symbol on, each symbol's hash, whose lowest bit says that it is the
+/// last of its bucket.
+struct Exports<'a> {
+    file: &'a File,
+    endian: Endianness,
+    hash: &'a Section,
+    symbols: &'a Section,
+    strings: &'a Section,
+}
+
+impl Exports<'_> {
+    /// `None`: the table makes no sense.
+    fn find_all(&self, names: &[&'static [u8]]) -> Option<Vec<Defined>> {
+        let [buckets, first, filters, _] = self.words(self.hash, 0)?;
+        if buckets == 0 {
+            return None;
+        }
+        let buckets_at = 16 + filters as u64 * 8;
+        let chains_at = buckets_at + buckets as u64 * 4;
+        let mut found = Vec::new();
+        for name in names {
+            let wanted = elf::gnu_hash(name);
+            let [mut symbol] = self.words(self.hash, buckets_at + (wanted % buckets) as u64 * 4)?;
+            if symbol != 0 && symbol < first {
+                return None;
+            }
+            while symbol != 0 {
+                let [hash] = self.words(self.hash, chains_at + (symbol - first) as u64 * 4)?;
+                if hash | 1 == wanted | 1 {
+                    found.extend(self.defined(symbol, name)?);
+                }
+                symbol = if hash & 1 == 0 { symbol.checked_add(1)? } else { 0 };
+            }
+        }
+        Some(found)
+    }
+
+    /// The symbol, if it is a function with that name.
+    fn defined(&self, symbol: u32, name: &'static [u8]) -> Option<Option<Defined>> {
+        let mut bytes = [0; size_of::<Symbol>()];
+        self.read(self.symbols, symbol as u64 * bytes.len() as u64, &mut bytes)?;
+        let (symbol, _) = pod::from_bytes::<Symbol>(&bytes).ok()?;
+        let mut stands = vec![0; name.len() + 1];
+        self.read(self.strings, symbol.st_name(self.endian) as u64, &mut stands)?;
+        let is_it = stands.strip_suffix(b"\0") == Some(name) && is_defined_function(symbol, self.endian);
+        Some(is_it.then(|| Defined { name, address: symbol.st_value(self.endian) }))
+    }
+
+    fn words<const COUNT: usize>(&self, section: &Section, at: u64) -> Option<[u32; COUNT]> {
+        let mut words = [[0; 4]; COUNT];
+        self.read(section, at, words.as_flattened_mut())?;
+        Some(words.map(u32::from_le_bytes))
+    }
+
+    fn read(&self, section: &Section, at: u64, out: &mut [u8]) -> Option<()> {
+        let end = at.checked_add(out.len() as u64)?;
+        let start = section.sh_offset(self.endian).checked_add(at)?;
+        if end > section.sh_size(self.endian) {
+            return None;
+        }
+        self.file.read_exact_at(out, start).ok()
+    }
+}
+
+fn is_defined_function(symbol: &Symbol, endian: Endianness) -> bool {
+    let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
+    is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_bind() != elf::STB_LOCAL
 }
 
 /// Where a symbol's name may begin.
@@ -79,8 +163,7 @@ fn definitions(file: &File, symbols: &Section, endian: Endianness, wanted: &[Occ
         for symbol in symbols {
             let offset = symbol.st_name(endian) as u64;
             let Ok(at) = wanted.binary_search_by_key(&offset, |occurrence| occurrence.offset) else { continue };
-            let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
-            if is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_bind() != elf::STB_LOCAL {
+            if is_defined_function(symbol, endian) {
                 let name = wanted.get(at).map_or(&b""[..], |occurrence| occurrence.name);
                 found.push(Defined { name, address: symbol.st_value(endian) });
             }
@@ -132,11 +215,40 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
     }
 
+    /// Both ways to look, on every file that is likely to be here.
+    #[test]
+    fn the_table_of_exports_says_what_the_symbols_say() {
+        let names: [&'static [u8]; 8] =
+            [b"malloc", b"free", b"qsort", b"main", b"_Znwm", b"no_such_name", b"pthread_create", b"cos"];
+        let mut exported = 0;
+        for file in ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"] {
+            let path = Path::new("/lib/x86_64-linux-gnu").join(file);
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let elf_file = ElfFile64::<Endianness>::parse(&*bytes).unwrap();
+            let endian = elf_file.endian();
+            let sections = elf_file.elf_header().section_headers(endian, &*bytes).unwrap();
+            let section = |kind| sections.iter().find(|section| section.sh_type(endian) == kind).unwrap();
+            let (hash, symbols) = (section(elf::SHT_GNU_HASH), section(elf::SHT_DYNSYM));
+            let strings = &sections[symbols.sh_link(endian) as usize];
+            let file = File::open(&path).unwrap();
+            let mut quick = Exports { file: &file, endian, hash, symbols, strings }.find_all(&names).unwrap();
+            let mut slow = Vec::new();
+            definitions(&file, symbols, endian, &occurrences(&file, strings, endian, &names), &mut slow);
+            for list in [&mut quick, &mut slow] {
+                list.sort_by_key(|one| (one.name, one.address));
+            }
+            assert_eq!(quick, slow, "{}", path.display());
+            exported += quick.len();
+        }
+        assert!(exported >= 5, "{exported}");
+    }
+
     #[test]
     fn exported_functions_of_a_library_are_found() {
         let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
         for name in [&b"malloc"[..], b"free", b"qsort", b"strlen"] {
             assert!(defined(libc, &[name]).iter().any(|one| one.name == name && one.address != 0));
         }
+        assert_eq!(defined(libc, &[b"lloc", b"mallo", b"no_such_name", b""]), []);
     }
 }
