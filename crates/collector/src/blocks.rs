@@ -2,7 +2,7 @@
 //!
 //! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
 //! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
-//! 32 bytes, and 8 more while a shard grows. Up to half a megabyte, where memory is no matter, at most one third full and
+//! 32 bytes, and 8 more while a shard grows. Up to two megabytes, where memory is no matter, at most one third full and
 //! growing by itself: the processor then guesses nearly always right how many entries it must look at.
 //!
 //! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
@@ -25,6 +25,8 @@ const SHARD_BITS: u32 = 2;
 const SMALLEST: usize = 1024;
 /// Entries of a shard up to which all shards fit into half a megabyte.
 const CACHED: usize = 8192;
+/// Entries of a shard up to which all shards have two megabytes.
+const ROOMY: usize = 32768;
 
 #[inline(always)]
 const fn entry(address: u64, block: Block) -> Entry {
@@ -138,7 +140,7 @@ impl Shard {
     #[inline(always)]
     fn is_full(&self) -> bool {
         let length = self.entries.len();
-        self.used * 3 > if length > CACHED { length * 2 } else { length }
+        self.used * 3 > if length > ROOMY { length * 2 } else { length }
     }
 
     #[inline(always)]
@@ -212,7 +214,7 @@ impl Shard {
     #[cold]
     fn grow(&mut self) {
         let length = self.entries.len();
-        let length = if length < CACHED { length * 2 } else { length + length / 3 };
+        let length = if length < ROOMY { length * 2 } else { length + length / 3 };
         let mut larger = Shard::with_length(length);
         for old in self.entries.iter().filter(|entry| address_of(entry) != 0) {
             let mut at = larger.home(hash(address_of(old)) << SHARD_BITS);
@@ -295,7 +297,7 @@ mod tests {
         for n in 0..2_000_000u64 {
             assert_eq!(blocks.insert(0x7f00_0000_0000 + n * 48, Block { sequence: n, info: 0 }), Ok(()));
             if n > 10_000 && n % 1000 == 0 {
-                assert!(blocks.bytes() as u64 <= (n * 34).max(700 << 10), "{} bytes for {n}", blocks.bytes());
+                assert!(blocks.bytes() as u64 <= (n * 34).max(2816 << 10), "{} bytes for {n}", blocks.bytes());
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Given: the size and stack of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
 //! number of live blocks of each. What must hold: an index stands for its pair for ever, unless the pair has no live block
 //! and its owner asks to forget such ones.
+use crate::mapping::prefetch;
 
 /// One pair's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,13 @@ impl Default for Infos {
 }
 
 impl Infos {
+    #[inline(always)]
+    pub fn prefetch(&self, size: u64, stack: u32) {
+        if let Some(entry) = self.table.get(hash(&pack(size, stack)) as usize & (self.table.len() - 1)) {
+            prefetch(entry);
+        }
+    }
+
     /// The index of a known pair.
     #[inline]
     pub fn find(&self, size: u64, stack: u32) -> Option<u32> {

@@ -157,6 +157,14 @@ impl Lane {
         self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
     }
 
+    /// Some events ahead of `next_block`.
+    #[inline(always)]
+    pub fn expect(&self, size: u64, stack: u32) {
+        if !self.sink.is_live() {
+            self.infos.prefetch(size, stack);
+        }
+    }
+
     /// The block that an allocation would be.
     #[inline(always)]
     pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {

@@ -197,11 +197,24 @@ impl Table {
         let mapped = bytes.max(1).next_multiple_of(if is_large { HUGE_PAGE } else { channel::PAGE });
         let base = map_zeroes(mapped, if is_large { HUGE_PAGE } else { channel::PAGE });
         let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u64; 2]>()) };
-        if is_large {
-            // SAFETY: advice about our own fresh mapping.
-            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
-        }
+        // A small one is used all over at once. Page by page, each would come twice: to be read, and then to be written.
+        let advice = if is_large { Advice::LinuxHugepage } else { Advice::LinuxPopulateWrite };
+        // SAFETY: advice about our own fresh mapping.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, advice) };
         Table { base: base.cast(), length, mapped }
+    }
+}
+
+/// glibc gives freed tables back to the system and takes memory in steps of 128 KB. Each page that comes anew costs one to two
+/// microseconds, and a recording's tables grow all the time.
+pub fn take_memory_in_large_steps() {
+    const STEP: i32 = 1 << 20;
+    const LARGE: i32 = 4 << 20;
+    // SAFETY: sets numbers of the allocator, which it reads under its own lock.
+    unsafe {
+        libc::mallopt(libc::M_TOP_PAD, STEP);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * LARGE);
     }
 }
 

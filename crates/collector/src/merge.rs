@@ -38,7 +38,7 @@ pub trait Consumer {
     /// The trace's id of a ring's stack.
     fn stack(&mut self, source: u32, number: StackId) -> u32;
     /// Some events ahead of `take`.
-    fn expect(&self, address: u64);
+    fn expect(&self, event: &Event);
     fn take(&mut self, item: &Item) -> Verdict;
     /// `take` said no, and what it missed does not come.
     fn force(&mut self, item: &Item);
@@ -309,7 +309,7 @@ impl Merge {
                 break;
             }
             left = decoder.remaining();
-            consumer.expect(address(&event));
+            consumer.expect(&event);
             self.batch.push(Item { event, source: index });
         }
         source.queue.advance(words - left, &mut self.store);
@@ -578,7 +578,7 @@ mod tests {
         fn wants_expect(&self) -> bool {
             self.far
         }
-        fn expect(&self, _: u64) {}
+        fn expect(&self, _: &Event) {}
         fn take(&mut self, item: &Item) -> Verdict {
             match item.event {
                 Event::Alloc { address, stamp, .. } => {

@@ -130,7 +130,11 @@ impl Queue {
                 self.front.extend_from_slice(&words);
             }
             Some(Chunk::Words(last)) if few => last.extend_from_slice(&words),
-            _ => self.rest.push_back(Chunk::Words(words.as_slice().to_vec())),
+            _ => {
+                let mut chunk = store.spare.pop().unwrap_or_default();
+                chunk.extend_from_slice(&words);
+                self.rest.push_back(Chunk::Words(chunk));
+            }
         }
         words
     }

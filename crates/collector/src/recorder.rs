@@ -244,8 +244,15 @@ impl Consumer for Recorder {
     }
 
     #[inline(always)]
-    fn expect(&self, address: u64) {
-        self.blocks.prefetch(address);
+    fn expect(&self, event: &Event) {
+        match *event {
+            Event::Alloc { address, size, stack, .. } => {
+                self.blocks.prefetch(address);
+                self.malloc.expect(size, stack);
+            }
+            Event::Free { address, .. } => self.blocks.prefetch(address),
+            Event::ThreadStart { .. } | Event::Image { .. } => (),
+        }
     }
 
     #[inline(always)]

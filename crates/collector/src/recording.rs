@@ -6,7 +6,7 @@ use crate::aggregate::Aggregate;
 use crate::bound::Bound;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
-use crate::mapping::{Mapping, Setup, hold_until_death, tsc};
+use crate::mapping::{Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
 use crate::session::Collector;
 use crate::sink::Sink;
 use crate::stats::Stats;
@@ -165,6 +165,7 @@ impl Recording {
     }
 
     fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
+        take_memory_in_large_steps();
         let writer = Writer::start(plan.file, plan.bound)?;
         let Plan { setup, folder, command, exe, tool, .. } = plan;
         let subject = Subject { setup, folder, command, exe, tool, attached };
