@@ -2,11 +2,10 @@
 //!
 //! Given: the blocks of a trace, in file order. Gives back: stacks as people read them. What must hold: a stack keeps its number
 //! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
-use crate::map::IntMap;
 use crate::names::{Level, Names};
 use format::{
-    Block, Folded, Frame, HeapAtAttach, Info, Infos, Losses, Module, RssSample, Session, StackNode, Stacks, Summary,
-    Thread,
+    Block, Folded, Frame, HeapAtAttach, Info, Infos, IntMap, Losses, Module, RssSample, Session, StackNode, Stacks,
+    Summary, Thread,
 };
 use std::collections::{BTreeMap, HashMap};
 

@@ -5,9 +5,8 @@
 use crate::book::{KnownInfo, NO_SITE};
 use crate::costs::Costs;
 use crate::live::{Kept, Live};
-use crate::map::IntMap;
 use crate::walker::{Now, Sink};
-use format::Freed;
+use format::{Freed, IntMap};
 use std::borrow::Cow;
 
 /// What is kept of a block where its age and its thread matter.

@@ -26,7 +26,6 @@ mod index;
 mod lifespans;
 mod live;
 mod lookup;
-mod map;
 mod moment;
 mod names;
 mod pairing;

@@ -7,7 +7,7 @@
 //! chunks 0 1 2 3 ... | the ring: `start` ... `start` + its length
 //! ```
 //! Where numbers are left out (folded events, lost blocks), chunks without a block are not there.
-use crate::map::IntMap;
+use format::IntMap;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;

@@ -1,6 +1,5 @@
 //! What frames are called: the Symbols blocks of a trace, made one.
-use crate::map::IntMap;
-use format::{Frame, Function, Place, SymbolState, Symbols};
+use format::{Frame, Function, IntMap, Place, SymbolState, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
 /// One level of a stack for people: a frame, or a function that was inlined into one.
@@ -53,8 +52,8 @@ pub struct Names {
     /// Frame -> range of `places`.
     frames: IntMap<u64, (u32, u32)>,
     modules: BTreeMap<u16, ModuleNames>,
-    known_strings: HashMap<String, u32>,
-    known_functions: HashMap<Function, u32>,
+    known_strings: foldhash::HashMap<String, u32>,
+    known_functions: IntMap<Function, u32>,
 }
 
 impl Names {

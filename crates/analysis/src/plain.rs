@@ -4,9 +4,8 @@
 use crate::book::{Book, NO_SITE};
 use crate::costs::Costs;
 use crate::live::Live;
-use crate::map::IntMap;
 use crate::walker::{Now, Sink};
-use format::Freed;
+use format::{Freed, IntMap};
 
 /// No block is as large: this info was lost.
 const LOST: u64 = u64::MAX;

@@ -4,10 +4,9 @@
 //! suppression that matches. What must hold: a parent stands before its children, so every walk from a leaf to the root ends.
 use crate::book::{Book, SiteId};
 use crate::class::{Class, Classes};
-use crate::map::IntMap;
 use crate::names::Level;
 use crate::suppressions::Suppressions;
-use format::Frame;
+use format::{Frame, IntMap};
 use std::collections::HashMap;
 
 /// A node of the tree of levels; 0 is the root, which is no level.

@@ -3,8 +3,7 @@
 //! Given: the events of a trace, and a sink that counts. Gives back: nothing; the sink has it. What must hold: a free is told with
 //! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
 use crate::live::{Kept, Live};
-use crate::map::IntMap;
-use format::{Counting, Events, Flat, Freed, Malformed, Start, Visitor, Walked};
+use format::{Counting, Events, Flat, Freed, IntMap, Malformed, Start, Visitor, Walked};
 
 /// Where a walk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
 //! that the target has open are held, so that they can be read when they, or the target, are gone.
 use collector::Place;
-use format::{RawBlock, Reader};
+use format::{BlockKind, RawBlock, Reader};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -19,6 +19,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// When new frames are resolved first, so that little is left for the end of a program of a few seconds. What lives shorter is named
 /// once, at the end.
 const FIRST: Duration = Duration::from_millis(1500);
+/// Until then nobody asks for the stacks: a program that ends before has them read once, at its end.
+const SKIPPED_AT_FIRST: &[BlockKind] = &[
+    BlockKind::Events,
+    BlockKind::Infos,
+    BlockKind::Samples,
+    BlockKind::Checkpoint,
+    BlockKind::Stacks,
+    BlockKind::Symbols,
+];
 /// And how often from then on.
 const RESOLVE_EVERY: Duration = Duration::from_secs(4);
 /// Bytes of debug information at a time. Files that need more are left to the end. Up to the second time, large sections are kept:
@@ -98,7 +107,7 @@ fn work(place: &Place, file: File, blocks: &mpsc::Sender<RawBlock>, search: Sear
             Err(_) => return None,
         }
     };
-    reader.skip(SKIPPED);
+    reader.skip(SKIPPED_AT_FIRST);
     let mut wanted = Wanted::new();
     let mut search = search;
     let target = loop {
@@ -148,15 +157,23 @@ impl Watcher<'_> {
     fn round(&mut self, finder: Finder<'_>) -> Option<()> {
         self.keep_up()?;
         read(&mut self.reader, &mut self.wanted, self.shared)?;
+        let is_due = Instant::now() >= self.next;
+        if is_due && self.is_first {
+            self.begin_again()?;
+            read(&mut self.reader, &mut self.wanted, self.shared)?;
+        }
         if let Some(target) = finder.target {
             for module in self.wanted.new_modules() {
                 target.hold(module.instance, module.start, Path::new(&module.path));
             }
+            let mut jit = self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner);
             if self.wanted.has_jit() {
-                self.shared.jit.lock().unwrap_or_else(PoisonError::into_inner).refresh(target);
+                jit.refresh(target);
+            } else if self.is_first {
+                jit.open(target);
             }
         }
-        if Instant::now() >= self.next {
+        if is_due {
             for work in self.wanted.take() {
                 self.resolve(&work, finder)?;
             }
@@ -175,6 +192,11 @@ impl Watcher<'_> {
             return Some(());
         }
         self.file = self.place.open().ok()?;
+        self.begin_again()
+    }
+
+    /// Reads the file from its beginning.
+    fn begin_again(&mut self) -> Option<()> {
         self.reader = Reader::new(Growing { file: self.file.try_clone().ok()?, at: 0 }).ok()?;
         self.reader.skip(SKIPPED);
         self.wanted = Wanted::new();

@@ -9,7 +9,7 @@ use crate::{
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
-const LEVEL: i32 = 3;
+const LEVEL: i32 = 1;
 /// An entry of the index is hardly ever longer.
 const ENTRY_LEN: u64 = 24;
 

@@ -63,7 +63,7 @@ pub use index::{Index, IndexEntry, TRAILER_LEN};
 pub use info::{Info, InfoEncoder, Infos};
 pub use kde::{Counting, KdeAhead, KdeReader, Shorten, Sort};
 pub use losses::Losses;
-pub use map::IntMap;
+pub use map::{IntMap, IntSet};
 pub use merge::{MergeError, Merged, merge};
 pub use module::Module;
 pub use reader::{Damage, Reader};

@@ -1,9 +1,10 @@
 //! A hash map for integers: one multiplication instead of SipHash, which would cost more than all the rest. Hostile keys
 //! can only make the reading of their own file slow.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub type IntSet<K> = HashSet<K, BuildHasherDefault<Mix>>;
 
 #[derive(Clone, Copy, Default)]
 pub struct Mix(u64);
@@ -16,6 +17,9 @@ impl Hasher for Mix {
         for byte in bytes {
             self.write_u64(*byte as u64);
         }
+    }
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(value as u64);
     }
     fn write_u32(&mut self, value: u32) {
         self.write_u64(value as u64);

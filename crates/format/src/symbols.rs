@@ -3,8 +3,8 @@
 //! Several such blocks may follow each other, anywhere behind the modules they speak of, also behind the Summary and an
 //! Index (when a finished file got its names later). What a later one says about a frame replaces the earlier.
 use crate::wire::{Cursor, put, put_bytes, unzigzag, zigzag};
-use crate::{BlockKind, Malformed, RawBlock};
-use std::collections::HashMap;
+use crate::{BlockKind, IntMap, Malformed, RawBlock};
+use foldhash::HashMap;
 
 /// How a module's names were found, or why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ pub struct Symbols {
 pub struct SymbolsBuilder {
     symbols: Symbols,
     strings: HashMap<String, u32>,
-    functions: HashMap<Function, u32>,
+    functions: IntMap<Function, u32>,
     bytes: usize,
 }
 

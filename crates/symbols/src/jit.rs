@@ -67,6 +67,16 @@ pub struct Jit {
 }
 
 impl Jit {
+    /// Looks where the files mostly are, for a time when the target is gone. Costs the target nothing.
+    pub fn open(&mut self, target: &Target) {
+        if self.map.is_none() {
+            self.map = open_map(target).map(Growing::new);
+        }
+        if self.dump.is_none() {
+            self.dump = open_dump(target).map(Growing::new);
+        }
+    }
+
     /// Looks for the files, and reads what is new in them.
     pub fn refresh(&mut self, target: &Target) {
         if self.map.is_none() {
@@ -81,9 +91,8 @@ impl Jit {
                 name.starts_with("jit-") && name.ends_with(".dump")
             };
             let path = target.mapped_names().into_iter().find(is_dump);
-            // A short program may be gone before it was seen; V8 leaves the file where it runs.
-            let beside = || target.open_beside(&format!("jit-{}.dump", target.inner_pid()));
-            self.dump = path.and_then(|path| target.open(&path)).or_else(beside).map(Growing::new);
+            // A short program may be gone before it was seen.
+            self.dump = path.and_then(|path| target.open(&path)).or_else(|| open_dump(target)).map(Growing::new);
         }
         self.read();
     }
@@ -237,6 +246,11 @@ impl Jit {
 fn open_map(target: &Target) -> Option<File> {
     let inside = PathBuf::from(format!("/tmp/perf-{}.map", target.inner_pid()));
     target.open(&inside).or_else(|| open(Path::new(&format!("/tmp/perf-{}.map", target.pid()))))
+}
+
+/// V8 leaves it where it runs.
+fn open_dump(target: &Target) -> Option<File> {
+    target.open_beside(&format!("jit-{}.dump", target.inner_pid()))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

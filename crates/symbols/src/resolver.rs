@@ -8,10 +8,10 @@ use crate::elf::Elf;
 use crate::finder::{Finder, hex};
 use crate::process::own_vdso;
 use crate::store::Store;
-use crate::table::Table;
-use format::{Module, SymbolState};
+use crate::table::{Symbol, Table};
+use foldhash::HashMap;
+use format::{IntMap, Module, SymbolState};
 use lzma_rust2::XzReader;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -45,6 +45,8 @@ pub struct Resolver<'f> {
     debug: Option<DebugInfo<'f>>,
     table: Table,
     names: HashMap<String, Arc<Name>>,
+    /// By symbol, so that the frames of one function ask once.
+    named: IntMap<u64, Arc<Name>>,
     files: HashMap<String, Arc<str>>,
     state: State,
 }
@@ -62,8 +64,9 @@ impl<'f> Resolver<'f> {
             finder,
             debug: None,
             table: Table::default(),
-            names: HashMap::new(),
-            files: HashMap::new(),
+            names: HashMap::default(),
+            named: IntMap::default(),
+            files: HashMap::default(),
             state: State { state: SymbolState::Missing, note: String::new() },
         };
         match find_module(store, module, &finder) {
@@ -157,14 +160,13 @@ impl<'f> Resolver<'f> {
         let file = if needs_file { self.table.file(&symbol) } else { None };
         let file = file.map(|file| String::from_utf8_lossy(file).into_owned());
         let file = file.map(|file| self.file(&file));
-        let symbol = String::from_utf8_lossy(&symbol.name).into_owned();
-        let name = self.name(&symbol);
+        let name = self.name_of(&symbol);
         match frames.last_mut() {
             None => frames.push(Frame { name: Some(name), file, line: None, inlined: false }),
             Some(last) => {
                 last.file = last.file.take().or(file);
                 let is_better = |known: &Arc<Name>| {
-                    !is_mangled(&known.raw) && (is_mangled(&symbol) || is_alias(&known.raw, &symbol))
+                    !is_mangled(&known.raw) && (is_mangled(&name.raw) || is_alias(&known.raw, &name.raw))
                 };
                 if last.name.as_ref().is_none_or(is_better) {
                     last.name = Some(name);
@@ -173,11 +175,21 @@ impl<'f> Resolver<'f> {
         }
     }
 
+    fn name_of(&mut self, symbol: &Symbol) -> Arc<Name> {
+        if let Some(name) = self.named.get(&symbol.key()) {
+            return Arc::clone(name);
+        }
+        let raw = String::from_utf8_lossy(self.table.name_of(symbol)).into_owned();
+        let name = self.name(&raw);
+        self.named.insert(symbol.key(), Arc::clone(&name));
+        name
+    }
+
     fn name(&mut self, raw: &str) -> Arc<Name> {
         if let Some(name) = self.names.get(raw) {
             return Arc::clone(name);
         }
-        let hint = if may_be_nim(raw) && self.table.is_nim() { Hint::Nim } else { Hint::None };
+        let hint = if !is_mangled(raw) && may_be_nim(raw) && self.table.is_nim() { Hint::Nim } else { Hint::None };
         let name = Arc::new(demangle(raw, hint));
         self.names.insert(raw.to_owned(), Arc::clone(&name));
         name

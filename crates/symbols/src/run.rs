@@ -4,13 +4,14 @@
 //! and of one piece each; a module that makes a library panic costs its own names and nothing else; when the time is
 //! over the caller goes on at once.
 use crate::debuginfod::Download;
+use crate::demangle::Name;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
 use crate::process::Target;
 use crate::resolver::{Frame, Resolver, State};
 use crate::store::Store;
 use crate::wanted::ModuleWork;
-use format::{Module, Place, SymbolState, Symbols, SymbolsBuilder};
+use format::{IntMap, Module, Place, SymbolState, Symbols, SymbolsBuilder};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -259,6 +260,8 @@ pub fn resolve_jit(work: &ModuleWork, jit: Option<&Jit>, mut send: impl FnMut(Sy
 /// Builds a piece.
 struct Pieces {
     builder: SymbolsBuilder,
+    /// By where it is: frames of one function share their name, and names are long.
+    functions: IntMap<u64, (Arc<Name>, u32)>,
     instance: Option<u16>,
     count: usize,
     started: Instant,
@@ -266,7 +269,13 @@ struct Pieces {
 
 impl Default for Pieces {
     fn default() -> Self {
-        Pieces { builder: SymbolsBuilder::default(), instance: None, count: 0, started: Instant::now() }
+        Pieces {
+            builder: SymbolsBuilder::default(),
+            functions: IntMap::default(),
+            instance: None,
+            count: 0,
+            started: Instant::now(),
+        }
     }
 }
 
@@ -276,11 +285,15 @@ impl Pieces {
             self.instance = Some(instance);
             self.builder.module(instance, state.state, &state.note);
         }
-        let builder = &mut self.builder;
+        let (builder, functions) = (&mut self.builder, &mut self.functions);
+        let mut function = |name: &Arc<Name>, builder: &mut SymbolsBuilder| {
+            let new = || (Arc::clone(name), builder.function(&name.raw, &name.full, &name.short));
+            functions.entry(Arc::as_ptr(name).addr() as u64).or_insert_with(new).1
+        };
         let places = frames
             .iter()
             .map(|frame| Place {
-                function: frame.name.as_ref().map(|name| builder.function(&name.raw, &name.full, &name.short)),
+                function: frame.name.as_ref().map(|name| function(name, builder)),
                 file: frame.file.as_ref().map(|file| builder.string(file)),
                 line: frame.line,
                 inlined: frame.inlined,
@@ -296,6 +309,7 @@ impl Pieces {
 
     fn take(&mut self) -> (Symbols, usize) {
         self.instance = None;
+        self.functions.clear();
         self.started = Instant::now();
         (self.builder.take(), std::mem::take(&mut self.count))
     }

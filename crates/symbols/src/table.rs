@@ -41,21 +41,34 @@ struct File {
 }
 
 /// An entry of a symbol table that can name code.
+#[derive(Clone, Copy)]
 pub(crate) struct Symbol {
     entry: Entry,
-    pub(crate) name: Vec<u8>,
+    /// Its name's place among those of the table.
+    at: usize,
 }
 
 impl Symbol {
     pub(crate) const fn start(&self) -> u64 {
         self.entry.address
     }
+
+    /// Section and number: what tells it from all others of its table.
+    pub(crate) const fn key(&self) -> u64 {
+        (self.entry.section as u64) << 32 | self.entry.number as u64
+    }
 }
 
 impl Table {
     pub(crate) fn add(&mut self, file: &Elf<'_>) {
-        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            self.sections.extend(file.symbols(kind));
+        let (all, exported) = (file.symbols(elf::SHT_SYMTAB), file.symbols(elf::SHT_DYNSYM));
+        let size = |sections: &[SymbolSection]| sections.iter().map(|section| section.symbols.1).sum::<u64>();
+        // A linker puts all symbols into the first, those that are exported also into the second. Smaller is only one that somebody
+        // has thinned out.
+        let has_all = size(&all) >= size(&exported);
+        self.sections.extend(all);
+        if !has_all {
+            self.sections.extend(exported);
         }
     }
 
@@ -126,12 +139,20 @@ impl Table {
 
     /// Of several names for one address; `first` is the number of the first one.
     fn best(&self, first: usize, entries: &[Entry]) -> Option<Symbol> {
-        let named = entries.iter().zip(self.names.get(first..)?).map(|(entry, name)| {
-            let name = name.get_or_init(|| self.name(entry.section, entry.name).unwrap_or_default());
-            (*entry, name.as_slice())
-        });
-        let best = named.filter(|(_, name)| !name.is_empty()).min_by(|a, b| rank(a).cmp(&rank(b)));
-        best.map(|(entry, name)| Symbol { entry, name: name.to_vec() })
+        let symbols = entries.iter().zip(first..).map(|(entry, at)| Symbol { entry: *entry, at });
+        let named = symbols.filter(|symbol| !self.name_of(symbol).is_empty());
+        let rank = |symbol: &Symbol| rank(&(symbol.entry, self.name_of(symbol)));
+        named.min_by(|a, b| rank(a).cmp(&rank(b)))
+    }
+
+    pub(crate) fn name_of(&self, symbol: &Symbol) -> &[u8] {
+        let Some(known) = self.names.get(symbol.at) else { return &[] };
+        let name = known.get_or_init(|| self.name(symbol.entry.section, symbol.entry.name).unwrap_or_default());
+        // `.symtab` has the version behind it, as in `memcpy@@GLIBC_2.14`.
+        match name.iter().position(|byte| *byte == b'@') {
+            Some(version @ 1..) => &name[..version],
+            _ => name,
+        }
     }
 
     fn name(&self, section: u32, at: u32) -> Option<Vec<u8>> {

@@ -3,8 +3,8 @@
 //! Given: the blocks of a trace, as they come. Gives back: frames to resolve, by file. What must hold: a frame is asked
 //! for once; what an earlier Symbols block answered is not asked again, unless the file was missing then, or had no debug
 //! information and there is now another place to look for it.
-use format::{Block, BlockKind, Module, RawBlock, Session, SymbolState};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use format::{Block, BlockKind, IntSet, Module, RawBlock, Session, SymbolState};
+use std::collections::{BTreeMap, HashMap};
 
 /// What `Wanted` has no use for.
 pub const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Infos, BlockKind::Samples, BlockKind::Checkpoint];
@@ -14,7 +14,7 @@ pub struct Wanted {
     pub session: Option<Session>,
     modules: BTreeMap<u16, Module>,
     /// Bits of frames that were asked for, or answered by the file.
-    seen: HashSet<u64>,
+    seen: IntSet<u64>,
     pending: Vec<u64>,
     /// Frames in code of no module were seen.
     has_jit: bool,
@@ -83,7 +83,7 @@ impl Wanted {
         }
         // What a JIT compiler had not told of when it was asked may be told by now.
         let answers = module.frames.iter().filter(|(_, places)| module.instance != 0 || !places.is_empty());
-        let known: HashSet<u64> = answers.map(|(key, _)| (module.instance as u64) << 48 | key).collect();
+        let known: IntSet<u64> = answers.map(|(key, _)| (module.instance as u64) << 48 | key).collect();
         self.seen.extend(&known);
         // Symbols may stand before or behind the stacks that they name.
         self.pending.retain(|frame| !known.contains(frame));

@@ -22,8 +22,9 @@ const DEEPEST: usize = 12;
 type Shorten = Option<fn(&str) -> String>;
 
 pub(super) fn cpp(full: &str) -> String {
-    let name = without_return_type(without_parameters(full));
-    let mut short = arguments(name, DEEPEST, None);
+    let name = without_parameters(full);
+    let name = if name.contains(' ') { without_return_type(name) } else { name };
+    let mut short = if name.contains('<') { arguments(name, DEEPEST, None) } else { name.to_owned() };
     if short.contains("std::") {
         short = short.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
         short = short.replace("std::basic_string<char>", "std::string");
