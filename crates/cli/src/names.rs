@@ -19,7 +19,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// When new frames are resolved first, so that little is left for the end of a program of a few seconds. What lives shorter is named
 /// once, at the end.
 const FIRST: Duration = Duration::from_millis(1500);
-/// Until then nobody asks for the stacks: a program that ends before has them read once, at its end.
+/// And how often from then on.
+const RESOLVE_EVERY: Duration = Duration::from_secs(4);
+/// Until the first time nobody asks for the stacks: a program that ends before has them read once, at its end.
 const SKIPPED_AT_FIRST: &[BlockKind] = &[
     BlockKind::Events,
     BlockKind::Infos,
@@ -28,8 +30,6 @@ const SKIPPED_AT_FIRST: &[BlockKind] = &[
     BlockKind::Stacks,
     BlockKind::Symbols,
 ];
-/// And how often from then on.
-const RESOLVE_EVERY: Duration = Duration::from_secs(4);
 /// Bytes of debug information at a time. Files that need more are left to the end. Up to the second time, large sections are kept:
 /// an end that comes before need not unpack them again.
 const MOST_MEMORY: u64 = 24 << 20;

@@ -79,9 +79,7 @@ impl Jit {
 
     /// Looks for the files, and reads what is new in them.
     pub fn refresh(&mut self, target: &Target) {
-        if self.map.is_none() {
-            self.map = open_map(target).map(Growing::new);
-        }
+        self.open(target);
         // Few programs have one, and to look for it is not free for the target.
         let look = self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
         if self.dump.is_none() && look {
@@ -91,8 +89,7 @@ impl Jit {
                 name.starts_with("jit-") && name.ends_with(".dump")
             };
             let path = target.mapped_names().into_iter().find(is_dump);
-            // A short program may be gone before it was seen.
-            self.dump = path.and_then(|path| target.open(&path)).or_else(|| open_dump(target)).map(Growing::new);
+            self.dump = path.and_then(|path| target.open(&path)).map(Growing::new);
         }
         self.read();
     }

@@ -54,6 +54,34 @@ fn a_stripped_program_says_that_it_has_no_names() {
     assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only what it exports");
 }
 
+/// `.symtab` has them with a version behind their names; where it was thinned out, only `.dynsym` has all.
+#[test]
+fn exported_functions_have_their_plain_names() {
+    let folder = Folder::new();
+    let (source, versions, library) = (folder.join("lib.c"), folder.join("lib.map"), folder.join("lib.so"));
+    let text = "int first_v1(int x) { return x * 3 + 1; }\n__asm__(\".symver first_v1, first@@V1\");\n\
+                int second(int x) { return x ^ 5; }\n";
+    std::fs::write(&source, text).unwrap();
+    std::fs::write(&versions, "V1 { global: first; second; local: *; };\n").unwrap();
+    let script = format!("-Wl,--build-id,--version-script={}", versions.display());
+    let options = ["-shared", "-fPIC", "-O1", &script, "-o"].map(AsRef::as_ref);
+    run("gcc", &[&options[..], &[library.as_os_str(), source.as_os_str()]].concat());
+    let address = address_of(&library, "first@@V1");
+    let raw = || ask(&module(&library), &Search::default(), address).1[0].name.as_ref().unwrap().raw.clone();
+    assert!(sections(&library).contains(".symtab"));
+    assert_eq!(raw(), "first");
+    run(
+        "strip",
+        &["--strip-all", "--keep-symbol=second"]
+            .map(AsRef::as_ref)
+            .into_iter()
+            .chain([library.as_os_str()])
+            .collect::<Vec<_>>(),
+    );
+    assert!(sections(&library).contains(".symtab"));
+    assert_eq!(raw(), "first", "only `second` is left in `.symtab`");
+}
+
 #[test]
 fn a_debug_file_is_found_by_its_build_id() {
     let (folder, _, debug, module, address) = stripped(&[]);
