@@ -61,6 +61,15 @@ impl<'f> DebugInfo<'f> {
         DebugInfo { units: Units::new(store, dwarf), shared, package: package(store, at, module, finder), store }
     }
 
+    /// These addresses will be asked for. `file` as for `new`.
+    pub(crate) fn expect(&self, file: &Elf<'f>, addresses: &[u64]) {
+        if let Some(info) = file.section(SectionId::DebugInfo.name()).filter(|info| info.is_packed())
+            && let Some(end) = self.units.end_of(addresses)
+        {
+            info.expect(end);
+        }
+    }
+
     /// False: nothing in it can be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.units.dwarf.units().next().is_ok_and(|header| header.is_some())

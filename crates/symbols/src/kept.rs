@@ -35,7 +35,7 @@ pub(crate) struct Kept {
 struct Inner {
     most: u64,
     bytes: u64,
-    /// By file and place in it.
+    /// By file and place in it; of some only the beginning.
     sections: HashMap<(Identity, u64), Bytes>,
 }
 
@@ -67,9 +67,11 @@ impl Kept {
 
     pub(crate) fn put(&self, file: Identity, start: u64, bytes: &Bytes) {
         let mut inner = self.lock();
-        let size = bytes.len() as u64;
-        if inner.bytes + size <= inner.most && inner.sections.insert((file, start), Arc::clone(bytes)).is_none() {
-            inner.bytes += size;
+        let known = inner.sections.get(&(file, start)).map_or(0, |known| known.len() as u64);
+        let together = inner.bytes - known + bytes.len() as u64;
+        if together <= inner.most {
+            inner.sections.insert((file, start), Arc::clone(bytes));
+            inner.bytes = together;
         }
     }
 }
@@ -103,6 +105,13 @@ mod tests {
         assert_eq!((kept.get(file, 1), kept.get(file, 2)), (Some(bytes(6)), Some(bytes(4))));
         kept.put(file, 3, &bytes(1));
         assert_eq!(kept.get(file, 3), None, "it was full");
+        // More of the same section counts once.
+        kept.put(file, 1, &bytes(5));
+        kept.put(file, 3, &bytes(1));
+        kept.put(file, 1, &bytes(6));
+        assert_eq!((kept.get(file, 1), kept.get(file, 3)), (Some(bytes(5)), Some(bytes(1))));
+        kept.put(file, 3, &bytes(0));
+        kept.put(file, 1, &bytes(6));
         // What will never fit drives nothing out.
         kept.make_room(11);
         assert_eq!(kept.get(file, 1), Some(bytes(6)));

@@ -3,9 +3,12 @@
 //! Given: packed bytes of a file. Gives back: the bytes. What must hold: what is damaged gives nothing, or what stands before the damage.
 use crate::store::Source;
 use flate2::bufread::ZlibDecoder;
+use libdeflater::DecompressionError;
 use std::io::{self, BufReader, Read};
 use std::rc::Rc;
 
+/// Deflate copies at most 258 bytes at a time.
+const LONGEST_PIECE: usize = 512;
 /// One read of packed bytes.
 const READ: usize = 16 << 10;
 
@@ -33,23 +36,29 @@ impl Read for Packed {
     }
 }
 
-/// All `size` bytes; `None`: something is wrong with them.
-pub(crate) fn unpack_whole(mut packed: Packed, packing: Packing, size: usize) -> Option<Box<[u8]>> {
+/// The first `len` of `size` bytes; `None`: something is wrong with them.
+pub(crate) fn unpack_beginning(mut packed: Packed, packing: Packing, size: usize, len: usize) -> Option<Box<[u8]>> {
     if packing != Packing::Zlib {
-        let mut out = vec![0; size];
+        let mut out = vec![0; len];
         unpacker(packed, packing).read_exact(&mut out).ok()?;
         return Some(out.into_boxed_slice());
     }
     if packed.at.checked_add(packed.left)? > packed.source.len() {
         return None;
     }
+    // It stops where the room ends, perhaps short of a piece that does not fit.
+    let room = len.saturating_add(LONGEST_PIECE).min(size);
     // One piece of memory for both: the allocator would hold on to a large piece that was free once.
-    let mut out = vec![0; size.checked_add(usize::try_from(packed.left).ok()?)?];
-    let (made, stored) = out.split_at_mut(size);
+    let mut out = vec![0; room.checked_add(usize::try_from(packed.left).ok()?)?];
+    let (made, stored) = out.split_at_mut(room);
     packed.read_exact(stored).ok()?;
-    let count = libdeflater::Decompressor::new().zlib_decompress(stored, made).ok()?;
-    out.truncate(size);
-    (count == size).then(|| out.into_boxed_slice())
+    let is_whole = room == size;
+    match libdeflater::Decompressor::new().zlib_decompress(stored, made) {
+        Ok(count) if is_whole && count == size => out.truncate(size),
+        Err(DecompressionError::InsufficientSpace) if !is_whole => out.truncate(len),
+        _ => return None,
+    }
+    Some(out.into_boxed_slice())
 }
 
 /// Gives the bytes from the beginning on, as many as can be made.

@@ -81,6 +81,16 @@ impl<'f> Part<'f> {
         Ok(Cow::Owned(all))
     }
 
+    /// A few bytes at `at`, where it can be without reading what lies around them.
+    pub(crate) fn peek<const COUNT: usize>(mut self, at: usize) -> Option<[u8; COUNT]> {
+        let mut out = [0; COUNT];
+        self.skip(at).ok()?;
+        if COUNT > self.left || !self.section?.peek(self.at, &mut out) {
+            self.read_slice(&mut out).ok()?;
+        }
+        Some(out)
+    }
+
     pub(crate) fn text(self) -> Option<String> {
         Some(String::from_utf8_lossy(&self.bytes().ok()?).into_owned())
     }

@@ -58,8 +58,9 @@ struct Found<'f> {
 }
 
 impl<'f> Resolver<'f> {
-    /// Always gives something: what cannot be named is said in `state`.
-    pub fn open(store: &'f Store, module: &Module, finder: Finder<'f>) -> Self {
+    /// Always gives something: what cannot be named is said in `state`. `expected`: keys that will be asked for; others take longer.
+    pub fn open(store: &'f Store, module: &Module, finder: Finder<'f>, expected: &[u64]) -> Self {
+        let expected: Vec<u64> = expected.iter().map(|key| address(*key)).collect();
         let mut resolver = Resolver {
             finder,
             debug: None,
@@ -70,15 +71,16 @@ impl<'f> Resolver<'f> {
             state: State { state: SymbolState::Missing, note: String::new() },
         };
         match find_module(store, module, &finder) {
-            Ok(found) => resolver.load(store, found),
+            Ok(found) => resolver.load(store, found, &expected),
             // The debug file alone is as good, if it is the right one.
             Err(state) => match by_build_id(store, &module.build_id, &finder)
                 .or_else(|| remote(store, &module.build_id, &finder, &mut String::new()))
             {
-                Some(found) => resolver.load(store, found),
+                Some(found) => resolver.load(store, found, &expected),
                 None => resolver.state = state,
             },
         }
+        resolver.table.expect(expected);
         resolver
     }
 
@@ -86,7 +88,7 @@ impl<'f> Resolver<'f> {
         &self.state
     }
 
-    fn load(&mut self, store: &'f Store, found: Found<'f>) {
+    fn load(&mut self, store: &'f Store, found: Found<'f>, expected: &[u64]) {
         let Found { elf, path } = found;
         let mut trouble = String::new();
         let separate = if elf.has_dwarf() { None } else { debug_file(store, &elf, &path, &self.finder, &mut trouble) };
@@ -104,6 +106,7 @@ impl<'f> Resolver<'f> {
             trouble = format!("{} has much debug information: `heaptrack symbolize` reads it", at.display());
         } else if file.has_dwarf() {
             let debug = DebugInfo::new(store, file, at, &path, &self.finder);
+            debug.expect(file, expected);
             if debug.is_readable() {
                 self.debug = Some(debug);
                 state = SymbolState::Debug;
@@ -113,11 +116,6 @@ impl<'f> Resolver<'f> {
             }
         }
         self.state = State { state, note: trouble };
-    }
-
-    /// What will be asked for; other frames take longer.
-    pub fn expect(&mut self, keys: impl Iterator<Item = u64>) {
-        self.table.expect(keys.map(address).collect());
     }
 
     /// `key`: the low 48 bits of a `format::Frame`. Innermost first; empty if nothing is known.

@@ -175,9 +175,8 @@ pub fn resolve_module(
         let store = Store::bounded(memory, finder.kept());
         let mut batches = 0;
         let open = || {
-            let mut resolver = Resolver::open(&store, module, finder);
-            resolver.expect(left.clone().flatten().map(|(_, key)| *key));
-            resolver
+            let expected: Vec<u64> = left.clone().flatten().map(|(_, key)| *key).collect();
+            Resolver::open(&store, module, finder, &expected)
         };
         // `None`: the file makes a library panic.
         let mut resolver = catch_unwind(AssertUnwindSafe(open)).ok();
@@ -209,8 +208,7 @@ pub fn resolve_module(
 pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
     let find = || {
         let store = Store::bounded(memory, finder.kept());
-        let mut resolver = Resolver::open(&store, module, finder);
-        resolver.expect(keys.iter().copied());
+        let mut resolver = Resolver::open(&store, module, finder, keys);
         keys.iter().map(|key| resolver.start(*key)).collect()
     };
     // A file that makes a library panic tells nothing.

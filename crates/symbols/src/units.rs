@@ -7,7 +7,7 @@ use crate::functions::{Functions, Place, read};
 use crate::lines::Lines;
 use crate::part::Part;
 use crate::store::Store;
-use gimli::{Abbreviations, DebugInfoOffset, Dwarf, UnitHeader, UnitRef, UnitType};
+use gimli::{Abbreviations, DebugInfoOffset, Dwarf, Section, UnitHeader, UnitRef, UnitType};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -122,6 +122,16 @@ impl<'f> Units<'f> {
             .or_else(|| ask_all(self.unlisted.get_or_init(|| self.look_for_unlisted())))
     }
 
+    /// Where the last of the units ends that have these addresses. `None`: perhaps behind all that are listed.
+    pub(crate) fn end_of(&self, addresses: &[u64]) -> Option<usize> {
+        let listed = self.listed.get_or_init(|| self.list());
+        let mut last = None;
+        for address in addresses {
+            last = last.max(Some(listed.find(*address).into_iter().max()?));
+        }
+        self.starts.borrow().range(last? + 1..).next().copied()
+    }
+
     fn list(&self) -> Ranges {
         let mut list = Vec::new();
         let mut starts = self.starts.borrow_mut();
@@ -148,22 +158,34 @@ impl<'f> Units<'f> {
         let listed: BTreeSet<usize> =
             self.listed.get().map_or_else(BTreeSet::new, |ranges| ranges.list.iter().map(|(_, unit)| *unit).collect());
         let mut list = Vec::new();
-        let mut headers = self.dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            let Some(DebugInfoOffset(start)) = header.debug_info_offset() else { continue };
+        let mut next = Some(0);
+        while let Some(start) = next
+            && let Some(end) = self.end_at(start)
+            && list.len() < MOST_RANGES
+        {
+            next = Some(end).filter(|end| *end > start);
             self.starts.borrow_mut().insert(start);
-            let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
-            if !has_code || listed.contains(&start) {
+            if listed.contains(&start) {
                 continue;
             }
-            if let Some(unit) = self.load(start) {
+            let Ok(header) = self.dwarf.unit_header(DebugInfoOffset(start)) else { break };
+            let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
+            if has_code && let Some(unit) = self.load(start) {
                 self.ranges_of(&unit, |range| list.push((range, start)));
-            }
-            if list.len() >= MOST_RANGES {
-                break;
             }
         }
         Ranges::new(list)
+    }
+
+    /// Where the unit ends that begins there, by its first bytes alone: most units are listed, and nobody needs to read more of them.
+    fn end_at(&self, start: usize) -> Option<usize> {
+        const LONG: u32 = u32::MAX;
+        let info = self.dwarf.debug_info.reader();
+        let behind = match u32::from_le_bytes(info.peek(start)?) {
+            LONG => usize::try_from(u64::from_le_bytes(info.peek(start.checked_add(4)?)?)).ok()?.checked_add(12)?,
+            length => length as usize + 4,
+        };
+        start.checked_add(behind)
     }
 
     /// Where a unit has code: as it says itself, else as its lines say.

@@ -17,7 +17,7 @@ fn address_of(program: &Path, name: &str) -> u64 {
 
 fn ask(module: &Module, search: &Search, address: u64) -> (State, Vec<Frame>) {
     let store = Store::new();
-    let mut resolver = Resolver::open(&store, module, Finder { search, target: None });
+    let mut resolver = Resolver::open(&store, module, Finder { search, target: None }, &[]);
     let frames = resolver.frames(address | EXACT);
     (resolver.state().clone(), frames)
 }
@@ -247,7 +247,7 @@ fn a_program_that_was_replaced_while_it_ran() {
     let search = Search::default();
     let store = Store::new();
     let finder = Finder { search: &search, target: Some(&target) };
-    let state = Resolver::open(&store, &sleeper, finder).state().clone();
+    let state = Resolver::open(&store, &sleeper, finder, &[]).state().clone();
     assert!(matches!(state.state, SymbolState::Symbols | SymbolState::Stripped), "{state:?}");
     // Who comes later is told that it is another file.
     let (state, frames) = ask(&sleeper, &search, address);
@@ -286,7 +286,7 @@ fn a_path_in_another_root() {
         assert_eq!(ask(&recorded, &search, address).0.state, SymbolState::Missing, "not in our own root");
         let store = Store::new();
         let finder = Finder { search: &search, target: Some(&target) };
-        let mut resolver = Resolver::open(&store, &recorded, finder);
+        let mut resolver = Resolver::open(&store, &recorded, finder, &[]);
         assert_eq!(told(&resolver.frames(address | EXACT)), ("shelf".into(), Some(program.clone()), true), "{path}");
     }
     child.kill().unwrap();
@@ -295,7 +295,7 @@ fn a_path_in_another_root() {
     let recorded = Module { path: "/srv/app/sleeper".into(), ..module(&built) };
     let store = Store::new();
     let finder = Finder { search: &search, target: Some(&target) };
-    assert_eq!(Resolver::open(&store, &recorded, finder).state().state, SymbolState::Debug);
+    assert_eq!(Resolver::open(&store, &recorded, finder, &[]).state().state, SymbolState::Debug);
 }
 
 /// 400,000 inlined functions in each other: a reader that goes down by recursion would not come back.

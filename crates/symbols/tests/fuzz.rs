@@ -98,7 +98,10 @@ fn malformed_files_never_panic() {
         let work = || {
             let store = Store::new();
             let search = Search::default();
-            let mut resolver = Resolver::open(&store, &module, Finder { search: &search, target: None });
+            // Some expected, some not, and sometimes none.
+            let expected: Vec<u64> = seed.addresses.iter().map(|address| address | EXACT).collect();
+            let expected = &expected[..rng.next() as usize % (expected.len() + 1)];
+            let mut resolver = Resolver::open(&store, &module, Finder { search: &search, target: None }, expected);
             for address in &seed.addresses {
                 resolver.frames(address | EXACT);
             }

@@ -1,6 +1,7 @@
 //! The short form: what a function is called, without what nobody reads.
 //!
 //! Parameter lists, return types, allocators and the like go; long template arguments become `..`.
+use std::ops::ControlFlow;
 
 /// Template arguments that are there because the language wants them.
 const DROPPED: [&str; 9] = [
@@ -86,8 +87,8 @@ fn operator(text: &str, at: usize) -> Option<usize> {
     Some("operator".len() + symbol.len())
 }
 
-/// Calls `visit` with the place of each character that is outside of brackets.
-fn outside(text: &str, mut visit: impl FnMut(usize, u8)) {
+/// Calls `visit` with the place of each character that is outside of brackets, until it says that it has seen enough.
+fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> ControlFlow<()>) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -95,19 +96,31 @@ fn outside(text: &str, mut visit: impl FnMut(usize, u8)) {
             at += length;
             continue;
         }
-        visit(at, bytes[at]);
+        if visit(at, bytes[at]).is_break() {
+            return;
+        }
         at = if matches!(bytes[at], b'<' | b'(' | b'[' | b'{') { closing(text, at) + 1 } else { at + 1 };
     }
 }
 
 fn without_parameters(full: &str) -> &str {
+    if let Some((name, rest)) = full.split_once('(')
+        && !name.is_empty()
+        && !name.contains(['<', '[', '{'])
+        && !name.contains("operator")
+        && !rest.contains(")::")
+    {
+        return name.trim_end();
+    }
     let mut last = None;
     outside(full, |at, byte| {
         // `(anonymous namespace)::f` and `f(int)::{lambda()#1}` go on behind their brackets.
         let goes_on = |end: usize| full.get(end + 1..).is_some_and(|rest| rest.starts_with("::"));
-        if byte == b'(' && at > 0 && last.is_none() && !goes_on(closing(full, at)) {
+        if byte == b'(' && at > 0 && !goes_on(closing(full, at)) {
             last = Some(at);
+            return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
     });
     let cut = last.and_then(|at| full.get(..at)).unwrap_or(full);
     cut.trim_end()
@@ -120,9 +133,13 @@ fn without_return_type(name: &str) -> &str {
     outside(name, |at, byte| {
         let is_behind_r = at > 0 && name.as_bytes()[at - 1] == b'r';
         stop |= is_behind_r && name.get(..at).is_some_and(|before| before.ends_with("operator"));
-        if byte == b' ' && !stop && at + 1 < name.len() {
+        if stop {
+            return ControlFlow::Break(());
+        }
+        if byte == b' ' && at + 1 < name.len() {
             from = at + 1;
         }
+        ControlFlow::Continue(())
     });
     name.get(from..).unwrap_or(name)
 }
@@ -139,6 +156,7 @@ fn arguments(text: &str, depth: usize, path: Shorten) -> String {
         if byte == b'<' {
             brackets.push((at, closing(text, at)));
         }
+        ControlFlow::Continue(())
     });
     for (open, close) in brackets {
         out += &between(text.get(from..open).unwrap_or_default(), path);
@@ -201,9 +219,11 @@ fn bracket(inner: &str, depth: usize, path: Shorten) -> String {
 fn split_as(inner: &str) -> Option<(&str, &str)> {
     let mut found = None;
     outside(inner, |at, byte| {
-        if byte == b' ' && found.is_none() && inner.get(at..).is_some_and(|rest| rest.starts_with(" as ")) {
+        if byte == b' ' && inner.get(at..).is_some_and(|rest| rest.starts_with(" as ")) {
             found = Some(at);
+            return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
     });
     let at = found?;
     Some((inner.get(..at)?, inner.get(at + 4..)?))
@@ -215,6 +235,7 @@ fn split(inner: &str) -> Vec<&str> {
         if byte == b',' {
             commas.push(at);
         }
+        ControlFlow::Continue(())
     });
     let mut parts = Vec::new();
     let mut from = 0;

@@ -199,14 +199,13 @@ pub fn ask_llvm(path: &Path, addresses: &[u64]) -> Answers {
 /// Ours, in the same form.
 pub fn ask_us(path: &Path, search: &Search, addresses: impl Iterator<Item = u64>) -> Answers {
     let store = Store::new();
-    let mut resolver = Resolver::open(&store, &module(path), Finder { search, target: None });
-    println!("{:?}", resolver.state());
     const EXACT: u64 = 1 << 47;
-    let addresses: Vec<u64> = addresses.collect();
-    resolver.expect(addresses.iter().map(|address| address | EXACT));
+    let keys: Vec<u64> = addresses.map(|address| address | EXACT).collect();
+    let mut resolver = Resolver::open(&store, &module(path), Finder { search, target: None }, &keys);
+    println!("{:?}", resolver.state());
     let mut answers = Answers::new();
-    for address in addresses {
-        let frames = resolver.frames(address | EXACT);
+    for key in keys {
+        let (address, frames) = (key & !EXACT, resolver.frames(key));
         let count = frames.len();
         for (at, frame) in frames.iter().enumerate() {
             assert_eq!(frame.inlined, at + 1 < count, "all but the last are inlined");
