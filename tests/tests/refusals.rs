@@ -50,6 +50,28 @@ fn a_program_with_its_own_malloc() {
     assert!(said.contains("malloc"), "{said}");
 }
 
+/// Exported, not exported, and not there.
+#[test]
+fn a_program_that_brings_an_allocator_is_recorded_and_warned_of() {
+    let folder = Folder::new();
+    let source = folder.join("program.c");
+    std::fs::write(
+        &source,
+        "void *mi_malloc(unsigned long n) { return n ? (void *)0 : \"\"; } int main(void) { return 7; }",
+    )
+    .unwrap();
+    let cases = [(&["-rdynamic"][..], true), (&[], true), (&["-rdynamic", "-Dmi_malloc=quick_malloc"], false)];
+    for (number, (options, is_warned)) in cases.into_iter().enumerate() {
+        let program = folder.join(&format!("program{number}"));
+        assert!(Command::new("cc").args(options).arg("-o").args([&program, &source]).status().unwrap().success());
+        let trace = folder.join("trace.htz");
+        let output = Command::new(heaptrack()).arg("-o").args([&trace, &program]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(process::code(output.status), 7, "{said}");
+        assert_eq!(said.contains("its own allocator (mi_malloc)"), is_warned, "{options:?}: {said}");
+    }
+}
+
 /// An ELF header that claims to be of another machine; nothing else is looked at.
 fn foreign(folder: &Folder, class: u8, machine: u16) -> PathBuf {
     let mut bytes = std::fs::read(target("hello")).unwrap();

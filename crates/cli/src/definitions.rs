@@ -1,8 +1,8 @@
 //! Which functions of interest a program file defines itself.
 //!
 //! Given: an ELF file and names. Gives back: those that are functions defined in it, exported or not, and their addresses. What must
-//! hold: exported ones are found as the loader finds them; of the others, one pass over the names, one over the symbols, in pieces: a
-//! program may have 100 MB, and waits for us to start.
+//! hold: exported ones are found as the loader finds them; of the others, if there are any, one pass over the names, one over the
+//! symbols, in pieces: a program may have 100 MB, and waits for us to start.
 use object::Endianness;
 use object::elf;
 use object::pod;
@@ -26,8 +26,14 @@ pub struct Defined {
 /// Those of `names` that the file defines, without order.
 pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'static [u8]]) -> Vec<Defined> {
     let mut found = Vec::new();
-    for (number, symbols) in sections.iter().enumerate() {
-        if !matches!(symbols.sh_type(endian), elf::SHT_SYMTAB | elf::SHT_DYNSYM) {
+    let is_dynamic = |section: &Section| section.sh_type(endian) == elf::SHT_DYNSYM;
+    let mut tables: Vec<(usize, &Section)> = sections.iter().enumerate().collect();
+    tables.retain(|(_, section)| is_dynamic(section) || section.sh_type(endian) == elf::SHT_SYMTAB);
+    tables.sort_by_key(|(_, section)| !is_dynamic(section));
+    let mut exported = 0;
+    for (number, symbols) in tables {
+        // All of them were found already: what a linker exports stands in both tables.
+        if !is_dynamic(symbols) && globals(symbols, endian) <= exported {
             continue;
         }
         let Some(strings) = sections.get(symbols.sh_link(endian) as usize) else { continue };
@@ -35,8 +41,9 @@ pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'st
             |other: &&Section| other.sh_type(endian) == elf::SHT_GNU_HASH && other.sh_link(endian) as usize == number;
         if let Some(hash) = sections.iter().find(is_hash) {
             let exports = Exports { file, endian, hash, symbols, strings };
-            if let Some(exported) = exports.find_all(names) {
-                found.extend(exported);
+            if let Some(defined) = exports.find_all(names) {
+                found.extend(defined);
+                exported = globals(symbols, endian);
                 continue;
             }
         }
@@ -46,6 +53,11 @@ pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'st
         }
     }
     found
+}
+
+/// Symbols of a table that other files could see; the local ones come first.
+fn globals(symbols: &Section, endian: Endianness) -> u64 {
+    (symbols.sh_size(endian) / size_of::<Symbol>() as u64).saturating_sub(symbols.sh_info(endian) as u64)
 }
 
 /// The table that the loader looks symbols up in.
