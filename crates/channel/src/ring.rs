@@ -46,8 +46,8 @@ impl<'a> Ring<'a> {
         self.head.store(head, Ordering::Release);
     }
 
-    /// Reader: hands every committed word to `take`, then gives the space back. Returns how many words there were.
-    pub fn drain(&self, mut take: impl FnMut(u64)) -> Result<usize, RingError> {
+    /// Reader: puts every committed word into `out`, then gives the space back. Returns how many words there were.
+    pub fn drain(&self, out: &mut impl Extend<u64>) -> Result<usize, RingError> {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
         let waiting = head.wrapping_sub(tail);
@@ -56,11 +56,9 @@ impl<'a> Ring<'a> {
         }
         let start = tail as usize & (self.words.len().wrapping_sub(1));
         let first = (self.words.len() - start).min(waiting as usize);
-        for word in self.words.iter().skip(start).take(first) {
-            take(word.load(Ordering::Relaxed));
-        }
-        for word in self.words.iter().take(waiting as usize - first) {
-            take(word.load(Ordering::Relaxed));
+        for part in [start..start + first, 0..waiting as usize - first] {
+            let words = self.words.get(part).unwrap_or_default();
+            out.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
         }
         self.tail.store(head, Ordering::Release);
         Ok(waiting as usize)

@@ -52,7 +52,7 @@ fn a_ring_delivers_every_word_once_and_in_order() {
         let mut seen = Vec::new();
         while seen.len() < 4 {
             let before = seen.len();
-            let n = shared.ring().drain(|word| seen.push(word)).expect("an honest writer");
+            let n = shared.ring().drain(&mut seen).expect("an honest writer");
             assert_eq!(n % 2, 0, "half a record");
             assert_eq!(seen.len(), before + n);
             if n == 0 {
@@ -88,10 +88,10 @@ fn a_clear_intent_means_that_nothing_older_is_missing() {
         loom::sync::atomic::fence(Ordering::SeqCst);
         let pending = intent.load(Ordering::Acquire);
         let mut seen = Vec::new();
-        shared.ring().drain(|word| seen.push(word)).expect("an honest writer");
+        shared.ring().drain(&mut seen).expect("an honest writer");
         writer.join().expect("writer");
         let mut late = Vec::new();
-        shared.ring().drain(|word| late.push(word)).expect("an honest writer");
+        shared.ring().drain(&mut late).expect("an honest writer");
         let watermark = if pending == 0 { now } else { pending };
         assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
     });
@@ -148,13 +148,13 @@ fn a_resting_intent_holds_the_watermark_until_a_second_thread_is_there() {
         let watermark = bounds.fold(now, u64::min);
         let mut seen = Vec::new();
         for shared in [&first, &second] {
-            shared.ring().drain(|word| seen.push(word)).expect("an honest writer");
+            shared.ring().drain(&mut seen).expect("an honest writer");
         }
         alone.join().expect("the first thread");
         newcomer.join().expect("the second thread");
         let mut late = Vec::new();
         for shared in [&first, &second] {
-            shared.ring().drain(|word| late.push(word)).expect("an honest writer");
+            shared.ring().drain(&mut late).expect("an honest writer");
         }
         assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
     });

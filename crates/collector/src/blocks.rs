@@ -3,7 +3,7 @@
 //! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
 //! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
 //! 32 bytes, and 8 more while a shard grows. Up to two megabytes, where memory is no matter, at most one third full and
-//! growing by itself: the processor then guesses nearly always right how many entries it must look at.
+//! growing fourfold: the processor then guesses nearly always right how many entries it must look at.
 //!
 //! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
 //! clean after millions of events. The place of an address is `hash * length / 2^64`, which keeps the order of hashes
@@ -22,7 +22,7 @@ pub struct Block {
 type Entry = [u64; 2];
 
 const SHARD_BITS: u32 = 2;
-const SMALLEST: usize = 1024;
+const SMALLEST: usize = 2048;
 /// Entries of a shard up to which all shards fit into half a megabyte.
 const CACHED: usize = 8192;
 /// Entries of a shard up to which all shards have two megabytes.
@@ -214,7 +214,8 @@ impl Shard {
     #[cold]
     fn grow(&mut self) {
         let length = self.entries.len();
-        let length = if length < ROOMY { length * 2 } else { length + length / 3 };
+        // A small table's memory is dear only because it is new.
+        let length = if length < ROOMY { length * 4 } else { length + length / 3 };
         let mut larger = Shard::with_length(length);
         for old in self.entries.iter().filter(|entry| address_of(entry) != 0) {
             let mut at = larger.home(hash(address_of(old)) << SHARD_BITS);

@@ -33,8 +33,6 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     pub words: usize,
-    /// The most words that one ring had.
-    pub fullest: usize,
     /// Words of some ring had to stay where they are: what is there is not all that there is up to the watermark.
     pub is_partial: bool,
 }
@@ -96,10 +94,18 @@ impl Drain {
             }
             let (words, is_partial) = self.empty_slot(index, header, merge);
             drained.words += words;
-            drained.fullest = drained.fullest.max(words);
             drained.is_partial |= is_partial;
         }
         drained
+    }
+
+    /// Some thread may soon have to wait.
+    pub fn is_any_half_full(&self) -> bool {
+        let half = self.mapping.region().geometry().ring_words as u64 / 2;
+        let is_half_full = |slot: &SlotHeader| slot.head.load(Acquire).wrapping_sub(slot.tail.load(Relaxed)) >= half;
+        (0..self.count())
+            .filter_map(|index| self.slot(index))
+            .any(|(slot, state)| state != SlotState::Free && is_half_full(slot))
     }
 
     /// The words, and whether some had to stay.

@@ -366,7 +366,7 @@ mod tests {
         ours.release_pages();
         let mut words = Vec::new();
         for ring in ours.rings() {
-            ring.drain(|word| words.push(word)).unwrap();
+            ring.drain(&mut words).unwrap();
         }
         assert_eq!(words, [7, 8]);
     }

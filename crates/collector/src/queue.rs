@@ -96,7 +96,7 @@ impl Queue {
         }
         let mut words = mem::take(&mut store.scratch);
         words.clear();
-        let taken = ring.drain(|word| words.push(word));
+        let taken = ring.drain(&mut words);
         if taken.is_ok() && !words.is_empty() {
             words = self.append(words, store);
         }
@@ -130,6 +130,11 @@ impl Queue {
                 self.front.extend_from_slice(&words);
             }
             Some(Chunk::Words(last)) if few => last.extend_from_slice(&words),
+            // Of those that lie here half empty there are never many.
+            _ if words.len() * 2 >= words.capacity() && store.in_memory * 4 < store.bound => {
+                self.rest.push_back(Chunk::Words(words));
+                return store.spare.pop().unwrap_or_default();
+            }
             _ => {
                 let mut chunk = store.spare.pop().unwrap_or_default();
                 chunk.extend_from_slice(&words);

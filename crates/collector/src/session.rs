@@ -29,13 +29,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// An event waits so long for company before it is written; at most 200 ms are promised until it is in the file.
-const BLOCK_AGE: Duration = Duration::from_millis(120);
+const BLOCK_AGE: Duration = Duration::from_millis(100);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 const SANDBOX_DOUBTS: u32 = 2;
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// Between two rounds, unless a ring gets half full: who writes it rings then. A round costs 40 us of system calls, and interrupts the
-/// target's processors.
+/// Between two rounds, unless a ring gets half full: who writes it rings then.
 const SLEEP: Duration = Duration::from_millis(10);
+/// Between two rounds that merge. To merge costs 40 us of system calls, interrupts the target's processors, and finds its tables out of the
+/// processor's cache; rounds in between only empty the rings.
+const MERGE_EVERY: Duration = Duration::from_millis(20);
+/// Rounds that come so quickly were rung for: there is much to do, and it is done at once.
+const BUSY: Duration = Duration::from_micros(1500);
 const START_SLEEP: Duration = Duration::from_micros(100);
 /// Nobody is there yet; who comes rings.
 const SPARE_SLEEP: Duration = Duration::from_millis(500);
@@ -71,6 +75,10 @@ pub(crate) struct Collector {
     /// Our own resident memory when the target was forked, and some more.
     launch_rss: u64,
     first_pending: Option<Instant>,
+    last_round: Instant,
+    last_merge: Instant,
+    /// Words that were drained since then.
+    unmerged: usize,
     next_check: Instant,
     next_refresh: Instant,
 }
@@ -111,6 +119,9 @@ impl Collector {
             is_live,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
+            last_round: now,
+            last_merge: now,
+            unmerged: 0,
             next_check: now,
             next_refresh: now,
             mapping,
@@ -121,31 +132,27 @@ impl Collector {
     pub(crate) fn run(&mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let rung = self.header.doorbell.load(Ordering::Acquire);
-            let fullest = self.round();
-            if fullest >= self.mapping.region().geometry().ring_words as usize / 2 {
-                continue;
-            }
+            let drained = self.round();
             // A program can be over in a millisecond, and one look at its memory must be had.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
             let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
-            self.sleep(
-                rung,
-                if is_spare {
-                    SPARE_SLEEP
-                } else if is_starting {
-                    START_SLEEP
-                } else {
-                    SLEEP
-                },
-            );
+            let time = match (is_spare, is_starting) {
+                (true, _) => SPARE_SLEEP,
+                (_, true) => START_SLEEP,
+                _ => SLEEP,
+            };
+            self.sleep(rung, time, drained);
         }
     }
 
-    /// Looks at everything once. Returns the most words that one ring had.
-    fn round(&mut self) -> usize {
+    /// Looks at everything once.
+    fn round(&mut self) -> Drained {
         let pid = self.header.target_pid.load(Ordering::Acquire);
         if pid != 0 && !self.session_written {
             self.write_session(pid);
+        }
+        if !self.is_merge_due() {
+            return self.empty_rings();
         }
         // Before the instant that is merged up to: an answer holds everything up to its question.
         let asks: Vec<Ask> = self.letters.asks.try_iter().collect();
@@ -163,7 +170,29 @@ impl Collector {
         }
         self.periodic(pid);
         self.publish();
-        drained.fullest
+        drained
+    }
+
+    fn is_merge_due(&mut self) -> bool {
+        let now = Instant::now();
+        // To merge a ring's worth takes less time than a quick program needs to fill the ring again.
+        let is_much = self.unmerged >= self.mapping.region().geometry().ring_words as usize / 4;
+        let is_busy = is_much || now - self.last_round < BUSY;
+        self.last_round = now;
+        let is_due = is_busy || self.is_live || !self.is_recording() || now - self.last_merge >= MERGE_EVERY;
+        if is_due {
+            (self.last_merge, self.unmerged) = (now, 0);
+        }
+        is_due
+    }
+
+    /// A round that leaves the rest to the next one.
+    fn empty_rings(&mut self) -> Drained {
+        self.header.next_round();
+        let drained = self.drain.empty_rings(&mut self.merge);
+        self.unmerged += drained.words;
+        self.sampler.look(&self.mapping, &self.recorder);
+        drained
     }
 
     /// The program in the target is the one we launched: before, it is a copy of ourselves.
@@ -255,10 +284,14 @@ impl Collector {
         Stats::set(&self.stats.lost_events, self.losses.lost_events);
     }
 
-    fn sleep(&self, rung: u32, time: Duration) {
+    /// Not while a ring is half full that can be emptied: who filled it found us awake, and does not ring. `drained`: by the round before.
+    fn sleep(&self, rung: u32, time: Duration, drained: Drained) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as _ };
         self.header.collector_asleep.store(1, Ordering::SeqCst);
-        let _ = futex::wait(&self.header.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        let could_empty = drained.words > 0 && !drained.is_partial;
+        if !(could_empty && self.drain.is_any_half_full()) {
+            let _ = futex::wait(&self.header.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        }
         self.header.collector_asleep.store(0, Ordering::Relaxed);
     }
 }
