@@ -26,6 +26,7 @@ pub struct Damage {
 /// Places kept one by one; of more than these only the number is kept.
 const DAMAGE_KEPT: usize = 256;
 const READ_STEP: usize = 256 << 10;
+const FIRST_STEP: usize = 32 << 10;
 /// How far into a file whose first bytes are wrong a block is looked for.
 const LOST_HEADER: usize = 64 << 10;
 /// Bytes that may be hashed in vain, beyond four times the file: one byte may belong to many false blocks.
@@ -33,9 +34,10 @@ const WASTE: u64 = 256 << 20;
 
 pub struct Reader<R: Read> {
     input: R,
-    /// Bytes read but not consumed: `buffer[start..]`, of which the first is at `offset` in the file.
+    /// Bytes read but not consumed: `buffer[start..end]`, of which the first is at `offset` in the file.
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
     offset: u64,
     wasted: u64,
     version: u32,
@@ -80,6 +82,7 @@ impl<R: Read> Reader<R> {
             input,
             buffer: Vec::new(),
             start: 0,
+            end: 0,
             offset: 0,
             wasted: 0,
             version: VERSION,
@@ -185,7 +188,7 @@ impl<R: Read> Reader<R> {
 
     /// After `None`: bytes at the end that are not a whole block (yet).
     pub const fn unfinished_bytes(&self) -> usize {
-        self.buffer.len() - self.start
+        self.end - self.start
     }
 
     /// Where the next block begins.
@@ -365,14 +368,14 @@ impl<R: Read> Reader<R> {
     }
 
     fn rest(&self) -> &[u8] {
-        &self.buffer[self.start..]
+        &self.buffer[self.start..self.end]
     }
 
     fn consume(&mut self, length: usize) {
         self.start += length;
         self.offset += length as u64;
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
+        if self.start == self.end {
+            self.end = 0;
             self.start = 0;
         }
     }
@@ -401,19 +404,23 @@ impl<R: Read> Reader<R> {
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.rest().len() < wanted {
             if self.start > 0 {
-                self.buffer.drain(..self.start);
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
                 self.start = 0;
             }
-            let have = self.buffer.len();
-            self.buffer.resize(have + READ_STEP, 0);
+            // Files can be small: the first step is, too.
+            let step = self.buffer.len().clamp(FIRST_STEP, READ_STEP);
+            if self.buffer.len() < self.end + step {
+                self.buffer.resize(self.end + step, 0);
+            }
             let read = loop {
-                match self.input.read(&mut self.buffer[have..]) {
+                match self.input.read(&mut self.buffer[self.end..]) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    other => break other,
+                    other => break other?,
                 }
             };
-            self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
-            if read? == 0 {
+            self.end += read;
+            if read == 0 {
                 return Ok(false);
             }
         }
@@ -425,8 +432,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Goes to a block's header, for instance from an `IndexEntry`.
     pub fn seek(&mut self, offset: u64) -> Result<(), Error> {
         self.input.seek(SeekFrom::Start(offset))?;
-        self.buffer.clear();
-        self.start = 0;
+        (self.start, self.end) = (0, 0);
         self.offset = offset;
         self.next_ordinal = None;
         Ok(())
