@@ -141,6 +141,7 @@ def make():
     return {
         "churn": compile_churn(),
         "json": write("documents.json", json.dumps(list(documents(16000)))),
+        "more_json": write("more_documents.json", json.dumps(list(documents(22500)))),
         "python": write("pipeline.py", PYTHON),
         "python_dense": write("roundtrip.py", PYTHON_DENSE),
         "sql": write("work.sql", SQL),

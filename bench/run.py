@@ -50,7 +50,7 @@ def workloads():
         Workload("python", ["/usr/bin/python3", made["python"], made["json"], "4"], env={"PYTHONMALLOC": "malloc"}),
         Workload("python, parser only", ["/usr/bin/python3", made["python_dense"], made["json"], "10"], env={"PYTHONMALLOC": "malloc"}),
         Workload("sqlite3", ["/usr/bin/sqlite3", ":memory:"], stdin=made["sql"]),
-        Workload("jq", ["/usr/bin/jq", jq, made["json"]]),
+        Workload("jq", ["/usr/bin/jq", jq, made["more_json"]]),
         Workload("node", [shutil.which("node"), made["node"], made["json"]]),
         Workload("cc1plus", [cc1plus, "-quiet", "-O1", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", made["templates"], "-o", "/dev/null"], kde_rounds=1),
         Workload("ls", ["/bin/ls", "/usr/bin"]),
