@@ -33,6 +33,8 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     pub words: usize,
+    /// The most words that one ring had.
+    pub fullest: usize,
     /// Words of some ring had to stay where they are: what is there is not all that there is up to the watermark.
     pub is_partial: bool,
 }
@@ -94,6 +96,7 @@ impl Drain {
             }
             let (words, is_partial) = self.empty_slot(index, header, merge);
             drained.words += words;
+            drained.fullest = drained.fullest.max(words);
             drained.is_partial |= is_partial;
         }
         drained

@@ -284,8 +284,12 @@ impl Collector {
         Stats::set(&self.stats.lost_events, self.losses.lost_events);
     }
 
-    /// Not while a ring is half full that can be emptied: who filled it found us awake, and does not ring. `drained`: by the round before.
+    /// Not where one ring had been half full, so that it need not ring again so soon; nor while one is that can be emptied: who filled it
+    /// found us awake. `drained`: by the round before.
     fn sleep(&self, rung: u32, time: Duration, drained: Drained) {
+        if drained.fullest >= self.mapping.region().geometry().ring_words as usize / 2 {
+            return;
+        }
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as _ };
         self.header.collector_asleep.store(1, Ordering::SeqCst);
         let could_empty = drained.words > 0 && !drained.is_partial;
