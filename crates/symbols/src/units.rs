@@ -129,7 +129,7 @@ impl<'f> Units<'f> {
         for address in addresses {
             last = last.max(Some(listed.find(*address).into_iter().max()?));
         }
-        self.starts.borrow().range(last? + 1..).next().copied()
+        self.starts.borrow().range(last?.saturating_add(1)..).next().copied()
     }
 
     fn list(&self) -> Ranges {

@@ -104,6 +104,7 @@ fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> ControlFlow<()>) {
 }
 
 fn without_parameters(full: &str) -> &str {
+    // Most names have one list, at their end, and need no look at every character.
     if let Some((name, rest)) = full.split_once('(')
         && !name.is_empty()
         && !name.contains(['<', '[', '{'])
