@@ -54,6 +54,17 @@ impl Value {
         self.len != 0
     }
 
+    /// Takes the whole path of a relative one; false when it is too long, or the folder has none.
+    pub fn join_folder(&mut self, relative: &[u8]) -> bool {
+        self.len = crate::sys::folder(&mut self.bytes);
+        let is_whole = self.get().first() == Some(&b'/') && self.len + 1 + relative.len() < VALUE_MAX;
+        if self.len > 1 {
+            self.push(b"/");
+        }
+        self.push(relative);
+        is_whole
+    }
+
     /// With the terminating zero.
     pub fn as_c_string(&self) -> &[u8] {
         self.bytes.get(..self.len + 1).unwrap_or(&[0])
@@ -282,6 +293,20 @@ mod tests {
         });
         assert_eq!(split_preload(b"a:b c"), (&b"a"[..], &b"b c"[..]));
         assert_eq!(split_preload(b"a"), (&b"a"[..], &b""[..]));
+    }
+
+    #[test]
+    fn a_relative_path_is_made_whole() {
+        use std::os::unix::ffi::OsStrExt;
+        let here = std::env::current_dir().unwrap();
+        let mut value = Value::EMPTY;
+        value.push(b"what was there before");
+        assert!(value.join_folder(b"./libx.so"));
+        assert_eq!(value.get(), [here.as_os_str().as_bytes(), b"/./libx.so"].concat());
+        let longest = VALUE_MAX - 1 - 1 - here.as_os_str().len();
+        assert!(value.join_folder(&vec![b'x'; longest]));
+        assert_eq!(value.get().len(), VALUE_MAX - 1);
+        assert!(!value.join_folder(&vec![b'x'; longest + 1]));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use channel::{Loss, Region, Stamp};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Where the program's own path is read to: a forked child comes here on whatever stack it has.
-struct Program(UnsafeCell<Value>);
+/// Where a path is put together: a forked child comes here on whatever stack it has.
+struct Desk(UnsafeCell<Value>);
 
 // SAFETY: only whoever may change the table uses it, and there is one at a time.
-unsafe impl Sync for Program {}
+unsafe impl Sync for Desk {}
 
-static PROGRAM: Program = Program(UnsafeCell::new(Value::EMPTY));
+static DESK: Desk = Desk(UnsafeCell::new(Value::EMPTY));
 
 /// Modules that can be loaded at the same time.
 const LIVE: usize = 2048;
@@ -48,6 +48,9 @@ struct Known {
 pub struct Modules {
     generation: AtomicU32,
     known_count: u32,
+    /// Not 0 in a process that ran already. Only a list of calls was looked for in its filters, and asking for its
+    /// folder is none of them.
+    is_adopted: u32,
     indexes: [Index; 2],
     known: [Known; LIVE],
 }
@@ -171,7 +174,7 @@ impl Modules {
     unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         // SAFETY: a mapped object of the loader.
-        let Some(instance) = (unsafe { register(region, map, program, stamp) }) else { return false };
+        let Some(instance) = (unsafe { register(region, map, program, stamp, self.is_adopted == 0) }) else { return false };
         let place = self.known_count as usize;
         let Some(known) = self.known.get_mut(place) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
@@ -181,6 +184,7 @@ impl Modules {
 
     /// Takes in what the profiler found in a process that runs already.
     pub fn adopt<'a>(&mut self, region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
+        self.is_adopted = 1;
         for module in modules {
             let Some(instance) = module.publish(region, stamp) else { continue };
             let Some(known) = self.known.get_mut(self.known_count as usize) else { break };
@@ -296,28 +300,24 @@ pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: He
     let len = headers.build_id(map.bias, &mut build_id);
     let same_build = module.build_id_len.load(Ordering::Relaxed) as usize == len
         && module.build_id.iter().zip(build_id).all(|(known, word)| known.load(Ordering::Relaxed) == word);
-    let (at, len) = (module.name_at.load(Ordering::Relaxed), module.name_len.load(Ordering::Relaxed));
-    module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, at, len, map.name)
+    // SAFETY: the loader's string, which stays as the map does.
+    let name = if map.name.is_null() { &[] } else { unsafe { bytes(map.name) } };
+    module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, module, name)
 }
 
-/// True when the stored name is the NUL-terminated `text`.
-fn is_name(region: &Region, at: u32, len: u32, text: *const u8) -> bool {
-    for i in 0..=len as usize {
-        // SAFETY: not past the NUL, for all bytes before were equal to a stored one, which is never 0.
-        let byte = unsafe { *text.add(i) };
-        let stored = if i == len as usize {
-            0
-        } else {
-            region.names().get(at as usize + i).map_or(0, |b| b.load(Ordering::Relaxed))
-        };
-        if byte != stored {
-            return false;
-        }
-        if byte == 0 {
-            return i == len as usize;
-        }
-    }
-    false
+/// True when the stored name is the loader's, or the whole path of the loader's.
+fn is_name(region: &Region, module: &channel::Module, name: &[u8]) -> bool {
+    let (at, len) = (module.name_at.load(Ordering::Relaxed) as usize, module.name_len.load(Ordering::Relaxed) as usize);
+    let Some(folder) = len.checked_sub(name.len()) else { return false };
+    let ends_with = name.iter().enumerate().all(|(i, &byte)| {
+        region.names().get(at + folder + i).is_some_and(|stored| stored.load(Ordering::Relaxed) == byte)
+    });
+    ends_with && (folder == 0 || is_relative(name))
+}
+
+/// A path, but not a whole one. The kernel's own object has no path at all.
+fn is_relative(name: &[u8]) -> bool {
+    name.first() != Some(&b'/') && name.contains(&b'/')
 }
 
 /// What the shared table says of a module.
@@ -366,7 +366,13 @@ impl Description<'_> {
 ///
 /// # Safety
 /// As `Modules::refresh`.
-unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> Option<u32> {
+unsafe fn register(
+    region: &Region,
+    map: &LinkMap,
+    program: Headers,
+    stamp: Stamp,
+    may_ask_folder: bool,
+) -> Option<u32> {
     let has_name = has_name(map);
     let headers = headers_of(map, program)?;
     let (start, end) = headers.bounds(map.bias)?;
@@ -375,16 +381,17 @@ unsafe fn register(region: &Region, map: &LinkMap, program: Headers, stamp: Stam
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
     // SAFETY: one writer at a time, as for all of this; nobody else has it.
-    let path = unsafe { &mut *PROGRAM.0.get() };
-    // A short program may be gone before anybody else can ask for its path; nothing without /proc.
-    let name = if !has_name && path.read_link(b"/proc/self/exe\0") {
-        path.get()
-    } else if has_name {
-        // SAFETY: the loader's string.
-        unsafe { bytes(map.name) }
+    let desk = unsafe { &mut *DESK.0.get() };
+    // SAFETY: the loader's string.
+    let name = if has_name { unsafe { bytes(map.name) } } else { &[] };
+    // A short program may be gone before anybody else can ask for its path, or for the folder that it stood in when the
+    // loader took `./libx.so`. Nothing without /proc.
+    let is_told = if !has_name {
+        desk.read_link(b"/proc/self/exe\0")
     } else {
-        &[]
+        may_ask_folder && is_relative(name) && desk.join_folder(name)
     };
+    let name = if is_told { desk.get() } else { name };
     let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
     Description { map: address, dynamic, start, end, bias: map.bias, eh_frame_hdr, build_id, build_id_len, name }
         .publish(region, stamp)

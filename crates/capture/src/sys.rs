@@ -129,6 +129,15 @@ pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
     if n < 0 { 0 } else { n as usize }
 }
 
+/// The length of the path of the folder that the process stands in, 0 = longer than the buffer. One that cannot be
+/// reached from the root does not begin with a slash.
+pub fn folder(buffer: &mut [u8]) -> usize {
+    // SAFETY: the buffer is ours.
+    let n = unsafe { call(79, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0, 0) };
+    // The kernel counts the terminating zero.
+    if n < 1 { 0 } else { n as usize - 1 }
+}
+
 pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
     // SAFETY: reads our bytes; what it changes is what the descriptor says.
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }

@@ -6,6 +6,7 @@ use crate::clock::Timeline;
 use crate::process::Process;
 use channel::{BUILD_ID_MAX, Region};
 use format::Module;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Default)]
@@ -59,9 +60,12 @@ impl Modules {
         let image = raw.image.load(Ordering::Relaxed);
         let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
         let start = raw.start.load(Ordering::Relaxed);
-        // `./libx.so` means nothing to whoever opens the trace.
+        // `./libx.so` means nothing to whoever opens the trace. A program that was attached to does not make it whole.
         if path.contains('/') && !path.starts_with('/') {
             path = process.mapped_file(start).unwrap_or(path);
+        }
+        if path.contains("/./") {
+            path = Path::new(&path).components().collect::<PathBuf>().to_string_lossy().into_owned();
         }
         Some(Module {
             instance: u16::try_from(index + 1).ok()?,
