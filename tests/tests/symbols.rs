@@ -334,7 +334,8 @@ fn a_library_by_a_relative_path() {
         (folder.join("below"), "../libalias.so", folder.join("below/../libalias.so")),
         (PathBuf::from("/"), &format!(".{}", library.display()), library.clone()),
     ] {
-        let code = format!("import ctypes, os; red = ctypes.CDLL('{given}'); os.chdir('/tmp'); red.work(); os._exit(0)");
+        let code =
+            format!("import ctypes, os; red = ctypes.CDLL('{given}'); os.chdir('/tmp'); red.work(); os._exit(0)");
         let report = Program::new("python3").args(["-c", &code]).current_dir(&stand).recorded().whole_report();
         let list = report.json()["allocations"].as_array().unwrap();
         let site = list.iter().find(|site| site["allocations"] == 1 && site["allocated_bytes"] == 301).unwrap();

@@ -174,7 +174,9 @@ impl Modules {
     unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         // SAFETY: a mapped object of the loader.
-        let Some(instance) = (unsafe { register(region, map, program, stamp, self.is_adopted == 0) }) else { return false };
+        let Some(instance) = (unsafe { register(region, map, program, stamp, self.is_adopted == 0) }) else {
+            return false;
+        };
         let place = self.known_count as usize;
         let Some(known) = self.known.get_mut(place) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
