@@ -55,6 +55,8 @@ pub enum Stopped {
     Waiting,
     /// The consumer is full: call again when it is not.
     Full,
+    /// Some thread may be waiting by now: look at the rings, then call again.
+    Paused,
 }
 
 /// How far apart, in stamps, two events of one address can be in the wrong order.
@@ -91,7 +93,8 @@ pub struct Merge {
 const RINGS: usize = 2;
 /// Long enough to hide a cache miss, short enough to stay in the first level cache.
 const BATCH: usize = 64;
-/// Events between two looks whether the consumer is full.
+/// Events between two looks whether the consumer is full, or a ring. They take a small part of the time in which a thread can fill
+/// half of its ring.
 const STRETCH: usize = 4096;
 
 /// Order of events: by stamp, at equal stamps the free before the allocation.
@@ -193,7 +196,8 @@ impl Merge {
 
     /// Hands every event with a stamp below `watermark` to `consumer`.
     pub fn run(&mut self, watermark: Stamp, patience: Patience, consumer: &mut impl Consumer) -> Stopped {
-        loop {
+        let mut done = 0;
+        while done < STRETCH {
             while let Some(item) = self.batch.get(self.at) {
                 match consumer.take(item) {
                     Verdict::Taken => {
@@ -213,8 +217,9 @@ impl Merge {
                 return Stopped::Full;
             }
             if !consumer.wants_expect() {
-                if !self.run_straight(watermark, consumer) {
-                    return Stopped::Done;
+                match self.run_straight(watermark, consumer) {
+                    Some(events) => done += events,
+                    None => return Stopped::Done,
                 }
                 continue;
             }
@@ -222,7 +227,9 @@ impl Merge {
             if self.batch.is_empty() {
                 return Stopped::Done;
             }
+            done += self.batch.len();
         }
+        Stopped::Paused
     }
 
     /// The source whose event is next below `limit`, and the last key that its events may have to come before those of
@@ -249,13 +256,13 @@ impl Merge {
         }
     }
 
-    /// Straight from the words to the consumer, for as long as one source comes first. False: nothing is left below
+    /// Straight from the words to the consumer, for as long as one source comes first. How many events, `None`: nothing is left below
     /// `watermark`.
-    fn run_straight(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> bool {
-        let Some((index, last)) = self.next_run(limit(watermark)) else { return false };
+    fn run_straight(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> Option<usize> {
+        let (index, last) = self.next_run(limit(watermark))?;
         // One thread alone gets nothing from others.
         let is_shared = self.sources.len() > RINGS;
-        let Some(source) = self.sources.get_mut(index as usize) else { return false };
+        let source = self.sources.get_mut(index as usize)?;
         let window = source.queue.window(&mut self.store);
         let words = window.len();
         let mut decoder = Decoder::new(window);
@@ -282,7 +289,7 @@ impl Merge {
         }
         source.queue.advance(words - left, &mut self.store);
         self.update_top(index, next);
-        true
+        Some(STRETCH - stretch)
     }
 
     /// Fills the batch with the next events below `watermark`.
@@ -558,7 +565,12 @@ mod tests {
             self.run_with(Patience { free: 1000, alloc: 10 }, watermark, log)
         }
         fn run_with(&mut self, patience: Patience, watermark: u64, log: &mut Log) -> bool {
-            self.merge.run(watermark, patience, log) == Stopped::Done
+            loop {
+                match self.merge.run(watermark, patience, log) {
+                    Stopped::Paused => (),
+                    stopped => return stopped == Stopped::Done,
+                }
+            }
         }
     }
 

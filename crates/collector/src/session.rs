@@ -219,16 +219,29 @@ impl Collector {
         let timeline = &self.recorder.timeline;
         let patience =
             Patience { free: timeline.stamps_in(FREE_PATIENCE_NS), alloc: timeline.stamps_in(ALLOC_PATIENCE_NS) };
-        while self.writer.has_room() && self.merge.run(watermark, patience, &mut self.recorder) == Stopped::Full {
-            if self.is_live {
-                self.recorder.compact();
+        while self.writer.has_room() {
+            match self.merge.run(watermark, patience, &mut self.recorder) {
+                Stopped::Done | Stopped::Waiting => break,
+                Stopped::Paused => self.relieve_rings(),
+                Stopped::Full => {
+                    if self.is_live {
+                        self.recorder.compact();
+                    }
+                    self.write_pending();
+                }
             }
-            self.write_pending();
         }
         match self.first_pending {
             None if self.recorder.has_pending() => self.first_pending = Some(Instant::now()),
             Some(first) if first.elapsed() >= BLOCK_AGE => self.write_pending(),
             _ => (),
+        }
+    }
+
+    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark.
+    fn relieve_rings(&mut self) {
+        if self.drain.is_any_half_full() {
+            self.unmerged += self.drain.empty_rings(&mut self.merge).words;
         }
     }
 
