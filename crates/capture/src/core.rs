@@ -321,6 +321,18 @@ impl Core {
         if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
     }
 
+    /// The clock may be read without a fence, see `plain_stamp`.
+    #[inline(always)]
+    pub fn has_plain_stamps(&self) -> bool {
+        self.parts().plain_stamps
+    }
+
+    /// As `stamp`, where stamps are plain.
+    #[inline(always)]
+    pub fn plain_stamp(&self) -> Stamp {
+        rdtsc()
+    }
+
     /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
     /// go without the clock, from before the second one's first event on.
     pub fn begin_thread(&self, local: *mut Local) {

@@ -10,7 +10,7 @@ use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
-use crate::memo::Place;
+use crate::memo::{Place, UNSURE};
 use crate::real;
 use crate::sys;
 use crate::walk::Walk;
@@ -95,7 +95,14 @@ impl Writer for Quick {
 /// The guard goes up, if this thread is found at once and no hook of it is at work.
 #[inline(always)]
 fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
-    let local = core.threads().find_near(thread_pointer())?;
+    let pointer = thread_pointer();
+    let only = core.only.load(Ordering::Relaxed);
+    // SAFETY: locals stay mapped for ever.
+    let local = if !only.is_null() && unsafe { (*only).is_mine(pointer) } {
+        only
+    } else {
+        core.threads().find_near(pointer)?
+    };
     // SAFETY: the calling thread's own.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
@@ -271,6 +278,40 @@ fn write<const WORDS: usize>(core: &Core, entered: &mut impl Writer, make: impl 
     commit(entered, &ring, at, make(stamp));
 }
 
+/// As `write`, where nothing is in the way; false: nothing was written. It calls nobody, so that a hook that calls nobody
+/// else saves no registers.
+#[inline(always)]
+fn write_quickly<const WORDS: usize>(
+    core: &Core,
+    entered: &mut Quick,
+    make: impl FnOnce(Stamp) -> [u64; WORDS],
+) -> bool {
+    let level = entered.level();
+    if level.head + WORDS as u64 > level.limit {
+        return false;
+    }
+    publish_intent(entered);
+    let level = entered.level();
+    let stamp = match level.pace.step(core.header()) {
+        true => level.last_stamp + 1,
+        // Where stamps are not plain, nobody goes without the clock.
+        false if !core.has_plain_stamps() => {
+            clear_intent(entered);
+            return false;
+        }
+        false => {
+            let now = core.plain_stamp();
+            level.pace.look(core, now);
+            now
+        }
+    };
+    level.last_stamp = stamp;
+    let at = level.head;
+    let ring = ring(core, entered);
+    commit(entered, &ring, at, make(stamp));
+    true
+}
+
 /// The stamp of the event that was announced.
 #[inline(always)]
 fn stamp(core: &Core, entered: &mut impl Writer) -> Stamp {
@@ -413,27 +454,43 @@ fn hope_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
     room
 }
 
-/// The stack's id from the memo, if a remembered walk still holds. Else what the walk wants to know.
+/// What a memo says of a walk that is to be made anew, though it is known.
+const ANEW: u64 = u64::MAX;
+
+/// The stack's id from the memo, if the walk that was last found or remembered in its place still holds. Else what
+/// `remembered_elsewhere` wants to know.
 #[inline(always)]
 fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<StackId, u64> {
     if local.generation != core.modules().generation() {
         local.memo.forget();
         local.generation = core.modules().generation();
     }
-    let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    match unsafe { local.memo.find_youngest(place) } {
+    match unsafe { local.memo.find_youngest(place(context)) } {
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
         Ok((number, _)) => patched_together(local, number),
-        Err(differs) => remembered_elsewhere(local, place, differs),
+        Err(differs) => Err(differs),
     }
 }
 
-/// Not the youngest of its set, or nowhere.
+#[inline(always)]
+fn place(context: &Context) -> Place {
+    Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
+}
+
+/// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
 #[inline(never)]
-fn remembered_elsewhere(local: &mut Local, place: Place, differs: u64) -> Result<StackId, u64> {
-    // SAFETY: as in `remembered`, which is the only caller.
-    let tail = unsafe { local.memo.find_older(place, differs) }?;
+fn remembered_elsewhere(local: &mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
+    if differs == ANEW {
+        return Err(ANEW);
+    }
+    // SAFETY: as in `remembered`.
+    let tail = unsafe {
+        match differs {
+            UNSURE => local.memo.find(place(context), usize::MAX)?,
+            differs => local.memo.find_older(place(context), differs)?,
+        }
+    };
     if tail.jumps <= FEW_JUMPS { Ok(tail.number) } else { patched_together(local, tail.number) }
 }
 
@@ -445,7 +502,7 @@ fn patched_together(local: &mut Local, number: StackId) -> Result<StackId, u64> 
         return Ok(number);
     }
     local.patched_together = 0;
-    Err(u64::MAX)
+    Err(ANEW)
 }
 
 /// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
@@ -503,28 +560,66 @@ pub fn allocating(context: &Context) {
 /// After an allocation that returned `address`.
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
-    let gate = CORE.gate_or_join();
-    if gate & (ACTIVE | PAUSED) != ACTIVE || address == 0 {
+    if address == 0 {
         return Next::DONE;
     }
     let core = &CORE;
-    let Some(mut entered) = enter_quickly(core, context.cfa()) else {
-        context.arguments = [address, size, 0];
-        context.differs = 0;
-        return Next::then(allocated_slowly);
-    };
-    let known = remembered(core, entered.local(), context);
-    if let Ok(stack) = known
-        && gate & COUNTING == 0
+    if core.gate() & (ACTIVE | PAUSED | COUNTING) == ACTIVE
+        && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
-        write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
-        leave(&mut entered);
-        return Next::DONE;
+        let known = remembered(core, entered.local(), context);
+        if let Ok(stack) = known
+            && write_quickly(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack))
+        {
+            leave(&mut entered);
+            return Next::DONE;
+        }
+        context.arguments = [address, size, entered.local as u64];
+        return match known {
+            Ok(stack) => {
+                context.differs = stack as u64;
+                Next::then(allocated_without_room)
+            }
+            Err(differs) => {
+                context.differs = differs;
+                Next::then(allocated_elsewhere)
+            }
+        };
     }
-    leave(&mut entered);
     context.arguments = [address, size, 0];
-    context.differs = known.err().unwrap_or(0);
+    context.differs = 0;
     Next::then(allocated_slowly)
+}
+
+/// The youngest of its set is another stack. The guard is up. Arguments: the address, the size, the thread's state; where
+/// the youngest differs.
+extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
+    let core = &CORE;
+    let [address, size, local] = context.arguments;
+    let mut entered = Quick { local: local as *mut Local };
+    match remembered_elsewhere(entered.local(), context, context.differs) {
+        Ok(stack) => {
+            write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
+            leave(&mut entered);
+            Next::DONE
+        }
+        Err(differs) => {
+            leave(&mut entered);
+            context.differs = differs;
+            Next::then(allocated_slowly)
+        }
+    }
+}
+
+/// As `allocated_elsewhere`, but the stack is known.
+#[cold]
+extern "C" fn allocated_without_room(context: &mut Context) -> Next {
+    let [address, size, local] = context.arguments;
+    let mut entered = Quick { local: local as *mut Local };
+    let stack = context.differs as StackId;
+    write(&CORE, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
+    leave(&mut entered);
+    Next::DONE
 }
 
 /// A thread's first event, a hook inside a hook, a stack that is not remembered, a test that counts.
@@ -533,6 +628,9 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
 extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, _] = context.arguments;
+    if core.gate_or_join() & (ACTIVE | PAUSED) != ACTIVE {
+        return Next::DONE;
+    }
     let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
     walk_and_write(core, &mut entered, context, |stamp, stack| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
@@ -545,19 +643,29 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
 /// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64) {
-    if CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
+    if address == 0 {
         return;
     }
     let core = &CORE;
-    let Some(mut entered) = enter_quickly(core, cfa) else { return freeing_slowly(address, cfa) };
-    write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
-    leave(&mut entered);
+    if core.gate() & ACTIVE != 0
+        && let Some(mut entered) = enter_quickly(core, cfa)
+    {
+        let is_written = write_quickly(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        leave(&mut entered);
+        if is_written {
+            return;
+        }
+    }
+    freeing_slowly(address, cfa);
 }
 
 #[cold]
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64) {
     let core = &CORE;
+    if core.gate_or_join() & ACTIVE == 0 {
+        return;
+    }
     let Some(mut entered) = enter(core, cfa) else { return };
     write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
     leave(&mut entered);
@@ -618,7 +726,12 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
         return Next::then(custom::moved_while_paused);
     }
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    let known = if entered.nested { Err(0) } else { remembered(core, entered.local(), context) };
+    let known = if entered.nested {
+        Err(0)
+    } else {
+        let local = entered.local();
+        remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs))
+    };
     match known {
         Ok(stack) => moved(core, &mut entered, context, stack),
         Err(differs) => {

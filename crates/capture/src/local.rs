@@ -177,7 +177,7 @@ fn is_stale(pointer: u64, entry: &Entry) -> bool {
 impl Local {
     /// True when this is the state of the calling thread and not that of a dead one whose pointer it got.
     #[inline(always)]
-    fn is_mine(&self, pointer: u64) -> bool {
+    pub fn is_mine(&self, pointer: u64) -> bool {
         if self.thread_pointer != pointer {
             return false;
         }

@@ -47,6 +47,10 @@ const FRAME_POINTER: u64 = 1 << 62;
 const NEAR_SHIFT: u32 = 48;
 const END: u64 = 0x3fff;
 const BESIDE: u64 = END - 1;
+/// Comparisons between two turns of a loop.
+const IN_A_ROW: usize = 4;
+/// Instead of a CFA: only `find` can tell whether it differs.
+pub const UNSURE: u64 = u64::MAX - 1;
 /// SLOT of code with frame pointers: the word before the return address.
 const FRAME_POINTER_SLOT: u32 = 2;
 
@@ -217,7 +221,7 @@ impl Memo {
             return Err(0);
         }
         // SAFETY: the caller's promise; the frame itself was just compared.
-        unsafe { self.verify(check) }.map(|jumps| (number, jumps))
+        unsafe { self.verify::<true>(check) }.map(|jumps| (number, jumps))
     }
 
     /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
@@ -273,7 +277,7 @@ impl Memo {
                 continue;
             }
             // SAFETY: the caller's promise; the frame itself was just compared.
-            match unsafe { self.verify(check) } {
+            match unsafe { self.verify::<false>(check) } {
                 Ok(jumps) => {
                     if way != 0 {
                         // SAFETY: both below the array's length.
@@ -288,12 +292,12 @@ impl Memo {
     }
 
     /// Compares the words of every frame above the one at `check`. How many jumps it took, or the CFA of the frame that
-    /// differs.
+    /// differs. `IS_QUICK`: calls nobody, and says `UNSURE` where it would have to.
     ///
     /// # Safety
     /// As `find`; the frame itself holds.
     #[inline(always)]
-    unsafe fn verify(&self, mut check: *const Check) -> Result<u32, u64> {
+    unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, u64> {
         let mut jumps = 0;
         // SAFETY: in the arena.
         let mut node = unsafe { *check };
@@ -306,6 +310,7 @@ impl Memo {
                     END => return Ok(jumps),
                     // SAFETY: as for a plain node.
                     BESIDE => Way::Caller(unsafe { check.add(1) }),
+                    0 if IS_QUICK => return Err(UNSURE),
                     near => {
                         jumps += 1;
                         // SAFETY: the caller's promise.
@@ -322,13 +327,19 @@ impl Memo {
                 }
                 check = caller;
             }
-            // All frames below are as they were, so the walk would read this very word. Plain nodes of one walk first.
+            // All frames below are as they were, so the walk would read this very word. Plain nodes of one walk first, some
+            // in a row: it is the longest part of a hook.
             // SAFETY: as above.
             unsafe {
-                node = *check;
-                while (node.at as *const u64).read() == node.pc {
-                    check = check.add(1);
-                    node = *check;
+                'plain: loop {
+                    for step in 0..IN_A_ROW {
+                        node = *check.add(step);
+                        if (node.at as *const u64).read() != node.pc {
+                            check = check.add(step);
+                            break 'plain;
+                        }
+                    }
+                    check = check.add(IN_A_ROW);
                 }
                 if node.pc & SPECIAL == 0 || (node.at as *const u64).read() != node.pc & LOW48 {
                     return Err(node.at + 8);
