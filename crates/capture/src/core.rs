@@ -17,7 +17,7 @@ use crate::environment::{self, Carried, Environment};
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
-use crate::modules::{self, Found, Modules};
+use crate::modules::{self, Found, May, Modules};
 use crate::real;
 use crate::rule::Rules;
 use crate::signals;
@@ -545,7 +545,8 @@ impl Core {
         let header = region.header();
         // A forked child has its parent's page, empty.
         let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
-        if core::ptr::eq(gate, (&raw const SHUT).cast()) {
+        let is_forked = !core::ptr::eq(gate, (&raw const SHUT).cast());
+        if !is_forked {
             let Some(page) = sys::map_private(PAGE) else { return refuse(header, Refusal::NotMapped) };
             if !sys::wipe_on_fork(page, PAGE) {
                 return refuse(header, Refusal::NoSystemCall);
@@ -567,7 +568,7 @@ impl Core {
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up: the list is stable and we are the only writer.
-        unsafe { self.refresh_modules() };
+        unsafe { self.refresh_modules(if is_forked { May::Ask } else { May::AskForFolder }) };
         if !loader::watch(debug) {
             // SAFETY: as above.
             unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
@@ -597,14 +598,12 @@ impl Core {
     ///
     /// # Safety
     /// Called by the loader's notification or at start-up: the list is stable, there is one writer.
-    pub unsafe fn refresh_modules(&self) {
+    pub unsafe fn refresh_modules(&self, may: May) {
         let parts = self.parts();
         let stamp = rdtsc_or_zero(parts.ticks);
+        let may = if self.may_call() { may } else { May::AskNothing };
         // SAFETY: the caller's promise.
-        let change = unsafe {
-            let may_ask = self.may_call();
-            (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may_ask)
-        };
+        let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may) };
         // Its whole path is to be had only while the program lives, which may not be long.
         if change.loaded != 0 && self.may_call() {
             let header = parts.region.header();
@@ -625,7 +624,7 @@ impl Core {
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {
-                self.refresh_modules();
+                self.refresh_modules(May::AskForFolder);
             }
         }
     }

@@ -71,6 +71,17 @@ impl Found {
     }
 }
 
+/// What the kernel may be asked about new modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum May {
+    /// In a sandbox any call may be the last.
+    AskNothing,
+    /// They were loaded some time ago, and the program may stand elsewhere by now.
+    Ask,
+    /// They were loaded just now: relative paths begin where the program stands.
+    AskForFolder,
+}
+
 /// What a look at the loader's list found.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -101,7 +112,7 @@ impl Modules {
         }
     }
 
-    /// Looks through the loader's list and publishes what is new and what is gone. New ones only where we `may_ask` the
+    /// Looks through the loader's list and publishes what is new and what is gone. New ones only where we may ask the
     /// kernel about them: in a sandbox their frames stay without a module.
     ///
     /// # Safety
@@ -112,7 +123,7 @@ impl Modules {
         debug: *const Debug,
         program: Headers,
         stamp: Stamp,
-        may_ask: bool,
+        may: May,
     ) -> Change {
         let mut change = Change::default();
         for known in self.known.iter_mut().take(self.known_count as usize) {
@@ -124,9 +135,9 @@ impl Modules {
             let mut map = d.maps;
             // SAFETY: as above.
             while let Some(m) = unsafe { map.as_ref() } {
+                let is_new = !self.is_known(m) && may != May::AskNothing;
                 // SAFETY: as above.
-                change.loaded +=
-                    (!self.is_known(m) && may_ask && unsafe { self.meet(region, m, program, stamp) }) as u32;
+                change.loaded += (is_new && unsafe { self.meet(region, m, program, stamp, may) }) as u32;
                 map = m.next;
             }
             board = if d.version >= 2 { d.next } else { core::ptr::null() };
@@ -150,7 +161,7 @@ impl Modules {
         }
         self.drop_unseen(region, stamp);
         // SAFETY: the caller's promise.
-        unsafe { self.meet(region, map, program, stamp) };
+        unsafe { self.meet(region, map, program, stamp, May::Ask) };
         self.publish(region);
     }
 
@@ -171,12 +182,11 @@ impl Modules {
     ///
     /// # Safety
     /// As `refresh`.
-    unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) -> bool {
+    unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp, may: May) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
+        let may_ask_folder = may == May::AskForFolder && self.is_adopted == 0;
         // SAFETY: a mapped object of the loader.
-        let Some(instance) = (unsafe { register(region, map, program, stamp, self.is_adopted == 0) }) else {
-            return false;
-        };
+        let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
         let place = self.known_count as usize;
         let Some(known) = self.known.get_mut(place) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };

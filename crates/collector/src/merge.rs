@@ -135,6 +135,11 @@ impl Merge {
         self.store.has_room()
     }
 
+    /// Words that were drained and are not merged yet, as far as they are in memory.
+    pub const fn queued(&self) -> usize {
+        self.store.in_memory()
+    }
+
     /// Takes all committed words out of a ring. `Ok(0)` also when there is no room for them now.
     pub fn drain(&mut self, source: u32, ring: &Ring<'_>) -> Result<usize, RingError> {
         let index = source as usize;

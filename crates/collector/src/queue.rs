@@ -39,6 +39,10 @@ impl Store {
         !self.stuck
     }
 
+    pub const fn in_memory(&self) -> usize {
+        self.in_memory
+    }
+
     pub const fn lost_words(&self) -> u64 {
         self.lost
     }

@@ -38,6 +38,8 @@ const SLEEP: Duration = Duration::from_millis(10);
 /// Between two rounds that merge. To merge costs 40 us of system calls, interrupts the target's processors, and finds its tables out of the
 /// processor's cache; rounds in between only empty the rings.
 const MERGE_EVERY: Duration = Duration::from_millis(20);
+/// Words, 3 MB.
+const MOST_RELIEF: usize = Store::BOUND / 8;
 /// Rounds that come so quickly were rung for: there is much to do, and it is done at once.
 const BUSY: Duration = Duration::from_micros(1500);
 const START_SLEEP: Duration = Duration::from_micros(100);
@@ -238,10 +240,13 @@ impl Collector {
         }
     }
 
-    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark.
+    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark. Only while
+    /// little is queued: who is quicker than we for long must wait, or what is queued would grow without end.
     fn relieve_rings(&mut self) {
-        if self.drain.is_any_half_full() {
+        if self.merge.queued() < MOST_RELIEF && self.drain.is_any_half_full() {
+            self.header.next_round();
             self.unmerged += self.drain.empty_rings(&mut self.merge).words;
+            self.recorder.read_modules();
         }
     }
 
