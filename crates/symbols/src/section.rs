@@ -24,9 +24,7 @@ const UNPACKED_PAGE: usize = 128 << 10;
 /// A packed section that is not larger than this is unpacked at one go: that takes half the time.
 const MOST_WHOLE: usize = 64 << 20;
 /// Smaller ones are not kept: they are quickly unpacked again.
-const LEAST_KEPT: usize = 256 << 10;
-/// Nor are others driven out for less than this.
-const LARGE: usize = 4 << 20;
+const LEAST_KEPT: usize = 4 << 20;
 /// The most that deflate can make of a byte, and far more than what zstd makes of debug information.
 const MAX_RATIO: u64 = 1100;
 /// No honest section is larger.
@@ -156,9 +154,7 @@ impl Section {
         if let Some(known) = known.filter(|known| known.len() >= len) {
             return Some(known).filter(|known| known.len() <= self.size);
         }
-        if self.size >= LARGE {
-            self.kept.make_room(len as u64);
-        }
+        self.kept.make_room(len as u64);
         let made = Arc::new(unpack_beginning(self.packed(), self.extent.packing, self.size, len)?);
         if let Some(file) = file {
             self.kept.put(file, self.extent.start, &made);
