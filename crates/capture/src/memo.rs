@@ -536,7 +536,7 @@ mod tests {
         std::mem::forget(memo);
     }
 
-    /// A link to an older walk is a distance while it is short, a number when it is not.
+    /// A link to an older walk is a distance while it is short; when it is not, only `find` knows it.
     #[test]
     fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
         let other = stack(&[0x3001]);
@@ -550,8 +550,13 @@ mod tests {
             }
             let first = remember(&mut memo, 1, Some(tail), |_| (place(&words, 0), fact(2)));
             // SAFETY: the places are in `words`.
-            let found = unsafe { memo.find_youngest(place(&words, 0)) };
-            assert_eq!(found.ok(), alive.then_some((first, 1)), "{between}");
+            let quickly = unsafe { memo.find_youngest(place(&words, 0)) };
+            let is_far = between as u64 + 1 >= BESIDE;
+            assert_eq!(quickly.err() == Some(UNSURE), is_far, "{between}");
+            assert!(is_far || quickly.ok() == Some((first, 1)), "{between}");
+            // SAFETY: as above.
+            let found = unsafe { memo.find(place(&words, 0), usize::MAX) };
+            assert_eq!(found.ok().map(|tail| (tail.number, tail.jumps)), alive.then_some((first, 1)), "{between}");
             std::mem::forget(memo);
         }
     }
