@@ -60,7 +60,8 @@ impl Modules {
         let image = raw.image.load(Ordering::Relaxed);
         let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
         let start = raw.start.load(Ordering::Relaxed);
-        // `./libx.so` means nothing to whoever opens the trace. A program that was attached to does not make it whole.
+        // `./libx.so` means nothing to whoever opens the trace. The target makes it whole, but not one that was attached to,
+        // nor a forked child: both learn of it too late.
         if path.contains('/') && !path.starts_with('/') {
             path = process.mapped_file(start).unwrap_or(path);
         }
