@@ -47,6 +47,40 @@ fn children_of_every_kind_report_for_themselves() {
     assert!(reports.iter().any(|(name, _)| name == "sh"), "the shell of system()");
 }
 
+/// A child that was forked where the program stands by now, and a library of that name there: it is not the one that was
+/// loaded. What the child loads itself begins where the child stands.
+#[test]
+fn a_child_elsewhere_keeps_its_libraries() {
+    let (red, blue) = (target("libred.so"), target("libblue.so"));
+    let elsewhere = Folder::new();
+    std::fs::copy(&blue, elsewhere.join("libred.so")).unwrap();
+    std::fs::copy(&blue, elsewhere.join("libown.so")).unwrap();
+    let script = format!(
+        "import ctypes, os, time
+os.chdir('{}')
+red = ctypes.CDLL('./libred.so')
+os.chdir('{}')
+if os.fork() == 0:
+    red.work()
+    own = ctypes.CDLL('./libown.so')
+    os.chdir('/')
+    own.work()
+    time.sleep(1)
+else:
+    os.wait()",
+        red.parent().unwrap().display(),
+        elsewhere.join("").display(),
+    );
+    let (traced, reports) = reports(&["/usr/bin/python3", "-c", &script]);
+    assert_eq!((traced.code, traced.stderr.as_str()), (0, ""));
+    let dumps: Vec<&Dump> = reports.iter().filter_map(|(_, dump)| dump.as_ref()).collect();
+    let [child] = dumps.iter().filter(|dump| dump.of("red_inner").0 > 0).collect::<Vec<_>>()[..] else {
+        panic!("{dumps:?}")
+    };
+    assert_eq!((child.of("red_inner"), child.of("blue_inner")), ((1, 301), (1, 302)));
+    assert_eq!(dumps.len(), 2, "the parent too");
+}
+
 #[test]
 fn two_hundred_at_once() {
     for late in ["at_once", "late"] {

@@ -6,6 +6,7 @@
 use crate::mapping::{Mapping, SlotArea};
 use crate::merge::Merge;
 use crate::process::Process;
+use crate::queue::Store;
 use channel::{Fence, Header, Intent, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
@@ -14,6 +15,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// More mapped areas than this: those that were idle give their pages back, to bound our own memory.
 const KEPT_AREAS: usize = 16;
+/// With so many words queued, 3 MB, no ring is relieved.
+const MOST_RELIEF: usize = Store::BOUND / 8;
 
 #[derive(Default)]
 struct Slot {
@@ -111,6 +114,16 @@ impl Drain {
             .any(|(slot, state)| state != SlotState::Free && is_half_full(slot))
     }
 
+    /// Empties the rings, if some thread may soon have to wait. Only while little is queued: who is quicker than we for
+    /// long must wait, or what is queued would grow without end.
+    pub fn relieve_rings(&mut self, merge: &mut Merge) -> Option<Drained> {
+        if merge.queued() >= MOST_RELIEF || !self.is_any_half_full() {
+            return None;
+        }
+        self.header().next_round();
+        Some(self.empty_rings(merge))
+    }
+
     /// The words, and whether some had to stay.
     fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> (usize, bool) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return (0, false) };
@@ -203,4 +216,93 @@ fn barrier(header: &Header) {
         let _ = membarrier(MembarrierCommand::Global);
     }
     std::sync::atomic::fence(SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::tests::tight;
+    use crate::merge::tests::Log;
+    use crate::merge::{Patience, Stopped};
+    use crate::spill::Spill;
+    use channel::{Geometry, encode_alloc};
+    use std::sync::atomic::AtomicU64;
+
+    const RING: usize = Geometry::tight().ring_words as usize;
+    const EVENT: usize = 3;
+
+    /// A target of two threads, its rings, and who empties them.
+    struct Target {
+        mapping: Arc<Mapping>,
+        drain: Drain,
+        merge: Merge,
+        stamp: AtomicU64,
+    }
+
+    impl Target {
+        fn new() -> Self {
+            let mapping = Arc::new(Mapping::create(&tight()).unwrap());
+            let region = mapping.region();
+            region.header().slot_count.store(2, Release);
+            (0..2).for_each(|index| assert!(region.slot(index).unwrap().claim(100 + index)));
+            let merge = Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND));
+            Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: AtomicU64::new(1) }
+        }
+
+        /// The thread allocates until that many words have been written, or the ring is full.
+        fn write(&self, slot: u32, words: usize) -> usize {
+            let area = self.mapping.slot_area(slot).unwrap();
+            let [ring, _] = area.rings();
+            let head = &self.mapping.region().slot(slot).unwrap().head;
+            let mut written = 0;
+            while written + EVENT <= words && ring.room() >= EVENT as u64 {
+                let stamp = self.stamp.fetch_add(1, Relaxed);
+                let event = encode_alloc(stamp, stamp << 4, 8, 1);
+                let at = head.load(Relaxed);
+                event.iter().enumerate().for_each(|(n, word)| ring.put(at + n as u64, *word));
+                ring.commit(at + event.len() as u64);
+                written += event.len();
+            }
+            written
+        }
+
+        fn relieve(&mut self) -> Option<usize> {
+            self.drain.relieve_rings(&mut self.merge).map(|drained| drained.words)
+        }
+
+        fn merge(&mut self) {
+            let (watermark, mut log) = (self.stamp.load(Relaxed), Log::default());
+            while self.merge.run(watermark, Patience { free: 1, alloc: 1 }, &mut log) == Stopped::Paused {}
+        }
+    }
+
+    #[test]
+    fn rings_are_relieved_from_the_moment_one_is_half_full() {
+        let mut target = Target::new();
+        let half = RING / 2;
+        let mut written = target.write(0, half - EVENT) + target.write(1, 30);
+        assert_eq!(target.relieve(), None);
+        written += target.write(0, 2 * EVENT);
+        assert_eq!(target.relieve(), Some(written), "both rings");
+        assert_eq!(target.relieve(), None);
+    }
+
+    #[test]
+    fn relief_ends_where_much_is_queued_and_goes_on_when_it_was_merged() {
+        let mut target = Target::new();
+        let mut queued = 0;
+        while let Some(words) = {
+            target.write(0, RING);
+            target.relieve()
+        } {
+            queued += words;
+            assert_eq!(target.merge.queued(), queued);
+            assert!(queued < MOST_RELIEF + RING, "{queued}");
+        }
+        assert!(queued >= MOST_RELIEF, "{queued}");
+        assert_eq!(target.write(0, EVENT), 0, "the thread waits");
+        target.merge();
+        assert_eq!(target.merge.queued(), 0);
+        assert!(target.relieve().is_some_and(|words| words > RING - EVENT));
+    }
 }

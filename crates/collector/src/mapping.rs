@@ -330,7 +330,7 @@ pub fn prefetch<T>(place: &T) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     pub fn tight() -> Setup {

@@ -536,7 +536,7 @@ fn cut_out(words: &mut [u64], end: usize, source: u32, consumer: &mut impl Consu
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::spill::Spill;
     use channel::{Kind, encode_alloc, encode_free};
@@ -581,7 +581,7 @@ mod tests {
 
     /// Remembers what it was given: `+stamp`, `-stamp`, `!stamp` when forced.
     #[derive(Default)]
-    struct Log {
+    pub struct Log {
         live: HashSet<u64>,
         text: String,
         far: bool,

@@ -38,8 +38,6 @@ const SLEEP: Duration = Duration::from_millis(10);
 /// Between two rounds that merge. To merge costs 40 us of system calls, interrupts the target's processors, and finds its tables out of the
 /// processor's cache; rounds in between only empty the rings.
 const MERGE_EVERY: Duration = Duration::from_millis(20);
-/// Words, 3 MB.
-const MOST_RELIEF: usize = Store::BOUND / 8;
 /// Rounds that come so quickly were rung for: there is much to do, and it is done at once.
 const BUSY: Duration = Duration::from_micros(1500);
 const START_SLEEP: Duration = Duration::from_micros(100);
@@ -240,12 +238,10 @@ impl Collector {
         }
     }
 
-    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark. Only while
-    /// little is queued: who is quicker than we for long must wait, or what is queued would grow without end.
+    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark.
     fn relieve_rings(&mut self) {
-        if self.merge.queued() < MOST_RELIEF && self.drain.is_any_half_full() {
-            self.header.next_round();
-            self.unmerged += self.drain.empty_rings(&mut self.merge).words;
+        if let Some(drained) = self.drain.relieve_rings(&mut self.merge) {
+            self.unmerged += drained.words;
             self.recorder.read_modules();
         }
     }
