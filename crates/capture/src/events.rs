@@ -292,20 +292,13 @@ fn write_quickly<const WORDS: usize>(
     }
     publish_intent(entered);
     let level = entered.level();
-    let stamp = match level.pace.step(core.header()) {
-        true => level.last_stamp + 1,
-        // Where stamps are not plain, nobody goes without the clock.
-        false if !core.has_plain_stamps() => {
-            clear_intent(entered);
-            return false;
-        }
-        false => {
-            let now = core.plain_stamp();
-            level.pace.look(core, now);
-            now
-        }
-    };
-    level.last_stamp = stamp;
+    let is_clock_due = !level.pace.step(core.header());
+    // Where stamps are not plain, nobody goes without the clock.
+    if is_clock_due && !core.has_plain_stamps() {
+        clear_intent(entered);
+        return false;
+    }
+    let stamp = next_stamp(core, level, is_clock_due.then(|| core.plain_stamp()));
     let at = level.head;
     let ring = ring(core, entered);
     commit(entered, &ring, at, make(stamp));
@@ -316,16 +309,17 @@ fn write_quickly<const WORDS: usize>(
 #[inline(always)]
 fn stamp(core: &Core, entered: &mut impl Writer) -> Stamp {
     let level = entered.level();
-    let stamp = match level.pace.step(core.header()) {
-        true => level.last_stamp + 1,
-        false => {
-            let now = core.stamp();
-            level.pace.look(core, now);
-            now
-        }
-    };
-    level.last_stamp = stamp;
-    stamp
+    let is_clock_due = !level.pace.step(core.header());
+    next_stamp(core, level, is_clock_due.then(|| core.stamp()))
+}
+
+#[inline(always)]
+fn next_stamp(core: &Core, level: &mut Level, clock: Option<Stamp>) -> Stamp {
+    if let Some(now) = clock {
+        level.pace.look(core, now);
+    }
+    level.last_stamp = clock.unwrap_or(level.last_stamp + 1);
+    level.last_stamp
 }
 
 #[inline(always)]
