@@ -32,8 +32,10 @@ impl Unfinished {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let name = PathBuf::from(name);
+        // Locked first: a signal may come when the file is there, and must find it in the list.
+        let mut current = current();
         let file = File::create(&name)?;
-        current().push((name.clone(), path.clone()));
+        current.push((name.clone(), path.clone()));
         Ok((Unfinished { part: Some(name), path }, file))
     }
 
@@ -77,4 +79,29 @@ fn watch() -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn there_is_no_file_that_a_signal_would_not_find() {
+        let folder = std::env::temp_dir().join(format!("heaptrack-unfinished.{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let files = || fs::read_dir(&folder).unwrap().count();
+        let signalled = current();
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| Unfinished::create(&folder.join("out")).unwrap());
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(files(), 0, "whoever has a signal sees no file");
+            drop(signalled);
+            let (unfinished, _) = made.join().unwrap();
+            assert_eq!((files(), current().len()), (1, 1));
+            drop(unfinished);
+            assert_eq!((files(), current().len()), (0, 0));
+        });
+        fs::remove_dir(&folder).unwrap();
+    }
 }
