@@ -252,9 +252,11 @@ fn threads_take_a_trace_apart() {
     assert_eq!(sum, total(&whole, "live_bytes"));
 }
 
+/// What is freed in the last 1.6 % was freed at the exit: of four seconds, that is more than a busy machine takes to end a
+/// program.
 #[test]
 fn leaks_are_judged() {
-    let outcome = Program::target("leaky").recorded();
+    let outcome = Program::target("leaky").arg("20").recorded();
     let leaks = view(&outcome.trace, "leaks", &[]);
     let sites = leaks["sites"].as_array().unwrap();
     for (function, verdict, blocks, bytes) in [
