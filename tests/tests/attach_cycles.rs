@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// In all 2,000, a tenth without a soak.
 fn cycles(full: u64) -> u64 {
@@ -34,6 +35,12 @@ fn many(target: &Target, count: u64, mut look: impl FnMut(&Ended)) {
     assert!(median < 3.0 || !scale::soak(), "median {median} ms");
 }
 
+/// In a soak, where pauses are judged, one test at a time: two on two processors measure each other.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    scale::soak().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn ready(mut target: Target) -> Target {
     assert_eq!(target.line(), "ready");
     target
@@ -53,6 +60,7 @@ fn counted(file: &Path, thread: usize) -> (u64, u64) {
 
 #[test]
 fn four_threads_that_do_nothing_but_allocate() {
+    let _alone = alone();
     let folder = Folder::new();
     let file = folder.join("counted");
     let target = Target::start("counter", &[file.to_str().unwrap(), "4", "0"]);
@@ -80,6 +88,7 @@ fn four_threads_that_do_nothing_but_allocate() {
 
 #[test]
 fn python_with_threads() {
+    let _alone = alone();
     let script = sources().join("attach_threads.py");
     let target = ready(Target::spawn(Command::new("/usr/bin/python3").arg(script)));
     many(&target, cycles(300), |_| ());
@@ -88,6 +97,7 @@ fn python_with_threads() {
 
 #[test]
 fn node_with_workers() {
+    let _alone = alone();
     let script = sources().join("attach_worker.js");
     let target = ready(Target::spawn(Command::new("node").arg(script)));
     many(&target, cycles(200), |_| ());
@@ -96,6 +106,7 @@ fn node_with_workers() {
 
 #[test]
 fn a_program_that_throws() {
+    let _alone = alone();
     for name in ["attach_throw", "attach_throw_jemalloc", "attach_throw_tcmalloc", "attach_throw_short"] {
         let target = ready(Target::start(name, &[]));
         many(&target, cycles(100), |_| ());
@@ -105,6 +116,7 @@ fn a_program_that_throws() {
 
 #[test]
 fn threads_and_children_that_come_and_go() {
+    let _alone = alone();
     let target = ready(Target::start("attach_churn", &[]));
     many(&target, cycles(300), |ended| {
         let report = ended.report();
@@ -152,6 +164,7 @@ fn ask_redis(connection: &std::sync::Mutex<BufReader<TcpStream>>, number: u64) {
 
 #[test]
 fn redis_under_its_own_benchmark() {
+    let _alone = alone();
     let folder = Folder::new();
     let port = free_port().to_string();
     let target = Target::spawn(
@@ -173,6 +186,7 @@ fn redis_under_its_own_benchmark() {
 
 #[test]
 fn nginx_under_load() {
+    let _alone = alone();
     let folder = Folder::new();
     let port = free_port();
     std::fs::create_dir_all(folder.join("html")).unwrap();
