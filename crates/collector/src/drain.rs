@@ -226,7 +226,6 @@ mod tests {
     use crate::merge::{Patience, Stopped};
     use crate::spill::Spill;
     use channel::{Geometry, encode_alloc};
-    use std::sync::atomic::AtomicU64;
 
     const RING: usize = Geometry::tight().ring_words as usize;
     const EVENT: usize = 3;
@@ -236,7 +235,8 @@ mod tests {
         mapping: Arc<Mapping>,
         drain: Drain,
         merge: Merge,
-        stamp: AtomicU64,
+        /// Of the next event.
+        stamp: u64,
     }
 
     impl Target {
@@ -246,18 +246,18 @@ mod tests {
             region.header().slot_count.store(2, Release);
             (0..2).for_each(|index| assert!(region.slot(index).unwrap().claim(100 + index)));
             let merge = Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND));
-            Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: AtomicU64::new(1) }
+            Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: 1 }
         }
 
         /// The thread allocates until that many words have been written, or the ring is full.
-        fn write(&self, slot: u32, words: usize) -> usize {
+        fn write(&mut self, slot: u32, words: usize) -> usize {
             let area = self.mapping.slot_area(slot).unwrap();
             let [ring, _] = area.rings();
             let head = &self.mapping.region().slot(slot).unwrap().head;
             let mut written = 0;
             while written + EVENT <= words && ring.room() >= EVENT as u64 {
-                let stamp = self.stamp.fetch_add(1, Relaxed);
-                let event = encode_alloc(stamp, stamp << 4, 8, 1);
+                let event = encode_alloc(self.stamp, self.stamp << 4, 8, 1);
+                self.stamp += 1;
                 let at = head.load(Relaxed);
                 event.iter().enumerate().for_each(|(n, word)| ring.put(at + n as u64, *word));
                 ring.commit(at + event.len() as u64);
@@ -271,8 +271,8 @@ mod tests {
         }
 
         fn merge(&mut self) {
-            let (watermark, mut log) = (self.stamp.load(Relaxed), Log::default());
-            while self.merge.run(watermark, Patience { free: 1, alloc: 1 }, &mut log) == Stopped::Paused {}
+            let mut log = Log::default();
+            while self.merge.run(self.stamp, Patience { free: 1, alloc: 1 }, &mut log) == Stopped::Paused {}
         }
     }
 
@@ -291,10 +291,9 @@ mod tests {
     fn relief_ends_where_much_is_queued_and_goes_on_when_it_was_merged() {
         let mut target = Target::new();
         let mut queued = 0;
-        while let Some(words) = {
+        loop {
             target.write(0, RING);
-            target.relieve()
-        } {
+            let Some(words) = target.relieve() else { break };
             queued += words;
             assert_eq!(target.merge.queued(), queued);
             assert!(queued < MOST_RELIEF + RING, "{queued}");
