@@ -10,7 +10,7 @@ use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
-use crate::memo::{Place, UNSURE};
+use crate::memo::{BROKEN, Place, UNSURE};
 use crate::real;
 use crate::sys;
 use crate::walk::Walk;
@@ -459,6 +459,9 @@ fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<Stack
         local.memo.forget();
         local.generation = core.modules().generation();
     }
+    if local.memo.has_left_guesses(context.cfa()) {
+        return Err(ANEW);
+    }
     // SAFETY: our own stack, and we are in the call that `context` describes.
     match unsafe { local.memo.find_youngest(place(context)) } {
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
@@ -478,6 +481,9 @@ fn remembered_elsewhere(local: &mut Local, context: &Context, differs: u64) -> R
     if differs == ANEW {
         return Err(ANEW);
     }
+    if differs == BROKEN {
+        return Err(forget_broken(local));
+    }
     // SAFETY: as in `remembered`.
     let tail = unsafe {
         match differs {
@@ -486,6 +492,14 @@ fn remembered_elsewhere(local: &mut Local, context: &Context, differs: u64) -> R
         }
     };
     if tail.jumps <= FEW_JUMPS { Ok(tail.number) } else { patched_together(local, tail.number) }
+}
+
+/// What is remembered makes no sense: it is forgotten, and the walk made anew.
+#[cold]
+fn forget_broken(local: &mut Local) -> u64 {
+    local.memo.forget();
+    CORE.lose(Loss::MemoBroken);
+    ANEW
 }
 
 /// A walk that holds, in many pieces. Once in a while it is made anew.
@@ -512,19 +526,20 @@ fn walk_and_write<const WORDS: usize>(
     let nested = entered.nested;
     let local: *mut Local = entered.local;
     // SAFETY: the calling thread's own; what `entered` gives out below are other fields of it.
-    let Local { memo, probe: [probe, inner_probe], scratch: [scratch, inner_scratch], .. } = unsafe { &mut *local };
+    let Local { memo, proof: [proof, inner_proof], scratch: [scratch, inner_scratch], .. } = unsafe { &mut *local };
     let may_ask = core.may_call();
     let mut walk = if nested {
-        Walk { core, scratch: inner_scratch, probe: inner_probe, memo: None, may_ask }
+        Walk { core, scratch: inner_scratch, proof: inner_proof, memo: None, may_ask }
     } else {
-        Walk { core, scratch, probe, memo: Some(memo), may_ask }
+        Walk { core, scratch, proof, memo: Some(memo), may_ask }
     };
     let found = walk.run(context);
     let count = found.path_len();
     if !has_room(core, entered, &ring, PATH_HEAD_WORDS + count + WORDS) {
         return false;
     }
-    let first = walk.memo.as_deref_mut().map_or(1, |memo| memo.number(count));
+    let numbers = found.numbers();
+    let first = walk.memo.as_deref_mut().map_or(1, |memo| memo.number(numbers));
     let mut at = entered.level().head;
     for word in encode_path(first, count, found.tail) {
         ring.put(at, word);

@@ -35,7 +35,7 @@ pub fn evaluate(
     registers: &[u64; reg::COUNT],
     first: Option<u64>,
     stack: &mut Stack,
-    read: &dyn Fn(u64) -> Option<u64>,
+    read: &mut dyn FnMut(u64) -> Option<u64>,
 ) -> Option<u64> {
     let mut head = Bytes { at: expression, end: expression.checked_add(10)? };
     let length = head.uleb()?;

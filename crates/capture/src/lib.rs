@@ -29,7 +29,7 @@ mod local;
 mod memo;
 pub mod modules;
 mod pace;
-mod probe;
+mod proof;
 pub mod real;
 mod rule;
 pub mod sandbox;

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::entry::{Freed, Range};
 use crate::memo::Memo;
 use crate::pace::Pace;
-use crate::probe::Probe;
+use crate::proof::Proof;
 use crate::walk::Scratch;
 use channel::{Geometry, SlotHeader, Stamp};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub struct Local {
     pub inside: Range,
     pub main: Level,
     pub nested: Level,
-    pub probe: [Probe; 2],
+    pub proof: [Proof; 2],
     pub memo: Memo,
     pub scratch: [Scratch; 2],
 }
@@ -203,7 +203,7 @@ impl Local {
         self.nested = Level::new(header.nested_head.load(Ordering::Relaxed), now);
         self.inside = Range::NONE;
         self.freed = Freed::NONE;
-        self.probe = Default::default();
+        self.proof = Default::default();
         self.memo.forget();
         self.scratch.iter_mut().for_each(Scratch::forget);
     }

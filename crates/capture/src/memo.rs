@@ -28,6 +28,7 @@
 //! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
 //! than the arena is long. Forgetting everything is one store.
 use crate::epilogue;
+use crate::proof::{Range, SameSoFar};
 use channel::StackId;
 
 pub const NODES: usize = 1 << 15;
@@ -49,6 +50,10 @@ const END: u64 = 0x3fff;
 const BESIDE: u64 = END - 1;
 /// Comparisons between two turns of a loop.
 const IN_A_ROW: usize = 4;
+/// A walk of at most `SEGMENT` frames cannot be in more pieces than this.
+const MAX_JUMPS: u32 = SEGMENT as u32;
+/// Instead of a CFA: a comparison took more jumps than a walk can have, so what is remembered makes no sense.
+pub const BROKEN: u64 = u64::MAX - 2;
 /// Instead of a CFA: only `find` can tell whether it differs.
 pub const UNSURE: u64 = u64::MAX - 1;
 /// SLOT of code with frame pointers: the word before the return address.
@@ -103,6 +108,11 @@ pub struct Memo {
     head: u32,
     /// Nodes older than this are forgotten, or may be overwritten soon.
     oldest: u32,
+    /// Some remembered walks followed a frame pointer without CFI. Their words may be compared only while the stack pointer is
+    /// in these pages, which were shown to be readable: from `guesses_low` on, `guesses_len` bytes. All addresses if there are
+    /// no such walks.
+    guesses_low: u64,
+    guesses_len: u64,
 }
 
 /// Where the way from one node leads.
@@ -133,6 +143,47 @@ impl Memo {
     pub fn forget(&mut self) {
         self.head = self.head.max(1);
         self.oldest = self.head;
+        (self.guesses_low, self.guesses_len) = (0, u64::MAX);
+    }
+
+    /// True when a remembered walk may need a proof that does not hold for a stack pointer of `cfa`.
+    #[inline(always)]
+    pub fn has_left_guesses(&self, cfa: u64) -> bool {
+        cfa.wrapping_sub(self.guesses_low) >= self.guesses_len
+    }
+
+    /// Walks with guessed frames are remembered from now on, or the stack pointer has left the pages of those that are.
+    /// `stack`: what is known to be readable around the stack pointer. If it is another stack, all walks are forgotten.
+    pub fn move_guesses(&mut self, stack: Range) {
+        let now = Range { low: self.guesses_low, high: self.guesses_low.saturating_add(self.guesses_len) };
+        let has_none = self.guesses_len == u64::MAX;
+        if !has_none && !stack.contains(now) {
+            self.forget();
+            return;
+        }
+        (self.guesses_low, self.guesses_len) = (stack.low, stack.high - stack.low);
+    }
+
+    /// The highest CFA of a remembered walk.
+    pub fn top(&self, number: StackId) -> u64 {
+        let mut top = 0;
+        let mut at = number;
+        for _ in 0..SEGMENT {
+            if !self.is_alive(at) {
+                break;
+            }
+            // SAFETY: `check` returns a place in the arena.
+            let Check { at: slot, pc } = unsafe { *self.check(at) };
+            top = slot + 8;
+            at = match pc >> NEAR_SHIFT & END {
+                _ if pc & SPECIAL == 0 => at.wrapping_add(1),
+                END => break,
+                BESIDE => at.wrapping_add(1),
+                0 => (self.way(at) >> 32) as u32,
+                near => at.wrapping_sub(near as u32),
+            };
+        }
+        top
     }
 
     #[inline(always)]
@@ -285,6 +336,7 @@ impl Memo {
                     }
                     return Ok(Tail { number, depth: self.depth(number), needs_rbp, jumps });
                 }
+                Err(BROKEN) => return Err(BROKEN),
                 Err(higher) => differs = if higher > differs { higher } else { differs },
             }
         }
@@ -298,8 +350,10 @@ impl Memo {
     /// As `find`; the frame itself holds.
     #[inline(always)]
     unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, u64> {
+        // SAFETY: the frame at `check` is the hook's own, or one that the walk has just found: the promise of `find`.
+        let same = unsafe { SameSoFar::from_leaf() };
         let mut jumps = 0;
-        // SAFETY: in the arena.
+        // SAFETY: `check` is in the arena.
         let mut node = unsafe { *check };
         loop {
             if node.pc & SPECIAL == 0 {
@@ -308,40 +362,47 @@ impl Memo {
             } else {
                 let way = match node.pc >> NEAR_SHIFT & END {
                     END => return Ok(jumps),
-                    // SAFETY: as for a plain node.
+                    // SAFETY: as for a plain node: `remember` never gives the arena's last place this mark.
                     BESIDE => Way::Caller(unsafe { check.add(1) }),
                     0 if IS_QUICK => return Err(UNSURE),
                     near => {
                         jumps += 1;
-                        // SAFETY: the caller's promise.
-                        if near == 0 { unsafe { self.follow(check) } } else { self.follow_near(check, near as u32) }
+                        if jumps > MAX_JUMPS {
+                            return Err(BROKEN);
+                        }
+                        // SAFETY: all words up to this node were compared, which is what `follow` asks for.
+                        if near == 0 {
+                            unsafe { self.follow(check, same) }
+                        } else {
+                            self.follow_near(check, near as u32)
+                        }
                     }
                 };
                 let Way::Caller(caller) = way else { return Err(node.at + 8) };
                 if node.pc & FRAME_POINTER != 0 {
-                    // SAFETY: the caller's frame follows from what was compared; its rbp is read where the walk would read it.
-                    let rbp = unsafe { ((*caller).at as *const u64).sub(1).read() };
+                    // SAFETY: the walk read the caller's rbp here before it read the caller's return address.
+                    let rbp = unsafe { same.read((*caller).at.wrapping_sub(8)) };
                     if rbp != self.rbp_at(caller) {
                         return Err(node.at + 8);
                     }
                 }
                 check = caller;
             }
-            // All frames below are as they were, so the walk would read this very word. Plain nodes of one walk first, some
-            // in a row: it is the longest part of a hook.
-            // SAFETY: as above.
+            // Plain nodes of one walk first, some in a row: it is the longest part of a hook.
+            // SAFETY: the nodes are in the arena, up to the first that is not plain. Each word is read only after all words
+            // before it were equal.
             unsafe {
                 'plain: loop {
                     for step in 0..IN_A_ROW {
                         node = *check.add(step);
-                        if (node.at as *const u64).read() != node.pc {
+                        if same.read(node.at) != node.pc {
                             check = check.add(step);
                             break 'plain;
                         }
                     }
                     check = check.add(IN_A_ROW);
                 }
-                if node.pc & SPECIAL == 0 || (node.at as *const u64).read() != node.pc & LOW48 {
+                if node.pc & SPECIAL == 0 || same.read(node.at) != node.pc & LOW48 {
                     return Err(node.at + 8);
                 }
             }
@@ -366,7 +427,7 @@ impl Memo {
     /// # Safety
     /// As `verify`.
     #[inline(never)]
-    unsafe fn follow(&self, check: *const Check) -> Way {
+    unsafe fn follow(&self, check: *const Check, same: SameSoFar) -> Way {
         // SAFETY: in the arena.
         let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         let way = self.way(number);
@@ -383,8 +444,8 @@ impl Memo {
             }
         }
         let slot = way & SLOT;
-        // SAFETY: the caller's frame follows from what was compared, and its rbp is read where the walk would read it.
-        if slot != 0 && unsafe { (((*caller).at + 8 - 8 * slot) as *const u64).read() } != self.rbp(link) {
+        // SAFETY: the walk read the caller's rbp here before it read the caller's return address.
+        if slot != 0 && unsafe { same.read(((*caller).at + 8).wrapping_sub(8 * slot)) } != self.rbp(link) {
             return Way::Broken;
         }
         Way::Caller(caller)
@@ -593,6 +654,42 @@ mod tests {
         // The leaf's own rbp is compared with what the place says.
         // SAFETY: as above.
         assert_eq!(unsafe { memo.find_youngest(Place { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
+        std::mem::forget(memo);
+    }
+
+    /// Nothing makes such links; if anything ever did, the thread must not follow them for ever.
+    #[test]
+    fn a_circle_of_links_is_noticed() {
+        let mut memo = memo();
+        let words = stack(&[0x1001, 0x1002]);
+        let first = memo.number(2);
+        memo.remember(first, 1, Some(first + 1), |_| (place(&words, 0), fact(2)));
+        memo.remember(first + 1, 1, Some(first), |_| (place(&words, 1), fact(1)));
+        // SAFETY: the places are in `words`.
+        assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(BROKEN));
+        assert_eq!(memo.top(first), place(&words, 1).cfa, "ends, too");
+        std::mem::forget(memo);
+    }
+
+    #[test]
+    fn walks_with_guessed_frames_hold_only_on_their_own_stack() {
+        let mut memo = memo();
+        let words = stack(&[0x1001, 0x1002, 0x1003]);
+        let Place { cfa, .. } = place(&words, 0);
+        assert!(!memo.has_left_guesses(0) && !memo.has_left_guesses(u64::MAX - 1), "nothing was guessed yet");
+        remember(&mut memo, 3, None, |i| (place(&words, i), fact(3 - i as u16)));
+        let page = Range { low: cfa & !4095, high: (cfa & !4095) + 4096 };
+        memo.move_guesses(page);
+        assert!(!memo.has_left_guesses(cfa) && memo.has_left_guesses(page.low - 8) && memo.has_left_guesses(page.high));
+        // A deeper call on the same stack.
+        memo.move_guesses(Range { low: page.low - 4096, high: page.high });
+        // SAFETY: the places are in `words`.
+        assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok());
+        // Another stack.
+        memo.move_guesses(Range { low: page.high + 4096, high: page.high + 8192 });
+        // SAFETY: as above.
+        assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
+        assert!(!memo.has_left_guesses(0));
         std::mem::forget(memo);
     }
 

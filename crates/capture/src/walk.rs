@@ -11,12 +11,12 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::epilogue::{self, Epilogue};
 use crate::expression;
-use crate::memo::{Fact, Memo, Place};
+use crate::memo::{BROKEN, Fact, Memo, Place};
 use crate::modules::Found as Module;
-use crate::probe::Probe;
+use crate::proof::Proof;
 use crate::rule::{Kind, Rule};
 use crate::unwatched;
-use channel::{FrameKey, StackId};
+use channel::{FrameKey, Loss, StackId};
 
 /// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
 pub const MAX_FRAMES: usize = crate::memo::SEGMENT - 1;
@@ -24,6 +24,8 @@ pub const MAX_FRAMES: usize = crate::memo::SEGMENT - 1;
 const ROOT_FRAMES: usize = 64;
 /// How far a walk goes on, only to find the root of a cut stack.
 const MAX_STEPS: usize = 1 << 20;
+/// No frame is larger than this: 64 MB.
+const MAX_FRAME_BYTES: u64 = 64 << 20;
 
 /// One frame of the walk in progress.
 #[repr(C)]
@@ -96,15 +98,12 @@ struct Root {
 }
 
 impl Root {
-    /// True when all frames stand where they stood, above `cfa`.
-    fn still_holds(&self, cfa: u64, generation: u32) -> bool {
+    /// True when all frames stand where they stood, above `cfa`. Nothing between `cfa` and them is compared, so each of
+    /// them needs a proof: they may be frames of a stack that is gone.
+    fn still_holds(&self, cfa: u64, generation: u32, proof: &mut Proof) -> bool {
         self.seen > ROOT_FRAMES
             && self.generation == generation
-            && self.frames.iter().all(|frame| {
-                // SAFETY: above a frame of this very stack, in words that an earlier walk has read; the stack of a
-                // running thread does not shrink at its root.
-                frame.cfa > cfa && unsafe { ((frame.cfa - 8) as *const u64).read() } == frame.pc()
-            })
+            && self.frames.iter().all(|frame| frame.cfa > cfa && proof.read(frame.cfa - 8) == Some(frame.pc()))
     }
 }
 
@@ -150,13 +149,19 @@ impl Found {
         let marker = (self.root > ROOT_FRAMES) as usize;
         self.count + self.root.min(ROOT_FRAMES) + marker
     }
+
+    /// How many numbers of the memo it takes: one for each frame of its path, and one for a terminating zero, which is no
+    /// frame but is compared like one.
+    pub fn numbers(&self) -> usize {
+        self.path_len() + (self.stop == Stop::Zero) as usize
+    }
 }
 
 /// A walk by one hook.
 pub struct Walk<'a> {
     pub core: &'a Core,
     pub scratch: &'a mut Scratch,
-    pub probe: &'a mut Probe,
+    pub proof: &'a mut Proof,
     /// Absent in a hook that interrupted another one of the same thread.
     pub memo: Option<&'a mut Memo>,
     pub may_ask: bool,
@@ -166,7 +171,13 @@ impl Walk<'_> {
     /// Finds the frames of `context`'s stack that are not known yet; they are then in the scratch.
     #[inline(always)]
     pub fn run(&mut self, context: &Context) -> Found {
-        self.probe.start(context.cfa());
+        // The word of the return address is in use; what is above it may be on another page.
+        self.proof.start(context.cfa() - 8, self.may_ask);
+        if let Some(memo) = self.memo.as_deref_mut()
+            && memo.has_left_guesses(context.cfa())
+        {
+            memo.move_guesses(self.proof.stack());
+        }
         self.scratch.module = None;
         self.scratch.unsure = false;
         let (count, start, stop) = self.collect(context, context.differs);
@@ -272,7 +283,12 @@ impl Walk<'_> {
         let place = frame.place();
         let Some(memo) = self.memo.as_deref_mut() else { return Err(0) };
         // SAFETY: the walk has just found this frame on the stack of its own thread.
-        unsafe { memo.find(place, MAX_FRAMES - at) }
+        let found = unsafe { memo.find(place, MAX_FRAMES - at) };
+        if found == Err(BROKEN) {
+            memo.forget();
+            self.core.lose(Loss::MemoBroken);
+        }
+        found
     }
 
     /// The rule of a frame of the scratch, also stored there.
@@ -359,12 +375,13 @@ impl Walk<'_> {
         let base = if frame.rule.uses_rbp() { frame.rbp } else { frame.cfa };
         let cfa = base.wrapping_add(frame.rule.cfa_offset());
         // Callers are above; a misaligned or sinking frame is a broken one.
-        if cfa <= frame.cfa || cfa & 7 != 0 || !self.probe.is_readable(cfa - 8, self.may_ask) {
+        if cfa <= frame.cfa || cfa & 7 != 0 || cfa - frame.cfa > MAX_FRAME_BYTES {
+            return None;
+        }
+        if frame.rule.is_guess() && frame.rule.uses_rbp() && !self.proof.reaches(cfa - 8) {
             return None;
         }
         let slot = frame.rule.rbp_slot() as u64;
-        // SAFETY: probed; what is below it down to the walk's start was probed before.
-        let pc = unsafe { ((cfa - 8) as *const u64).read() };
         let rbp = if slot == 0 {
             frame.rbp
         } else {
@@ -372,9 +389,9 @@ impl Walk<'_> {
             if at < frame.cfa.wrapping_sub(8) {
                 return None;
             }
-            // SAFETY: between the frame and its CFA, see above.
-            unsafe { (at as *const u64).read() }
+            self.proof.read(at)?
         };
+        let pc = self.proof.read(cfa - 8)?;
         if pc >> 47 != 0 {
             return None;
         }
@@ -414,10 +431,7 @@ impl Walk<'_> {
         if pc >> 47 != 0 {
             return None;
         }
-        if is_signal {
-            // The interrupted code may be on another stack (sigaltstack): the probe follows it.
-            self.probe.start(registers[reg::RSP]);
-        }
+        if is_signal {}
         let pc = if is_signal { pc | EXACT } else { pc };
         let (cfa, rbp) = (registers[reg::RSP], registers[reg::RBP]);
         self.put(at, Frame { pc, cfa, rbp, rule: Rule::END });
@@ -441,7 +455,7 @@ impl Walk<'_> {
         if let Some(Epilogue::Sized { saved, .. }) = found.filter(|_| rule.is_by_code()) {
             for number in 0..reg::RA {
                 if let Some(offset) = saved.get(number) {
-                    let value = self.read(frame.cfa.wrapping_add(offset))?;
+                    let value = self.proof.read(frame.cfa.wrapping_add(offset))?;
                     *self.scratch.slow.registers.get_mut(number)? = value;
                 }
             }
@@ -461,12 +475,12 @@ impl Walk<'_> {
         match how {
             How::Unset | How::Same => before.get(number).copied(),
             How::Undefined => Some(0),
-            How::At => self.read(cfa.wrapping_add(value as u64)),
+            How::At => self.proof.read(cfa.wrapping_add(value as u64)),
             How::Is => Some(cfa.wrapping_add(value as u64)),
             How::In => before.get(value as usize).copied(),
             How::AtExpression => {
                 let at = self.evaluate(value as u64, Some(cfa))?;
-                self.read(at)
+                self.proof.read(at)
             }
             How::IsExpression => self.evaluate(value as u64, Some(cfa)),
         }
@@ -481,17 +495,8 @@ impl Walk<'_> {
     }
 
     fn evaluate(&mut self, at: u64, first: Option<u64>) -> Option<u64> {
-        let may_ask = self.may_ask;
         let Slow { before, expression: stack, .. } = &mut self.scratch.slow;
-        expression::evaluate(at, before, first, stack, &|address| read_anywhere(address, may_ask))
-    }
-
-    fn read(&mut self, address: u64) -> Option<u64> {
-        if address & 7 == 0 && self.probe.is_readable(address, false) {
-            // SAFETY: known to be readable.
-            return Some(unsafe { (address as *const u64).read() });
-        }
-        read_anywhere(address, self.may_ask)
+        expression::evaluate(at, before, first, stack, &mut |address| self.proof.read(address))
     }
 
     /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root.
@@ -500,7 +505,7 @@ impl Walk<'_> {
     fn root(&mut self, count: usize) -> usize {
         let mut frame = *self.frame(count);
         let generation = self.core.modules().generation();
-        if self.probe.is_readable(frame.cfa, self.may_ask) && self.scratch.root.still_holds(frame.cfa, generation) {
+        if self.scratch.root.still_holds(frame.cfa, generation, self.proof) {
             return self.scratch.root.seen;
         }
         let mut seen = 0usize;
@@ -533,6 +538,21 @@ impl Walk<'_> {
         }
     }
 
+    /// The walk followed a frame pointer without CFI, so its words may be compared later only while the stack is known to be
+    /// readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that cannot be shown.
+    #[cold]
+    #[inline(never)]
+    fn prove_guesses(&mut self, last: usize, tail: Option<StackId>) -> bool {
+        let top = self.frame(last).cfa;
+        let Some(memo) = self.memo.as_deref_mut() else { return false };
+        let top = tail.map_or(top, |tail| memo.top(tail).max(top));
+        match self.proof.stack_up_to(top) {
+            Some(stack) => memo.move_guesses(stack),
+            None => return false,
+        }
+        true
+    }
+
     /// Puts what the walk found into the memo, numbered from `first` on.
     #[inline(never)]
     pub fn remember(&mut self, found: &Found, first: StackId) {
@@ -540,7 +560,6 @@ impl Walk<'_> {
         if stop == Stop::Lost || stop == Stop::Full {
             return;
         }
-        let Some(memo) = self.memo.as_deref_mut() else { return };
         let (tail, mut needs, mut depth) = match stop {
             Stop::Known(tail) => (Some(tail.number), tail.needs_rbp, tail.depth),
             _ => (None, false, 0),
@@ -552,9 +571,10 @@ impl Walk<'_> {
         {
             zero.rule = Rule::END;
         }
-        if start >= count {
+        if start >= count || self.scratch.unsure && !self.prove_guesses(end - 1, tail) {
             return;
         }
+        let Some(memo) = self.memo.as_deref_mut() else { return };
         // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a local
         // array would be too large for a small stack.
         for i in (start..end).rev() {
@@ -597,12 +617,4 @@ impl Walk<'_> {
 fn sinks(frame: &Frame) -> bool {
     let cfa = frame.rbp.wrapping_add(frame.rule.cfa_offset());
     cfa <= frame.cfa || cfa & 7 != 0
-}
-
-fn read_anywhere(address: u64, may_ask: bool) -> Option<u64> {
-    if !may_ask || address & 7 != 0 || !crate::sys::is_readable(address as usize) {
-        return None;
-    }
-    // SAFETY: the kernel has just read it for us.
-    Some(unsafe { (address as *const u64).read() })
 }

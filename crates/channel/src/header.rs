@@ -93,15 +93,25 @@ pub enum Loss {
     Fault = 5,
     /// The module table was full: frames of later modules have no module.
     ModuleFull = 6,
+    /// A thread's remembered walks made no sense and were forgotten. Its events are there.
+    MemoBroken = 7,
 }
 
 impl Loss {
-    pub const COUNT: usize = 7;
-    pub const ALL: [Loss; Self::COUNT] =
-        [Loss::RingFull, Loss::NoSlot, Loss::Nested, Loss::Abandoned, Loss::NoCollector, Loss::Fault, Loss::ModuleFull];
-    /// True when an event itself is missing, not only a module.
+    pub const COUNT: usize = 8;
+    pub const ALL: [Loss; Self::COUNT] = [
+        Loss::RingFull,
+        Loss::NoSlot,
+        Loss::Nested,
+        Loss::Abandoned,
+        Loss::NoCollector,
+        Loss::Fault,
+        Loss::ModuleFull,
+        Loss::MemoBroken,
+    ];
+    /// True when an event itself is missing.
     pub const fn is_event(self) -> bool {
-        !matches!(self, Loss::ModuleFull)
+        !matches!(self, Loss::ModuleFull | Loss::MemoBroken)
     }
     pub const fn name(self) -> &'static str {
         match self {
@@ -112,6 +122,7 @@ impl Loss {
             Loss::NoCollector => "no_collector",
             Loss::Fault => "fault",
             Loss::ModuleFull => "module_full",
+            Loss::MemoBroken => "memo_broken",
         }
     }
 }

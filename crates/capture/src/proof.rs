@@ -1,0 +1,276 @@
+//! What of the stack may be read, and how that is known.
+//!
+//! A walk or a comparison that reads one word too many kills the program. A stack may have been unmapped, mapped again or
+//! given to another coroutine since the last event: that is a normal case. So every read of the stack goes through one of
+//! two types:
+//!
+//! - [`SameSoFar`], by induction. A comparison of a remembered walk goes leaf first and stops at the first difference. All
+//!   words before are as they were, so the next word is the one that a correct unwinder would read now. This costs nothing.
+//! - [`Proof`], by proof. The kernel was asked whether the page can be read. A proof is made anew by every walk. Where the
+//!   kernel may not be asked (in a sandbox), the proofs made before hold until the stack pointer leaves that stack.
+//!
+//! Frames that were found by following a frame pointer without CFI are no frames that a correct unwinder must find, so they
+//! need a proof for as long as they are remembered: see `Memo::guesses`.
+use crate::sys;
+
+const PAGE: u64 = 4096;
+/// The most pages that are asked for to show that two addresses are on one stack: 4 MB.
+const MOST_PAGES: u64 = 1024;
+
+/// Bytes `[low, high)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    pub low: u64,
+    pub high: u64,
+}
+
+impl Range {
+    const fn page_of(address: u64) -> Range {
+        let low = address & !(PAGE - 1);
+        Range { low, high: low.wrapping_add(PAGE) }
+    }
+
+    /// True when all eight bytes at `address` are inside.
+    #[inline(always)]
+    pub const fn holds_word(self, address: u64) -> bool {
+        address >= self.low && address < self.high.saturating_sub(7)
+    }
+
+    pub const fn contains(self, other: Range) -> bool {
+        self.low <= other.low && other.high <= self.high
+    }
+}
+
+/// A comparison that has found every word as it was remembered, from the leaf up to here.
+#[derive(Clone, Copy)]
+pub struct SameSoFar(());
+
+impl SameSoFar {
+    /// # Safety
+    /// The calling thread is inside the call whose return address, CFA and (if the walk used it) rbp were just compared
+    /// with the leaf of a remembered walk, and are equal.
+    #[inline(always)]
+    pub unsafe fn from_leaf() -> Self {
+        SameSoFar(())
+    }
+
+    /// # Safety
+    /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is equal.
+    #[inline(always)]
+    pub unsafe fn read(self, at: u64) -> u64 {
+        // SAFETY: the frames below are those of the remembered walk, so an unwinder would read this word now: it is the
+        // return address or the saved frame pointer of a function that has not returned yet.
+        unsafe { (at as *const u64).read() }
+    }
+}
+
+/// Pages that the kernel has shown to be readable.
+#[repr(C)]
+#[derive(Default)]
+pub struct Proof {
+    /// What this walk has asked for: one run of pages that holds the last word that was read.
+    walk: Range,
+    /// A run of pages that holds the stack pointer, shown to be readable since the stack pointer came to this stack.
+    stack: Range,
+    /// False in a sandbox, where a system call may be punished.
+    may_ask: bool,
+}
+
+impl Proof {
+    /// Begins a walk. `in_use` is an address of the stack that the calling thread is using right now.
+    #[inline]
+    pub fn start(&mut self, in_use: u64, may_ask: bool) {
+        self.may_ask = may_ask;
+        if !self.stack.holds_word(in_use) {
+            self.stack = self.stack_with(in_use);
+        }
+        self.walk = if may_ask { Range::page_of(in_use) } else { self.stack };
+    }
+
+    /// What is known of the stack that holds `in_use`: more of the same stack, or another one.
+    #[cold]
+    fn stack_with(&self, in_use: u64) -> Range {
+        let page = Range::page_of(in_use);
+        let is_near = |from: u64, to: u64| to > from && to - from <= MOST_PAGES * PAGE;
+        if is_near(page.low, self.stack.low) && self.is_readable_run(page.high, self.stack.low) {
+            return Range { low: page.low, high: self.stack.high };
+        }
+        if is_near(self.stack.high, page.high) && self.is_readable_run(self.stack.high, page.low) {
+            return Range { low: self.stack.low, high: page.high };
+        }
+        page
+    }
+
+    /// True when every page in `[from, to)` can be read. At most `MOST_PAGES` are asked for.
+    fn is_readable_run(&self, from: u64, to: u64) -> bool {
+        let count = to.saturating_sub(from) / PAGE;
+        count <= MOST_PAGES && (0..count).all(|i| self.is_readable_page(from + i * PAGE))
+    }
+
+    fn is_readable_page(&self, page: u64) -> bool {
+        self.may_ask && page >> 47 == 0 && sys::is_readable(page as usize)
+    }
+
+    /// The word at `at`, if it can be read.
+    #[inline(always)]
+    pub fn read(&mut self, at: u64) -> Option<u64> {
+        if !self.walk.holds_word(at) && !self.ask(at) {
+            return None;
+        }
+        // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer came
+        // to this stack. Only this thread uses the stack that it runs on.
+        Some(unsafe { (at as *const u64).read() })
+    }
+
+    #[cold]
+    fn ask(&mut self, at: u64) -> bool {
+        let page = Range::page_of(at);
+        if at & 7 != 0 || !self.is_readable_page(page.low) {
+            return false;
+        }
+        if page.low == self.walk.high {
+            self.walk.high = page.high;
+        } else if page.high == self.walk.low {
+            self.walk.low = page.low;
+        } else {
+            self.walk = page;
+        }
+        if page.low == self.stack.high {
+            self.stack.high = page.high;
+        }
+        true
+    }
+
+    /// True when `at` is above the word that was read last, and nothing between them is unreadable: they are on one stack.
+    pub fn reaches(&mut self, at: u64) -> bool {
+        if at < self.walk.low || at & 7 != 0 {
+            return false;
+        }
+        let page = Range::page_of(at);
+        if page.high > self.walk.high {
+            if !self.is_readable_run(self.walk.high, page.high) {
+                return false;
+            }
+            self.walk.high = page.high;
+        }
+        true
+    }
+
+    /// Shows that the stack can be read from the stack pointer up to `top`. Returns what is known of it, `None` when it cannot.
+    pub fn stack_up_to(&mut self, top: u64) -> Option<Range> {
+        let high = Range::page_of(top.wrapping_sub(1)).high;
+        if high > self.stack.high {
+            if !self.is_readable_run(self.stack.high, high) {
+                return None;
+            }
+            self.stack.high = high;
+        }
+        Some(self.stack)
+    }
+
+    /// What is known of the stack that the last walk began on.
+    pub const fn stack(&self) -> Range {
+        self.stack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    /// Pages of our own: `true` can be read.
+    struct Pages(*mut u8, usize);
+
+    impl Pages {
+        fn new(readable: &[bool]) -> Self {
+            let len = readable.len() * PAGE as usize;
+            // SAFETY: a new mapping where the kernel likes.
+            let base = unsafe {
+                libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+            };
+            assert!(base != libc::MAP_FAILED);
+            let pages = Pages(base.cast(), len);
+            readable.iter().enumerate().for_each(|(page, &is_readable)| pages.protect(page, is_readable));
+            pages
+        }
+
+        fn protect(&self, page: usize, is_readable: bool) {
+            let protection = if is_readable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+            // SAFETY: a page of our own mapping.
+            assert_eq!(
+                unsafe { libc::mprotect(self.0.add(page * PAGE as usize).cast(), PAGE as usize, protection) },
+                0
+            );
+        }
+
+        fn word(&self, page: u64, word: u64) -> u64 {
+            self.0 as u64 + page * PAGE + word * 8
+        }
+    }
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: our own mapping, which nobody uses any more.
+            unsafe { libc::munmap(self.0.cast(), self.1) };
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_read() {
+        let pages = Pages::new(&[true, true, false, true]);
+        let mut proof = Proof::default();
+        proof.start(pages.word(0, 100), true);
+        assert_eq!(proof.read(pages.word(0, 511)), Some(0));
+        assert_eq!(proof.read(pages.word(1, 511)), Some(0));
+        assert_eq!(proof.read(pages.word(2, 0)), None);
+        assert_eq!(proof.read(pages.word(1, 511) + 4), None, "half in a page that cannot be read");
+        assert_eq!(proof.read(pages.word(3, 0)), Some(0), "beyond a gap");
+        assert_eq!(proof.read(1 << 47), None);
+    }
+
+    #[test]
+    fn a_proof_ends_with_its_walk() {
+        let pages = Pages::new(&[true, true, true]);
+        let mut proof = Proof::default();
+        proof.start(pages.word(0, 100), true);
+        assert_eq!(proof.read(pages.word(2, 0)), Some(0));
+        pages.protect(2, false);
+        proof.start(pages.word(0, 100), true);
+        assert_eq!(proof.read(pages.word(1, 0)), Some(0));
+        assert_eq!(proof.read(pages.word(2, 0)), None);
+    }
+
+    #[test]
+    fn in_a_sandbox_the_last_proof_holds_until_the_stack_is_left() {
+        let pages = Pages::new(&[true, true, true, true]);
+        let mut proof = Proof::default();
+        proof.start(pages.word(0, 100), true);
+        assert_eq!(proof.stack_up_to(pages.word(2, 0)), Some(Range { low: pages.word(0, 0), high: pages.word(2, 0) }));
+        proof.start(pages.word(0, 90), false);
+        assert_eq!(proof.read(pages.word(1, 7)), Some(0));
+        assert_eq!(proof.read(pages.word(2, 0)), None, "never asked for");
+        proof.start(pages.word(3, 0), false);
+        assert_eq!(proof.read(pages.word(3, 8)), Some(0));
+        proof.start(pages.word(0, 90), false);
+        assert_eq!(proof.read(pages.word(0, 91)), Some(0), "the page in use");
+        assert_eq!(proof.read(pages.word(1, 7)), None, "the stack was left");
+    }
+
+    #[test]
+    fn two_addresses_are_on_one_stack_when_no_gap_is_between() {
+        let pages = Pages::new(&[true, true, true, false, true]);
+        let mut proof = Proof::default();
+        proof.start(pages.word(0, 1), true);
+        assert!(proof.reaches(pages.word(2, 5)));
+        assert!(!proof.reaches(pages.word(4, 5)));
+        assert_eq!(proof.stack_up_to(pages.word(4, 5)), None);
+        // A deeper call of the same stack, and a call on another one.
+        proof.start(pages.word(2, 5), true);
+        proof.start(pages.word(0, 5), true);
+        assert_eq!(proof.stack(), Range { low: pages.word(0, 0), high: pages.word(3, 0) });
+        proof.start(pages.word(4, 5), true);
+        assert_eq!(proof.stack(), Range { low: pages.word(4, 0), high: pages.word(5, 0) });
+    }
+}
