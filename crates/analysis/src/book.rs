@@ -155,6 +155,16 @@ impl Book {
         self.stacks.len()
     }
 
+    /// The recorder came to the end of the session.
+    pub fn has_ended(&self) -> bool {
+        self.summary.is_some_and(|summary| summary.complete)
+    }
+
+    /// The recorder came to the end of the session, and no event is missing.
+    pub fn is_complete(&self) -> bool {
+        self.has_ended() && self.losses.lost_events == 0
+    }
+
     pub fn stack_of(&self, site: SiteId) -> u32 {
         self.stacks.get(site as usize).copied().unwrap_or(0)
     }

@@ -59,13 +59,12 @@ enum Refusal {
 struct Private {
     rules: Rules,
     threads: Threads,
-    areas: [AtomicU64; SLOTS],
+    /// Where each unit of slot areas is mapped, 0 = not yet.
+    areas: [AtomicU64; Geometry::MAX_MAP_UNITS],
     modules: Modules,
 }
 
-const SLOTS: usize = 4096;
 const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
-const _: () = assert!(Geometry::roomy().slots as usize <= SLOTS);
 
 /// Everything that is set once, before the gate opens.
 #[repr(C)]
@@ -296,7 +295,11 @@ impl Core {
     }
 
     pub fn lose(&self, loss: Loss) {
-        self.header().losses[loss as usize].fetch_add(1, Ordering::Relaxed);
+        self.lose_events(loss, 1);
+    }
+
+    pub fn lose_events(&self, loss: Loss, count: u64) {
+        self.header().losses[loss as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// The program is about to enter a seccomp sandbox. If it does not, the collector sees that and takes it back.
@@ -656,38 +659,52 @@ impl Core {
         (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
     }
 
-    /// The mapped area of a slot. Areas are mapped in order, each from the last page of the one before: the kernel
-    /// duplicates a shared mapping without a descriptor (mremap with an old size of 0), and we keep none open.
+    /// The mapped area of a slot, or `None` if it cannot be mapped.
     pub fn area(&self, slot: u32) -> Option<*mut u8> {
+        let geometry = self.parts().region.geometry();
+        let unit = geometry.map_unit_of(slot);
+        let mapped = self.private().areas.get(unit.index)?;
+        if mapped.load(Ordering::Acquire) == 0 {
+            // At most `MAX_MAP_UNITS` steps, each of which finds a unit mapped or maps it.
+            (0..=unit.index).try_for_each(|index| self.map_unit(index))?;
+        }
+        let in_unit = geometry.slot_area_at(slot) - geometry.slot_area_at(unit.first_slot);
+        Some((mapped.load(Ordering::Acquire) as usize + in_unit) as *mut u8)
+    }
+
+    /// Maps a unit of slot areas. Units are mapped in order, each from the last page of the one before: the kernel duplicates a
+    /// shared mapping without a descriptor (mremap with an old size of 0), and we keep none open.
+    fn map_unit(&self, index: usize) -> Option<()> {
         let parts = self.parts();
         let geometry = parts.region.geometry();
-        let len = geometry.slot_area_len();
-        let mut before = parts.region.header() as *const Header as u64 + geometry.fixed_len() as u64 - PAGE as u64;
-        for i in 0..=slot as usize {
-            let place = self.private().areas.get(i)?;
-            let mut area = place.load(Ordering::Acquire);
-            if area == 0 {
-                if !self.may_call() {
-                    return None;
-                }
-                let copy = sys::map_again(before, PAGE + len)?;
-                area = copy as u64 + PAGE as u64;
-                sys::keep_out_of_dumps(copy, PAGE + len);
-                if let Err(other) = place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire) {
-                    // SAFETY: just mapped, nobody has seen it.
-                    unsafe { sys::unmap(copy, PAGE + len) };
-                    area = other;
-                }
-            }
-            before = area + len as u64 - PAGE as u64;
+        let place = self.private().areas.get(index)?;
+        if place.load(Ordering::Acquire) != 0 {
+            return Some(());
         }
-        let area = self.private().areas.get(slot as usize)?.load(Ordering::Acquire);
-        Some(area as *mut u8)
+        let before = match index.checked_sub(1) {
+            Some(before) => {
+                let start = self.private().areas.get(before)?.load(Ordering::Acquire);
+                start + geometry.map_unit_len(geometry.map_unit(before)) as u64
+            }
+            None => parts.region.header() as *const Header as u64 + geometry.fixed_len() as u64,
+        };
+        let len = PAGE + geometry.map_unit_len(geometry.map_unit(index));
+        if !self.may_call() {
+            return None;
+        }
+        let copy = sys::map_again(before - PAGE as u64, len)?;
+        sys::keep_out_of_dumps(copy, len);
+        let area = copy as u64 + PAGE as u64;
+        if place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: just mapped; another thread was first, so nobody has seen this one.
+            unsafe { sys::unmap(copy, len) };
+        }
+        Some(())
     }
 
     /// Where a slot's thread keeps its state.
-    pub fn local(&self, area: *mut u8) -> *mut Local {
-        area.wrapping_add(self.region().geometry().private_in_slot()).cast()
+    pub fn local(&self, slot: u32, area: *mut u8) -> *mut Local {
+        area.wrapping_add(self.region().geometry().private_in_slot(slot)).cast()
     }
 
     /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.

@@ -9,14 +9,14 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::entry::Range;
 use crate::hooks::Hook;
-use crate::local::{self, Level, Local, thread_pointer};
-use crate::memo::{BROKEN, Place, UNSURE};
+use crate::local::{self, Level, Local, Slot, thread_pointer};
+use crate::memo::{BROKEN, Memo, Place, UNSURE};
 use crate::real;
 use crate::sys;
 use crate::walk::Walk;
 use channel::{
-    ALLOC_WORDS, FREE_WORDS, Intent, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, StackId, Stamp, encode_alloc,
-    encode_free, encode_mark, encode_path,
+    ALLOC_WORDS, FREE_WORDS, Intent, Kind, Loss, OnFull, PATH_HEAD_WORDS, Phase, Ring, SlotHeader, StackId, Stamp,
+    encode_alloc, encode_free, encode_mark, encode_path,
 };
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
@@ -31,28 +31,43 @@ const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const SPINS: u32 = 2000;
 
 /// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
+///
+/// What it hands out are single fields of the thread's state, never all of it: other threads may look at its identity, and
+/// a signal handler that interrupts us uses the other level, proof and scratch, and no memo.
 trait Writer {
     fn state(&self) -> *mut Local;
     fn is_nested(&self) -> bool;
 
     #[inline(always)]
-    fn local(&mut self) -> &mut Local {
-        // SAFETY: the calling thread's own; a handler that interrupts us uses the other level and no memo.
-        unsafe { &mut *self.state() }
+    fn header(&self) -> &'static SlotHeader {
+        // SAFETY: set when the slot was taken, to a part of the shared mapping, which stays.
+        unsafe { &*(*self.state()).header }
     }
 
     #[inline(always)]
     fn level(&mut self) -> &mut Level {
-        let nested = self.is_nested();
-        let local = self.local();
-        if nested { &mut local.nested } else { &mut local.main }
+        let local = self.state();
+        // SAFETY: the calling thread's own, and only hooks of this level use it: the guard is up.
+        unsafe { if self.is_nested() { &mut (*local).nested } else { &mut (*local).main } }
     }
 
     #[inline(always)]
-    fn intent(&mut self) -> &'static AtomicU64 {
-        let nested = self.is_nested();
-        let header = self.local().header();
-        if nested { &header.nested_intent } else { &header.intent }
+    fn intent(&self) -> &'static AtomicU64 {
+        let header = self.header();
+        if self.is_nested() { &header.nested_intent } else { &header.intent }
+    }
+
+    #[inline(always)]
+    fn begun(&self) -> &'static AtomicU64 {
+        let header = self.header();
+        if self.is_nested() { &header.nested_begun } else { &header.begun }
+    }
+
+    /// See `Local::inside`.
+    #[inline(always)]
+    fn set_inside(&mut self, allocator: Range) {
+        // SAFETY: the calling thread's own; a handler that interrupts this store finds one range or the other.
+        unsafe { (*self.state()).inside = allocator };
     }
 }
 
@@ -98,7 +113,7 @@ fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     let pointer = thread_pointer();
     let only = core.only.load(Ordering::Relaxed);
     // SAFETY: locals stay mapped for ever.
-    let local = if !only.is_null() && unsafe { (*only).is_mine(pointer) } {
+    let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
         only
     } else {
         core.threads().find_near(pointer)?
@@ -134,39 +149,54 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 /// A hook is at work below us, or it was left by a jump.
 #[cold]
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
-    // SAFETY: the calling thread's own.
-    let local_ref = unsafe { &mut *local };
-    if cfa < local_ref.main.guard && attached::is_inside(local_ref.inside, cfa) {
+    let mut main = Entered { local, nested: false };
+    let mut nested = Entered { local, nested: true };
+    // SAFETY: the calling thread's own; copied.
+    let inside = unsafe { (*local).inside };
+    if cfa < main.level().guard && attached::is_inside(inside, cfa) {
         return None;
     }
-    local_ref.main.pace.hurry();
+    main.level().pace.hurry();
     let on_signal_stack = core.may_call() && sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
     // anywhere.
-    if cfa >= local_ref.main.guard && !on_signal_stack {
-        core.lose(Loss::Abandoned);
-        let header = local_ref.header();
-        local_ref.memo.forget();
-        local_ref.inside = Range::NONE;
-        local_ref.main.head = header.head.load(Ordering::Relaxed);
-        header.intent.store(0, Ordering::Release);
-        local_ref.nested.head = header.nested_head.load(Ordering::Relaxed);
-        local_ref.nested.guard = 0;
-        header.nested_intent.store(0, Ordering::Release);
-        local_ref.main.guard = cfa;
-        return Some(Entered { local, nested: false });
+    if cfa >= main.level().guard && !on_signal_stack {
+        // SAFETY: the hook that used the memo is gone.
+        unsafe { (*local).memo.forget() };
+        main.set_inside(Range::NONE);
+        abandon(core, &mut main, true);
+        abandon(core, &mut nested, false);
+        nested.level().guard = 0;
+        main.level().guard = cfa;
+        return Some(main);
     }
-    if local_ref.nested.guard != 0 && (cfa < local_ref.nested.guard || on_signal_stack) {
+    if nested.level().guard != 0 && (cfa < nested.level().guard || on_signal_stack) {
         core.lose(Loss::Nested);
         return None;
     }
-    if local_ref.nested.guard != 0 {
-        core.lose(Loss::Abandoned);
-        local_ref.nested.head = local_ref.header().nested_head.load(Ordering::Relaxed);
+    if nested.level().guard != 0 {
+        abandon(core, &mut nested, true);
     }
-    local_ref.nested.guard = cfa;
+    nested.level().guard = cfa;
     compiler_fence(Ordering::SeqCst);
-    Some(Entered { local, nested: true })
+    Some(nested)
+}
+
+/// The hook that was at work in this ring was left by a jump. `was_at_work`: it is known that there was one.
+fn abandon(core: &Core, entered: &mut impl Writer, was_at_work: bool) {
+    let (header, begun) = (entered.header(), entered.begun().load(Ordering::Relaxed));
+    let head = if entered.is_nested() { &header.nested_head } else { &header.head }.load(Ordering::Relaxed);
+    let level = entered.level();
+    // The shared head is the truth: the hook had either committed or not.
+    let is_committed = head != level.head;
+    let unsettled = begun.wrapping_sub(level.settled);
+    (level.head, level.settled) = (head, begun);
+    if !is_committed {
+        header.dropped.fetch_add(unsettled, Ordering::Relaxed);
+        // A realloc that was left before it had begun to write is one event that nobody will see.
+        core.lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
+    }
+    entered.intent().store(0, Ordering::Release);
 }
 
 #[inline(always)]
@@ -188,21 +218,16 @@ fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
     if offset != 0 {
         core.tid_offset.store(offset, Ordering::Relaxed);
     }
-    let tid_at = if offset == 0 { 0 } else { pointer + offset as u64 };
-    let inherited = core.threads().last(pointer).filter(|&last| inherit(last, pointer, tid));
-    let local = match inherited {
-        Some(local) => local,
-        None => match claim(core, tid) {
-            Some(local) => local,
-            None => {
-                core.lose(Loss::NoSlot);
-                return None;
-            }
-        },
+    let inherited = inherit(core, pointer, tid);
+    let is_new = inherited.is_none();
+    let Some((local, slot)) = inherited.or_else(|| take_slot(core, tid)) else {
+        core.lose(Loss::NoSlot);
+        return None;
     };
-    // SAFETY: claimed: ours alone.
-    unsafe { (*local).begin(core, pointer, tid, tid_at) };
-    if inherited.is_none() && !core.threads().enter(pointer, local) {
+    // SAFETY: the slot has just become ours, and `local` is its.
+    unsafe { Local::begin(local, core, slot, pointer, offset) };
+    if is_new && !core.threads().enter(pointer, local) {
+        slot.header.bury(slot.owner);
         core.lose(Loss::NoSlot);
         return None;
     }
@@ -212,45 +237,37 @@ fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
 }
 
 /// Takes over the slot of a dead thread that had the same thread pointer.
-fn inherit(last: *mut Local, pointer: u64, tid: u32) -> bool {
-    // SAFETY: locals stay mapped; if it is not ours, the header's owner word says so.
-    let last = unsafe { &*last };
-    last.thread_pointer == pointer && last.header().inherit(last.tid, tid)
+fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
+    let (local, dead) = core.threads().last(pointer)?;
+    // SAFETY: locals and their headers stay mapped.
+    let header = unsafe { &*(*local).header };
+    let owner = header.inherit(dead, tid)?;
+    let index = core.region().index_of(header)?;
+    let area = core.area(index)?;
+    Some((local, Slot { index, owner, header, area }))
 }
 
 /// A free slot, mapped.
-fn claim(core: &Core, tid: u32) -> Option<*mut Local> {
+fn take_slot(core: &Core, tid: u32) -> Option<(*mut Local, Slot)> {
     let region = core.region();
-    for index in 0..region.geometry().slots {
-        let header = region.slot(index)?;
-        if !header.claim(tid) {
-            continue;
-        }
-        let Some(area) = core.area(index) else {
-            header.bury(tid);
-            return None;
-        };
-        header.image.store(core.header().image.load(Ordering::Relaxed), Ordering::Relaxed);
-        core.header().slot_count.fetch_max(index + 1, Ordering::AcqRel);
-        let local = core.local(area);
-        // SAFETY: mapped, and the slot is ours.
-        unsafe {
-            (*local).header = header;
-            (*local).area = area;
-            (*local).slot = index;
-        }
-        return Some(local);
-    }
-    None
+    let (index, owner) = region.take_slot(tid, core.header().image.load(Ordering::Relaxed))?;
+    let header = region.slot(index)?;
+    let Some(area) = core.area(index) else {
+        header.bury(owner);
+        return None;
+    };
+    Some((core.local(index, area), Slot { index, owner, header, area }))
 }
 
 /// The first records of a thread: who it is, and, from the first thread, which program image this is.
 fn announce(core: &Core, local: *mut Local, tid: u32) {
     let mut entered = Entered { local, nested: false };
     entered.level().guard = u64::MAX;
+    begin_events(&entered, 1);
     write(core, &mut entered, |stamp| encode_mark(Kind::ThreadStart, stamp, tid));
     if !core.announced.swap(true, Ordering::AcqRel) {
         let image = core.header().image.load(Ordering::Relaxed);
+        begin_events(&entered, 1);
         write(core, &mut entered, |stamp| encode_mark(Kind::Image, stamp, image));
     }
     leave(&mut entered);
@@ -258,24 +275,51 @@ fn announce(core: &Core, local: *mut Local, tid: u32) {
 
 /// The ring of an entered hook.
 #[inline(always)]
-fn ring(core: &Core, entered: &mut impl Writer) -> Ring<'static> {
-    let nested = entered.is_nested();
-    let local = entered.local();
-    // SAFETY: the area was mapped when the slot was claimed and stays.
-    unsafe { core.region().ring(local.header(), local.area, nested) }
+fn ring(entered: &mut impl Writer) -> Ring<'static> {
+    let (nested, header) = (entered.is_nested(), entered.header());
+    let level = entered.level();
+    // SAFETY: the area was mapped when the slot was taken and stays; `Level::new` took both from the geometry.
+    let words = unsafe { core::slice::from_raw_parts(level.words, level.words_len) };
+    if nested {
+        Ring::new(words, &header.nested_head, &header.nested_tail)
+    } else {
+        Ring::new(words, &header.head, &header.tail)
+    }
 }
 
-/// Publishes the intent, takes the stamp, writes the words that `make` gives for it, commits.
+/// The writer's side of the audit: so many events are about to be written, or counted as dropped. See `channel::SlotHeader`.
+#[inline(always)]
+fn begin_events(entered: &impl Writer, count: u64) {
+    let begun = entered.begun();
+    begun.store(begun.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+/// Events that were begun are not written. `why`: `None` when recording is over.
+#[cold]
+fn drop_events(core: &Core, entered: &mut impl Writer, count: u64, why: Option<Loss>) {
+    if core.gate() & ACTIVE == 0 && why.is_none() {
+        // A forked child, or the end of recording: nobody counts any more.
+        return;
+    }
+    entered.header().dropped.fetch_add(count, Ordering::Relaxed);
+    entered.level().settled += count;
+    if let Some(loss) = why {
+        core.lose_events(loss, count);
+    }
+}
+
+/// Publishes the intent, takes the stamp, writes the words that `make` gives for it, commits. One event was begun.
 #[inline(always)]
 fn write<const WORDS: usize>(core: &Core, entered: &mut impl Writer, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
-    let ring = ring(core, entered);
-    if !has_room(core, entered, &ring, WORDS) {
+    let ring = ring(entered);
+    if let Err(why) = has_room(core, entered, &ring, WORDS) {
+        drop_events(core, entered, 1, why);
         return;
     }
     publish_intent(entered);
     let stamp = stamp(core, entered);
     let at = entered.level().head;
-    commit(entered, &ring, at, make(stamp));
+    commit(entered, &ring, at, make(stamp), 1);
 }
 
 /// As `write`, where nothing is in the way; false: nothing was written. It calls nobody, so that a hook that calls nobody
@@ -300,8 +344,8 @@ fn write_quickly<const WORDS: usize>(
     }
     let stamp = next_stamp(core, level, is_clock_due.then(|| core.plain_stamp()));
     let at = level.head;
-    let ring = ring(core, entered);
-    commit(entered, &ring, at, make(stamp));
+    let ring = ring(entered);
+    commit(entered, &ring, at, make(stamp), 1);
     true
 }
 
@@ -338,9 +382,9 @@ fn clear_intent(entered: &mut impl Writer) {
 
 /// Stores the words behind `at` and makes everything up to them visible. Not in a child that was forked while the hook
 /// was at work: the ring is its parent's. The shared head is the truth: a hook that is left by a jump at any point here
-/// has either committed or not, and whoever clears its guard takes the head from there.
+/// has either committed or not, and `abandon` takes the head from there. `count`: how many events they are.
 #[inline(always)]
-fn commit<const WORDS: usize>(entered: &mut impl Writer, ring: &Ring<'_>, at: u64, words: [u64; WORDS]) {
+fn commit<const WORDS: usize>(entered: &mut impl Writer, ring: &Ring<'_>, at: u64, words: [u64; WORDS], count: u64) {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
@@ -351,43 +395,51 @@ fn commit<const WORDS: usize>(entered: &mut impl Writer, ring: &Ring<'_>, at: u6
     }
     ring.commit(head);
     compiler_fence(Ordering::SeqCst);
-    entered.level().head = head;
+    let level = entered.level();
+    level.head = head;
+    level.settled += count;
     clear_intent(entered);
 }
 
+/// Why there is no room for an event: a loss, or `None` when recording is over.
+type NoRoom = Option<Loss>;
+
 #[inline(always)]
-fn has_room(core: &Core, entered: &mut impl Writer, ring: &Ring<'_>, words: usize) -> bool {
+fn has_room(core: &Core, entered: &mut impl Writer, ring: &Ring<'_>, words: usize) -> Result<(), NoRoom> {
     let level = entered.level();
-    level.head + words as u64 <= level.limit || {
-        let mut any = Entered { local: entered.state(), nested: entered.is_nested() };
-        make_room(core, &mut any, ring, words as u64)
+    if level.head + words as u64 <= level.limit {
+        return Ok(());
     }
+    let mut any = Entered { local: entered.state(), nested: entered.is_nested() };
+    make_room(core, &mut any, ring, words as u64)
 }
 
 /// Visited at least twice per turn of the ring: looks at the reader, rings its bell, waits if need be.
 #[cold]
 #[inline(never)]
-fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> bool {
+fn make_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> Result<(), NoRoom> {
     let header = core.header();
     if header.phase.load(Ordering::Relaxed) == Phase::Stopped as u32 {
         core.shut();
-        return false;
+        return Err(None);
     }
     let capacity = ring.capacity() as u64;
     let mut room = ring.room();
+    let level = entered.level();
+    // What the collector has not taken yet begins behind `refill_at`.
+    if level.stalled_ms != 0 && level.head.wrapping_sub(capacity - room) >= level.refill_at {
+        level.stalled_ms = 0;
+    }
     if is_half_full(room, capacity) && header.collector_asleep.load(Ordering::Relaxed) != 0 && core.may_call() {
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
     }
     if room < words {
-        room = wait_for_room(core, entered, ring, words);
-    }
-    if room < words {
-        return false;
+        room = wait_for_room(core, entered, ring, words)?;
     }
     let level = entered.level();
     level.limit = level.head + words_until_visit(room, capacity);
-    true
+    Ok(())
 }
 
 /// A reader that sleeps is woken from here on. Exactly half counts: the next visit is at the ring's end.
@@ -400,41 +452,54 @@ const fn words_until_visit(room: u64, capacity: u64) -> u64 {
     if is_half_full(room, capacity) { room } else { room - capacity / 2 }
 }
 
-/// Sleeps until the collector has made room. The room, which is too little if it is dead, too slow, or may not be
-/// waited for; the event is then counted as lost.
+/// Sleeps until the collector has made room, and returns the room. A collector that works is waited for as long as it takes.
+/// One that does nothing (stopped, frozen, swapped out) is waited for until the thread's budget is spent; after that, events are
+/// dropped without a wait until the collector has emptied the ring.
 #[cold]
-fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
+fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
+    const SLICE_MS: u64 = 100;
     let header = core.header();
-    if header.on_full == OnFull::Drop as u32 || !core.may_call() {
-        return hope_for_room(core, entered, ring, words);
+    if header.on_full == OnFull::Drop as u32 {
+        return Err(Some(Loss::RingFull));
     }
-    let deadline = sys::now_ms() + header.max_stall_ms as u64;
-    let waiting = &entered.local().header().waiting;
+    if !core.may_call() {
+        return spin_for_room(entered.level(), ring, words);
+    }
+    let waiting = &entered.header().waiting;
+    let level = entered.level();
     loop {
         waiting.store(1, Ordering::SeqCst);
-        if ring.room() >= words {
+        let room = ring.room();
+        if room >= words {
             waiting.store(0, Ordering::Relaxed);
-            return ring.room();
+            return Ok(room);
+        }
+        if header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
+            waiting.store(0, Ordering::Relaxed);
+            core.shut();
+            return Err(Some(Loss::NoCollector));
+        }
+        let budget = header.max_stall_ms.saturating_sub(level.stalled_ms) as u64;
+        if budget == 0 {
+            waiting.store(0, Ordering::Relaxed);
+            return Err(Some(Loss::RingFull));
         }
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
-        if header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
-            core.lose(Loss::NoCollector);
-            core.shut();
-            return 0;
-        }
-        sys::futex_wait(waiting, 1, 100);
-        if sys::now_ms() > deadline {
-            core.lose(Loss::RingFull);
-            return ring.room();
+        let (progress, since) = (header.progress.load(Ordering::Relaxed), sys::now_ms());
+        sys::futex_wait(waiting, 1, SLICE_MS.min(budget));
+        let is_stalled = header.progress.load(Ordering::Relaxed) == progress && ring.room() < words;
+        if is_stalled {
+            let waited = sys::now_ms().saturating_sub(since).max(1);
+            level.stalled_ms = level.stalled_ms.saturating_add(waited as u32);
+            level.refill_at = level.head;
         }
     }
 }
 
-/// Where nobody may wait: some time for the collector, once, until it has made room again.
+/// In a sandbox nobody may sleep: some time for the collector, once, until it has made room again.
 #[cold]
-fn hope_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
-    let level = entered.level();
+fn spin_for_room(level: &mut Level, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
     let mut patience = if level.dropping { 0 } else { SPINS };
     while ring.room() < words && patience > 0 {
         core::hint::spin_loop();
@@ -442,10 +507,7 @@ fn hope_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
     }
     let room = ring.room();
     level.dropping = room < words;
-    if level.dropping {
-        core.lose(Loss::RingFull);
-    }
-    room
+    if level.dropping { Err(Some(Loss::RingFull)) } else { Ok(room) }
 }
 
 /// What a memo says of a walk that is to be made anew, though it is known.
@@ -453,19 +515,25 @@ const ANEW: u64 = u64::MAX;
 
 /// The stack's id from the memo, if the walk that was last found or remembered in its place still holds. Else what
 /// `remembered_elsewhere` wants to know.
+///
+/// # Safety
+/// `local` is the calling thread's own, and the guard of its main level is up: nobody else uses its memo.
 #[inline(always)]
-fn remembered(core: &Core, local: &mut Local, context: &Context) -> Result<StackId, u64> {
-    if local.generation != core.modules().generation() {
-        local.memo.forget();
-        local.generation = core.modules().generation();
+unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {
+    // SAFETY: the caller's promise makes these fields ours alone.
+    let (memo, generation) = unsafe { (&mut (*local).memo, &mut (*local).generation) };
+    if *generation != core.modules().generation() {
+        memo.forget();
+        *generation = core.modules().generation();
     }
-    if local.memo.has_left_guesses(context.cfa()) {
+    if memo.has_left_guesses(context.cfa()) {
         return Err(ANEW);
     }
     // SAFETY: our own stack, and we are in the call that `context` describes.
-    match unsafe { local.memo.find_youngest(place(context)) } {
+    match unsafe { memo.find_youngest(place(context)) } {
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
-        Ok((number, _)) => patched_together(local, number),
+        // SAFETY: the caller's promise.
+        Ok((number, _)) => patched_together(unsafe { &mut (*local).patched_together }, number),
         Err(differs) => Err(differs),
     }
 }
@@ -476,82 +544,94 @@ fn place(context: &Context) -> Place {
 }
 
 /// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
+///
+/// # Safety
+/// As `remembered`.
 #[inline(never)]
-fn remembered_elsewhere(local: &mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
-    if differs == ANEW {
-        return Err(ANEW);
-    }
-    if differs == BROKEN {
-        return Err(forget_broken(local));
-    }
-    // SAFETY: as in `remembered`.
-    let tail = unsafe {
+unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
+    // SAFETY: the caller's promise makes this field ours alone.
+    let memo = unsafe { &mut (*local).memo };
+    // SAFETY: our own stack, and we are in the call that `context` describes.
+    let found = unsafe {
         match differs {
-            UNSURE => local.memo.find(place(context), usize::MAX)?,
-            differs => local.memo.find_older(place(context), differs)?,
+            ANEW => return Err(ANEW),
+            BROKEN => Err(BROKEN),
+            UNSURE => memo.find(place(context), usize::MAX),
+            differs => memo.find_older(place(context), differs),
         }
     };
-    if tail.jumps <= FEW_JUMPS { Ok(tail.number) } else { patched_together(local, tail.number) }
+    match found {
+        Ok(tail) if tail.jumps <= FEW_JUMPS => Ok(tail.number),
+        // SAFETY: the caller's promise makes this field ours alone.
+        Ok(tail) => patched_together(unsafe { &mut (*local).patched_together }, tail.number),
+        Err(BROKEN) => Err(forget_broken(memo)),
+        Err(differs) => Err(differs),
+    }
 }
 
 /// What is remembered makes no sense: it is forgotten, and the walk made anew.
 #[cold]
-fn forget_broken(local: &mut Local) -> u64 {
-    local.memo.forget();
+fn forget_broken(memo: &mut Memo) -> u64 {
+    memo.forget();
     CORE.lose(Loss::MemoBroken);
     ANEW
 }
 
-/// A walk that holds, in many pieces. Once in a while it is made anew.
+/// A walk that holds, in many pieces. Once in a while it is made anew. `count`: how many such walks there were since.
 #[inline(always)]
-fn patched_together(local: &mut Local, number: StackId) -> Result<StackId, u64> {
-    local.patched_together += 1;
-    if local.patched_together < PATIENCE {
+fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, u64> {
+    *count += 1;
+    if *count < PATIENCE {
         return Ok(number);
     }
-    local.patched_together = 0;
+    *count = 0;
     Err(ANEW)
 }
 
 /// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
-/// one commit. False when there was no room.
+/// one commit. `count` events were begun. False when there was no room.
 #[inline(never)]
 fn walk_and_write<const WORDS: usize>(
     core: &Core,
     entered: &mut Entered,
     context: &Context,
+    count: u64,
     make: impl FnOnce(Stamp, StackId) -> [u64; WORDS],
 ) -> bool {
-    let ring = ring(core, entered);
-    let nested = entered.nested;
-    let local: *mut Local = entered.local;
-    // SAFETY: the calling thread's own; what `entered` gives out below are other fields of it.
-    let Local { memo, proof: [proof, inner_proof], scratch: [scratch, inner_scratch], .. } = unsafe { &mut *local };
+    let ring = ring(entered);
+    let local = entered.local;
     let may_ask = core.may_call();
-    let mut walk = if nested {
-        Walk { core, scratch: inner_scratch, proof: inner_proof, memo: None, may_ask }
-    } else {
-        Walk { core, scratch, proof, memo: Some(memo), may_ask }
+    // SAFETY: the calling thread's own. Hooks of the main level use the first proof and scratch and the memo, nested ones the
+    // second of each and no memo; the guard of this level is up. `Writer` hands out other fields.
+    let mut walk = unsafe {
+        let [scratch, inner_scratch] = &mut (*local).scratch;
+        let [proof, inner_proof] = &mut (*local).proof;
+        if entered.nested {
+            Walk { core, scratch: inner_scratch, proof: inner_proof, memo: None, may_ask }
+        } else {
+            Walk { core, scratch, proof, memo: Some(&mut (*local).memo), may_ask }
+        }
     };
     let found = walk.run(context);
-    let count = found.path_len();
-    if !has_room(core, entered, &ring, PATH_HEAD_WORDS + count + WORDS) {
+    let frames = found.path_len();
+    if let Err(why) = has_room(core, entered, &ring, PATH_HEAD_WORDS + frames + WORDS) {
+        drop_events(core, entered, count, why);
         return false;
     }
     let numbers = found.numbers();
     let first = walk.memo.as_deref_mut().map_or(1, |memo| memo.number(numbers));
     let mut at = entered.level().head;
-    for word in encode_path(first, count, found.tail) {
+    for word in encode_path(first, frames, found.tail) {
         ring.put(at, word);
         at += 1;
     }
-    for i in 0..count {
+    for i in 0..frames {
         ring.put(at, walk.frame_key(&found, i).0);
         at += 1;
     }
     publish_intent(entered);
     let stamp = stamp(core, entered);
-    commit(entered, &ring, at, make(stamp, first));
+    commit(entered, &ring, at, make(stamp, first), count);
     walk.remember(&found, first);
     true
 }
@@ -576,7 +656,9 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     if core.gate() & (ACTIVE | PAUSED | COUNTING) == ACTIVE
         && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
-        let known = remembered(core, entered.local(), context);
+        begin_events(&entered, 1);
+        // SAFETY: the calling thread's own, and the guard is up.
+        let known = unsafe { remembered(core, entered.local, context) };
         if let Ok(stack) = known
             && write_quickly(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack))
         {
@@ -606,14 +688,14 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    match remembered_elsewhere(entered.local(), context, context.differs) {
+    // SAFETY: the calling thread's own, and the guard is up.
+    match unsafe { remembered_elsewhere(entered.local, context, context.differs) } {
         Ok(stack) => {
             write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
             leave(&mut entered);
             Next::DONE
         }
         Err(differs) => {
-            leave(&mut entered);
             context.differs = differs;
             Next::then(allocated_slowly)
         }
@@ -632,16 +714,22 @@ extern "C" fn allocated_without_room(context: &mut Context) -> Next {
 }
 
 /// A thread's first event, a hook inside a hook, a stack that is not remembered, a test that counts.
-/// Arguments: the address and the size.
+/// Arguments: the address, the size, and the thread's state if the guard is up and the event was begun.
 #[cold]
 extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
-    let [address, size, _] = context.arguments;
-    if core.gate_or_join() & (ACTIVE | PAUSED) != ACTIVE {
-        return Next::DONE;
-    }
-    let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
-    walk_and_write(core, &mut entered, context, |stamp, stack| encode_alloc(stamp, address, size, stack));
+    let [address, size, local] = context.arguments;
+    let mut entered = if local != 0 {
+        Entered { local: local as *mut Local, nested: false }
+    } else {
+        if core.gate_or_join() & (ACTIVE | PAUSED) != ACTIVE {
+            return Next::DONE;
+        }
+        let Some(entered) = enter(core, context.cfa()) else { return Next::DONE };
+        begin_events(&entered, 1);
+        entered
+    };
+    walk_and_write(core, &mut entered, context, 1, |stamp, stack| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
     if core.gate() & COUNTING != 0 {
         core.counted();
@@ -659,13 +747,24 @@ pub fn freeing(address: u64, cfa: u64) {
     if core.gate() & ACTIVE != 0
         && let Some(mut entered) = enter_quickly(core, cfa)
     {
-        let is_written = write_quickly(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
-        leave(&mut entered);
-        if is_written {
+        begin_events(&entered, 1);
+        if write_quickly(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address)) {
+            leave(&mut entered);
             return;
         }
+        freed_without_room(address, entered.local);
+        return;
     }
     freeing_slowly(address, cfa);
+}
+
+/// The guard is up and the event was begun.
+#[cold]
+#[inline(never)]
+fn freed_without_room(address: u64, local: *mut Local) {
+    let mut entered = Quick { local };
+    write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+    leave(&mut entered);
 }
 
 #[cold]
@@ -676,6 +775,7 @@ fn freeing_slowly(address: u64, cfa: u64) {
         return;
     }
     let Some(mut entered) = enter(core, cfa) else { return };
+    begin_events(&entered, 1);
     write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
     leave(&mut entered);
 }
@@ -738,8 +838,9 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
     let known = if entered.nested {
         Err(0)
     } else {
-        let local = entered.local();
-        remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs))
+        let local = entered.local;
+        // SAFETY: the calling thread's own, and the guard of its main level is up.
+        unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
     };
     match known {
         Ok(stack) => moved(core, &mut entered, context, stack),
@@ -756,14 +857,25 @@ extern "C" fn shrunk(context: &mut Context) -> Next {
     let core = &CORE;
     let [old, size, freed_at] = context.arguments;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    let ring = ring(core, &mut entered);
-    if size == 0 && has_room(core, &mut entered, &ring, FREE_WORDS) {
-        let at = entered.level().head;
-        commit(&mut entered, &ring, at, encode_free(Kind::Free, freed_at, old));
+    if size == 0 {
+        write_stamped_free(&mut entered, Kind::Free, old, freed_at);
     }
     clear_intent(&mut entered);
     leave(&mut entered);
     Next::DONE
+}
+
+/// Writes a free that was stamped before.
+fn write_stamped_free(entered: &mut Entered, kind: Kind, address: u64, freed_at: Stamp) {
+    begin_events(entered, 1);
+    let ring = ring(entered);
+    match has_room(&CORE, entered, &ring, FREE_WORDS) {
+        Ok(()) => {
+            let at = entered.level().head;
+            commit(entered, &ring, at, encode_free(kind, freed_at, address), 1);
+        }
+        Err(why) => drop_events(&CORE, entered, 1, why),
+    }
 }
 
 #[cold]
@@ -771,7 +883,8 @@ extern "C" fn moved_slowly(context: &mut Context) -> Next {
     let core = &CORE;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     let (arguments, new) = (context.arguments, context.result);
-    if !walk_and_write(core, &mut entered, context, |stamp, stack| encode_move(arguments, new, stamp, stack)) {
+    begin_events(&entered, 2);
+    if !walk_and_write(core, &mut entered, context, 2, |stamp, stack| encode_move(arguments, new, stamp, stack)) {
         clear_intent(&mut entered);
     }
     leave(&mut entered);
@@ -783,13 +896,18 @@ extern "C" fn moved_slowly(context: &mut Context) -> Next {
 
 #[inline(always)]
 fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
-    let ring = ring(core, entered);
-    if has_room(core, entered, &ring, MOVE_WORDS) {
-        let stamp = stamp(core, entered);
-        let at = entered.level().head;
-        commit(entered, &ring, at, encode_move(context.arguments, context.result, stamp, stack));
-    } else {
-        clear_intent(entered);
+    begin_events(entered, 2);
+    let ring = ring(entered);
+    match has_room(core, entered, &ring, MOVE_WORDS) {
+        Ok(()) => {
+            let stamp = stamp(core, entered);
+            let at = entered.level().head;
+            commit(entered, &ring, at, encode_move(context.arguments, context.result, stamp, stack), 2);
+        }
+        Err(why) => {
+            drop_events(core, entered, 2, why);
+            clear_intent(entered);
+        }
     }
     leave(entered);
     if core.gate() & COUNTING != 0 {

@@ -9,19 +9,15 @@ use crate::memo::Memo;
 use crate::pace::Pace;
 use crate::proof::Proof;
 use crate::walk::Scratch;
-use channel::{Geometry, SlotHeader, Stamp};
-use core::sync::atomic::{AtomicU64, Ordering};
+use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Lives at the start of a slot's private area; only its thread (and signal handlers on it) touches it.
+/// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
+/// which any thread may read. So nobody ever makes a `&mut` of all of it.
 #[repr(C)]
 pub struct Local {
-    pub thread_pointer: u64,
-    /// Where libc keeps the tid, 0 = unknown.
-    pub tid_at: u64,
-    pub tid: u32,
-    pub slot: u32,
+    pub identity: Identity,
     pub header: *const SlotHeader,
-    pub area: *mut u8,
     pub generation: u32,
     /// Comparisons of walks in many pieces since one was walked afresh.
     pub patched_together: u32,
@@ -38,6 +34,47 @@ pub struct Local {
 
 const _: () = assert!(size_of::<Local>() <= Geometry::SLOT_PRIVATE_BYTES as usize);
 
+/// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its own.
+#[repr(C)]
+pub struct Identity {
+    thread_pointer: AtomicU64,
+    /// The slot's `Owner` while this thread has it.
+    owner: AtomicU64,
+    tid: AtomicU32,
+    /// Where libc keeps the tid in the thread block, 0 = unknown.
+    tid_offset: AtomicU32,
+}
+
+impl Identity {
+    /// True when this is the slot of the calling thread and not that of a dead one whose pointer it got.
+    #[inline(always)]
+    pub fn is_mine(&self, pointer: u64) -> bool {
+        if self.thread_pointer.load(Ordering::Relaxed) != pointer {
+            return false;
+        }
+        let offset = self.tid_offset.load(Ordering::Relaxed);
+        // SAFETY: inside the calling thread's own thread block: `find_tid` has read the tid at this offset of a block of the
+        // same libc, and the offset is used with the caller's own pointer only.
+        offset == 0
+            || unsafe { ((pointer + offset as u64) as *const u32).read_volatile() } == self.tid.load(Ordering::Relaxed)
+    }
+
+    /// The owner word of the thread that had this thread pointer last, if the slot is still its.
+    pub fn last_owner(&self, pointer: u64) -> Option<Owner> {
+        // Another thread that takes the slot stores its pointer before its owner word, so the word that is loaded first is
+        // never that of a thread with another pointer.
+        let owner = self.owner.load(Ordering::Acquire);
+        (self.thread_pointer.load(Ordering::Acquire) == pointer).then_some(Owner(owner))
+    }
+
+    fn set(&self, pointer: u64, owner: Owner, tid_offset: u32) {
+        self.thread_pointer.store(pointer, Ordering::Release);
+        self.tid.store(owner.tid(), Ordering::Relaxed);
+        self.tid_offset.store(tid_offset, Ordering::Relaxed);
+        self.owner.store(owner.0, Ordering::Release);
+    }
+}
+
 /// One of the two rings as its writer sees it, and who is writing.
 #[repr(C)]
 pub struct Level {
@@ -49,29 +86,50 @@ pub struct Level {
     pub limit: u64,
     /// No later event of this thread has an older stamp.
     pub last_stamp: u64,
-    /// The last event found no room and was not waited for.
+    /// In a sandbox: the last event found no room and was not waited for.
     pub dropping: bool,
+    /// How long this thread has waited for room while the collector made no progress.
+    pub stalled_ms: u32,
+    /// The budget for such waits is full again when the collector has taken everything up to here.
+    pub refill_at: u64,
+    /// Of the events that were begun in this ring: those that were written, or counted as dropped.
+    pub settled: u64,
+    pub words: *const AtomicU64,
+    pub words_len: usize,
     pub pace: Pace,
 }
 
 impl Level {
-    const fn new(head: u64, now: Stamp) -> Self {
-        Level { guard: 0, head, limit: 0, last_stamp: now, dropping: false, pace: Pace::NEW }
+    /// The ring of a slot whose area is mapped at `area`.
+    fn new(region: &Region, slot: u32, header: &SlotHeader, area: *mut u8, nested: bool, now: Stamp) -> Self {
+        let (words, words_len) = region.ring_words(slot, area, nested);
+        let (head, begun) =
+            if nested { (&header.nested_head, &header.nested_begun) } else { (&header.head, &header.begun) };
+        Level {
+            guard: 0,
+            head: head.load(Ordering::Relaxed),
+            limit: 0,
+            last_stamp: now,
+            dropping: false,
+            stalled_ms: 0,
+            refill_at: 0,
+            settled: begun.load(Ordering::Relaxed),
+            words,
+            words_len,
+            pace: Pace::NEW,
+        }
     }
 }
 
-const ENTRIES: usize = 1 << 13;
+const ENTRIES: usize = 1 << 16;
+/// How far from its place a thread is looked for. With twice as many places as slots, a thread is hardly ever that far.
+const MAX_PROBES: usize = 128;
 
-#[repr(C)]
-struct Entry {
-    thread_pointer: AtomicU64,
-    local: AtomicU64,
-}
-
-/// Open addressing; entries are never removed, only taken over by another thread pointer when their slot was.
+/// The states of all threads, found by their thread pointers. Open addressing. An entry whose thread is gone is taken over by
+/// another thread.
 #[repr(C)]
 pub struct Threads {
-    entries: [Entry; ENTRIES],
+    entries: [AtomicPtr<Local>; ENTRIES],
 }
 
 #[inline(always)]
@@ -84,7 +142,7 @@ pub fn thread_pointer() -> u64 {
 
 impl Threads {
     #[inline(always)]
-    fn entry(&self, index: usize) -> &Entry {
+    fn entry(&self, index: usize) -> &AtomicPtr<Local> {
         // SAFETY: the mask keeps the index below the array's length.
         unsafe { self.entries.get_unchecked(index & (ENTRIES - 1)) }
     }
@@ -103,63 +161,46 @@ impl Threads {
     /// The same, where no other thread is in its place of the table.
     #[inline(always)]
     pub fn find_near(&self, pointer: u64) -> Option<*mut Local> {
-        let entry = self.entry(Self::start(pointer));
-        if entry.thread_pointer.load(Ordering::Relaxed) == pointer {
-            let local = entry.local.load(Ordering::Relaxed) as *mut Local;
-            // SAFETY: a published local stays mapped; it is this thread's if the next line says so.
-            if !local.is_null() && unsafe { (*local).is_mine(pointer) } {
+        let local = self.entry(Self::start(pointer)).load(Ordering::Acquire);
+        // SAFETY: a published local stays mapped for ever.
+        (!local.is_null() && unsafe { (*local).identity.is_mine(pointer) }).then_some(local)
+    }
+
+    #[inline(never)]
+    fn find_far(&self, pointer: u64) -> Option<*mut Local> {
+        self.first(pointer, |identity| identity.is_mine(pointer))
+    }
+
+    /// The last state that a thread with this thread pointer had, and the owner word of its slot then.
+    pub fn last(&self, pointer: u64) -> Option<(*mut Local, Owner)> {
+        let local = self.first(pointer, |identity| identity.last_owner(pointer).is_some())?;
+        // SAFETY: a published local stays mapped for ever.
+        let owner = unsafe { (*local).identity.last_owner(pointer) }?;
+        Some((local, owner))
+    }
+
+    fn first(&self, pointer: u64, is_wanted: impl Fn(&Identity) -> bool) -> Option<*mut Local> {
+        for i in 0..MAX_PROBES {
+            let local = self.entry(Self::start(pointer) + i).load(Ordering::Acquire);
+            if local.is_null() {
+                return None;
+            }
+            // SAFETY: a published local stays mapped for ever.
+            if is_wanted(unsafe { &(*local).identity }) {
                 return Some(local);
             }
         }
         None
     }
 
-    #[inline(never)]
-    fn find_far(&self, pointer: u64) -> Option<*mut Local> {
-        for i in 0..ENTRIES {
-            let entry = self.entry(Self::start(pointer) + i);
-            match entry.thread_pointer.load(Ordering::Acquire) {
-                0 => return None,
-                found if found == pointer => {
-                    let local = entry.local.load(Ordering::Acquire) as *mut Local;
-                    // SAFETY: as in `find`.
-                    return (!local.is_null() && unsafe { (*local).is_mine(pointer) }).then_some(local);
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// The last local that this thread pointer had, whoever's it is now.
-    pub fn last(&self, pointer: u64) -> Option<*mut Local> {
-        for i in 0..ENTRIES {
-            let entry = self.entry(Self::start(pointer) + i);
-            match entry.thread_pointer.load(Ordering::Acquire) {
-                0 => return None,
-                found if found == pointer => {
-                    let local = entry.local.load(Ordering::Acquire) as *mut Local;
-                    return (!local.is_null()).then_some(local);
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// Publishes the calling thread's state. False when the table is full.
+    /// Publishes the calling thread's state. False when there is no place for it.
     pub fn enter(&self, pointer: u64, local: *mut Local) -> bool {
-        for i in 0..ENTRIES {
-            let entry = self.entry(Self::start(pointer) + i);
-            let found = entry.thread_pointer.load(Ordering::Acquire);
-            let mine = found == pointer
-                || (found == 0 || is_stale(found, entry))
-                    && entry
-                        .thread_pointer
-                        .compare_exchange(found, pointer, Ordering::AcqRel, Ordering::Relaxed)
-                        .is_ok();
-            if mine {
-                entry.local.store(local as u64, Ordering::Release);
+        let start = Self::start(pointer);
+        for i in 0..MAX_PROBES {
+            let entry = self.entry(start + i);
+            let found = entry.load(Ordering::Acquire);
+            let is_free = found.is_null() || found == local || is_stale(found, pointer, start + i);
+            if is_free && entry.compare_exchange(found, local, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return true;
             }
         }
@@ -167,46 +208,51 @@ impl Threads {
     }
 }
 
-/// The entry's slot was given to a thread with another thread pointer.
-fn is_stale(pointer: u64, entry: &Entry) -> bool {
-    let local = entry.local.load(Ordering::Acquire) as *const Local;
-    // SAFETY: locals stay mapped for ever.
-    !local.is_null() && unsafe { (&raw const (*local).thread_pointer).read_volatile() } != pointer
+/// True when nobody looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer, its
+/// slot is not taken, or its slot is that of a thread whose place is elsewhere.
+fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
+    // SAFETY: a published local stays mapped for ever, and its header with it.
+    let (identity, header) = unsafe { (&(*local).identity, &*(*local).header) };
+    let its_pointer = identity.thread_pointer.load(Ordering::Acquire);
+    let distance = at.wrapping_sub(Threads::start(its_pointer)) & (ENTRIES - 1);
+    its_pointer == pointer || distance >= MAX_PROBES || header.owner().state() != SlotState::Live
 }
 
 impl Local {
-    /// True when this is the state of the calling thread and not that of a dead one whose pointer it got.
-    #[inline(always)]
-    pub fn is_mine(&self, pointer: u64) -> bool {
-        if self.thread_pointer != pointer {
-            return false;
-        }
-        // SAFETY: inside the calling thread's own thread block.
-        self.tid_at == 0 || unsafe { (self.tid_at as *const u32).read_volatile() } == self.tid
-    }
-
-    #[inline(always)]
-    pub fn header(&self) -> &'static SlotHeader {
-        // SAFETY: set at creation to a part of the shared mapping, which stays.
-        unsafe { &*self.header }
-    }
-
-    /// Starts the state of a new thread in memory that may hold another's.
-    pub fn begin(&mut self, core: &Core, pointer: u64, tid: u32, tid_at: u64) {
-        self.thread_pointer = pointer;
-        self.tid = tid;
-        self.tid_at = tid_at;
-        self.generation = core.modules().generation();
-        let header = self.header();
+    /// Starts the state of a new thread in memory that may hold another's. `slot` is its number, `area` where it is mapped.
+    ///
+    /// # Safety
+    /// The calling thread has just become the `owner` of the slot, and `local` is the slot's.
+    pub unsafe fn begin(local: *mut Local, core: &Core, slot: Slot, pointer: u64, tid_offset: u32) {
+        let Slot { index, owner, header, area } = slot;
+        let region = core.region();
         let now = core.stamp();
-        self.main = Level::new(header.head.load(Ordering::Relaxed), now);
-        self.nested = Level::new(header.nested_head.load(Ordering::Relaxed), now);
-        self.inside = Range::NONE;
-        self.freed = Freed::NONE;
-        self.proof = Default::default();
-        self.memo.forget();
-        self.scratch.iter_mut().for_each(Scratch::forget);
+        // SAFETY: the owner of a slot is the only one that touches these fields; `identity` is atomic. Each field is
+        // written by itself, so that no reference to `identity` of another thread is in the way.
+        unsafe {
+            (*local).identity.thread_pointer.store(0, Ordering::Release);
+            (*local).header = header;
+            (*local).generation = core.modules().generation();
+            (*local).patched_together = 0;
+            (*local).main = Level::new(region, index, header, area, false, now);
+            (*local).nested = Level::new(region, index, header, area, true, now);
+            (*local).inside = Range::NONE;
+            (*local).freed = Freed::NONE;
+            (*local).proof = Default::default();
+            (*local).memo.begin(index < region.geometry().large_slots);
+            (*local).scratch.iter_mut().for_each(Scratch::forget);
+            (*local).identity.set(pointer, owner, tid_offset);
+        }
     }
+}
+
+/// A slot that the calling thread has taken.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    pub index: u32,
+    pub owner: Owner,
+    pub header: &'static SlotHeader,
+    pub area: *mut u8,
 }
 
 /// Where the thread block holds `tid`: the place learnt before if it fits, else the first word that does. 0 = nowhere.

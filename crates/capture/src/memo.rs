@@ -25,7 +25,7 @@
 //! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
 //! ```
 //!
-//! Node numbers grow for ever (wrapping); number `n` is at place `n mod NODES`, and is alive while it is not older
+//! Node numbers grow for ever (wrapping); number `n` is at place `n & node_mask`, and is alive while it is not older
 //! than the arena is long. Forgetting everything is one store.
 use crate::epilogue;
 use crate::proof::{Range, SameSoFar};
@@ -35,6 +35,9 @@ pub const NODES: usize = 1 << 15;
 /// The longest walk that is remembered; new nodes may overwrite that many of the oldest.
 pub const SEGMENT: usize = 2048;
 const SETS: usize = 1 << 11;
+/// The same where a program has many threads: only this much of the memory is used.
+const SMALL_NODES: usize = 1 << 12;
+const SMALL_SETS: usize = 1 << 6;
 /// A set is a cache line. As many stacks may lead to one place, and in turns, without being walked again.
 const WAYS: usize = 8;
 const LOW48: u64 = (1 << 48) - 1;
@@ -104,6 +107,9 @@ pub struct Memo {
     ways: [u64; NODES],
     rbps: [u64; NODES],
     depths: [u16; NODES],
+    /// How much of the arrays is used: one less than a power of two, below `NODES` and `SETS`.
+    node_mask: u32,
+    set_mask: u32,
     /// Number of the next node; never 0.
     head: u32,
     /// Nodes older than this are forgotten, or may be overwritten soon.
@@ -132,14 +138,32 @@ impl Memo {
         }
         let first = self.head;
         self.head += count as u32;
-        let kept = (NODES - SEGMENT) as u32 - 1;
+        let kept = self.node_mask - self.longest() as u32;
         if self.head.wrapping_sub(self.oldest) > kept {
             self.oldest = self.head.wrapping_sub(kept);
         }
         first
     }
 
-    /// Forgets everything. Also what makes fresh, zeroed memory a memo.
+    /// Makes a memo of zeroed memory, or of another thread's.
+    pub fn begin(&mut self, is_large: bool) {
+        let (nodes, sets) = if is_large { (NODES, SETS) } else { (SMALL_NODES, SMALL_SETS) };
+        (self.node_mask, self.set_mask) = (nodes as u32 - 1, sets as u32 - 1);
+        self.forget();
+    }
+
+    /// The longest walk that is remembered.
+    const fn longest(&self) -> usize {
+        if self.node_mask as usize == NODES - 1 { SEGMENT } else { SMALL_NODES / 4 }
+    }
+
+    /// Where the node of this number is in the arrays.
+    #[inline(always)]
+    const fn place(&self, number: u32) -> usize {
+        (number & self.node_mask) as usize
+    }
+
+    /// Forgets everything.
     pub fn forget(&mut self) {
         self.head = self.head.max(1);
         self.oldest = self.head;
@@ -193,20 +217,20 @@ impl Memo {
 
     #[inline(always)]
     fn check(&self, number: u32) -> *const Check {
-        // SAFETY: the mask keeps the index below the array's length.
-        unsafe { self.checks.as_ptr().add(number as usize & (NODES - 1)) }
+        // SAFETY: the mask is below the array's length: `begin`.
+        unsafe { self.checks.as_ptr().add(self.place(number)) }
     }
 
     #[inline(always)]
     fn way(&self, number: u32) -> u64 {
-        // SAFETY: as above.
-        unsafe { *self.ways.get_unchecked(number as usize & (NODES - 1)) }
+        // SAFETY: the mask is below the array's length: `begin`.
+        unsafe { *self.ways.get_unchecked(self.place(number)) }
     }
 
     #[inline(always)]
     fn rbp(&self, number: u32) -> u64 {
-        // SAFETY: as above.
-        unsafe { *self.rbps.get_unchecked(number as usize & (NODES - 1)) }
+        // SAFETY: the mask is below the array's length: `begin`.
+        unsafe { *self.rbps.get_unchecked(self.place(number)) }
     }
 
     #[inline(always)]
@@ -217,8 +241,8 @@ impl Memo {
 
     #[inline(always)]
     fn depth(&self, number: u32) -> u16 {
-        // SAFETY: as above.
-        unsafe { *self.depths.get_unchecked(number as usize & (NODES - 1)) }
+        // SAFETY: the mask is below the array's length: `begin`.
+        unsafe { *self.depths.get_unchecked(self.place(number)) }
     }
 
     #[inline(always)]
@@ -229,8 +253,9 @@ impl Memo {
 
     #[inline(always)]
     fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
-        // SAFETY: the mask keeps the index below the array's length.
-        unsafe { self.sets.get_unchecked_mut(hash as usize & (SETS - 1)) }
+        let index = (hash as u32 & self.set_mask) as usize;
+        // SAFETY: the mask is below the array's length: `begin`.
+        unsafe { self.sets.get_unchecked_mut(index) }
     }
 
     /// Asks the processor for what `find_youngest` will compare.
@@ -240,10 +265,9 @@ impl Memo {
     #[inline(always)]
     pub unsafe fn fetch(&self, pc: u64, cfa: u64) {
         let hash = Self::hash(pc, cfa);
-        // SAFETY: the mask keeps the index below the array's length.
-        let set = unsafe { self.sets.as_ptr().add(hash as usize & (SETS - 1)) };
-        // SAFETY: as above.
-        let entry = unsafe { set.cast::<u64>().read_volatile() };
+        // SAFETY: the mask is below the array's length: `begin`. The set is inside the array.
+        let entry =
+            unsafe { self.sets.as_ptr().add((hash as u32 & self.set_mask) as usize).cast::<u64>().read_volatile() };
         let check = self.check(entry as u32);
         // SAFETY: a hint, harmless at any address.
         unsafe {
@@ -415,7 +439,7 @@ impl Memo {
         // SAFETY: in the arena.
         let place = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         // How many numbers ago; the node itself is alive.
-        let age = self.head.wrapping_sub(place) & (NODES as u32 - 1);
+        let age = self.head.wrapping_sub(place) & self.node_mask;
         if age + near > self.head.wrapping_sub(self.oldest) {
             return Way::Broken;
         }
@@ -454,7 +478,7 @@ impl Memo {
     /// Remembers new frames of a walk, leaf first, numbered from `first` on, that went on at `tail` (or ended).
     /// `frame(i)` tells frame `i`.
     pub fn remember(&mut self, first: u32, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) {
-        if count == 0 || count > SEGMENT {
+        if count == 0 || count > self.longest() {
             return;
         }
         for i in (0..count).rev() {
@@ -462,12 +486,12 @@ impl Memo {
             let (place, fact) = frame(i);
             let is_last = i + 1 == count;
             let link = if is_last { tail.unwrap_or(0) } else { number.wrapping_add(1) };
-            let at = number as usize & (NODES - 1);
+            let at = self.place(number);
             let rbp = if fact.caller_slot == FRAME_POINTER_SLOT { FRAME_POINTER } else { 0 };
             let is_near = !fact.by_code && (fact.caller_slot == 0 || rbp != 0);
             let near = match number.wrapping_sub(link) as u64 {
                 _ if is_last && link == 0 => END,
-                _ if is_near && !is_last && at != NODES - 1 => BESIDE,
+                _ if is_near && !is_last && at != self.node_mask as usize => BESIDE,
                 distance @ 1..BESIDE if is_near => distance,
                 _ => 0,
             };
@@ -512,7 +536,7 @@ mod tests {
             Box::from_raw(((at + 63) & !63) as *mut Memo)
         };
         let mut memo = std::mem::ManuallyDrop::new(memo);
-        memo.forget();
+        memo.begin(true);
         // SAFETY: the box is never dropped by the tests (see `leak`).
         unsafe { std::mem::ManuallyDrop::take(&mut memo) }
     }

@@ -17,12 +17,28 @@ pub struct Geometry {
     pub names: u32,
     /// The target's own tables, bytes.
     pub private: u32,
-    /// Words of a slot's ring; a power of two.
+    /// Slots `[0, large_slots)` have rings of `ring_words`. Only programs with many threads use the others, whose rings and
+    /// tables are small.
+    pub large_slots: u32,
+    /// Words of a large slot's ring; a power of two.
     pub ring_words: u32,
+    /// Words of any other slot's ring; a power of two.
+    pub small_ring_words: u32,
     /// Words of the ring for events inside a signal handler that interrupted a hook; a power of two.
     pub nested_words: u32,
     /// The target's own per-thread tables, bytes.
     pub slot_private: u32,
+    /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others so many at a time: a
+    /// process may have 65,530 mappings.
+    pub slots_per_map: u32,
+}
+
+/// Part of the slot areas that the target maps in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapUnit {
+    pub index: usize,
+    pub first_slot: u32,
+    pub slots: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,21 +53,27 @@ const fn pages(bytes: usize) -> usize {
 
 impl Geometry {
     /// What `capture` needs for its per-process tables; asserted there against the real types.
-    pub const PRIVATE_BYTES: u32 = 1 << 20;
+    pub const PRIVATE_BYTES: u32 = 3 << 19;
     /// What `capture` needs per thread; asserted there against the real types.
     pub const SLOT_PRIVATE_BYTES: u32 = 1408 << 10;
+    pub const SINGLE_SLOTS: u32 = 8;
+    /// More units than any geometry has.
+    pub const MAX_MAP_UNITS: usize = 1 << 11;
 
     /// For a target without a limit on its address space. Sparse: only touched pages cost memory. Small all the same,
     /// since a program may set itself a limit later.
     pub const fn roomy() -> Self {
         Geometry {
-            slots: 4096,
+            slots: 1 << 15,
             modules: 8192,
             names: 768 << 10,
             private: Self::PRIVATE_BYTES,
+            large_slots: 256,
             ring_words: 1 << 16,
+            small_ring_words: 1 << 12,
             nested_words: 1 << 12,
             slot_private: Self::SLOT_PRIVATE_BYTES,
+            slots_per_map: 64,
         }
     }
 
@@ -62,15 +84,21 @@ impl Geometry {
             modules: 1024,
             names: 128 << 10,
             private: Self::PRIVATE_BYTES,
+            large_slots: 64,
             ring_words: 1 << 15,
+            small_ring_words: 1 << 12,
             nested_words: 1 << 12,
             slot_private: Self::SLOT_PRIVATE_BYTES,
+            slots_per_map: 1,
         }
     }
 
     /// `Ok` when every size is within bounds, so that no offset below can overflow.
     pub const fn check(&self) -> Result<(), GeometryError> {
-        if !self.ring_words.is_power_of_two() || !self.nested_words.is_power_of_two() {
+        if !self.ring_words.is_power_of_two()
+            || !self.small_ring_words.is_power_of_two()
+            || !self.nested_words.is_power_of_two()
+        {
             return Err(GeometryError::NotPowerOfTwo);
         }
         let sane = self.slots >= 1
@@ -80,6 +108,12 @@ impl Geometry {
             && self.names <= 64 << 20
             && self.ring_words >= 8192
             && self.ring_words <= 1 << 24
+            && self.small_ring_words >= 4096
+            && self.small_ring_words <= self.ring_words
+            && self.large_slots <= self.slots
+            && self.slots_per_map >= 1
+            && self.slots_per_map <= 1 << 12
+            && self.map_unit_of(self.slots).index < Self::MAX_MAP_UNITS
             && self.nested_words >= 4096
             && self.nested_words <= 1 << 24
             && self.private == Self::PRIVATE_BYTES
@@ -103,24 +137,46 @@ impl Geometry {
     pub const fn fixed_len(&self) -> usize {
         self.private_at() + pages(self.private as usize)
     }
-    pub const fn ring_bytes(&self) -> usize {
-        self.ring_words as usize * 8
+    /// Words of the ring of a slot.
+    #[inline(always)]
+    pub const fn ring_words_of(&self, slot: u32) -> u32 {
+        if slot < self.large_slots { self.ring_words } else { self.small_ring_words }
     }
-    pub const fn nested_bytes(&self) -> usize {
-        self.nested_words as usize * 8
+    const fn area_len(&self, ring_words: u32) -> usize {
+        pages(ring_words as usize * 8) + pages(self.nested_words as usize * 8) + pages(self.slot_private as usize)
     }
-    pub const fn slot_area_len(&self) -> usize {
-        pages(self.ring_bytes()) + pages(self.nested_bytes()) + pages(self.slot_private as usize)
-    }
+    /// Where a slot's area begins; for `slots`, where the last one ends.
     pub const fn slot_area_at(&self, slot: u32) -> usize {
-        self.fixed_len() + slot as usize * self.slot_area_len()
+        let large = if slot < self.large_slots { slot } else { self.large_slots };
+        self.fixed_len()
+            + large as usize * self.area_len(self.ring_words)
+            + (slot - large) as usize * self.area_len(self.small_ring_words)
     }
-    /// Offsets inside a slot area.
-    pub const fn nested_in_slot(&self) -> usize {
-        pages(self.ring_bytes())
+    /// Offsets inside a slot's area.
+    pub const fn nested_in_slot(&self, slot: u32) -> usize {
+        pages(self.ring_words_of(slot) as usize * 8)
     }
-    pub const fn private_in_slot(&self) -> usize {
-        pages(self.ring_bytes()) + pages(self.nested_bytes())
+    pub const fn private_in_slot(&self, slot: u32) -> usize {
+        self.nested_in_slot(slot) + pages(self.nested_words as usize * 8)
+    }
+    /// The unit that holds a slot's area.
+    pub const fn map_unit_of(&self, slot: u32) -> MapUnit {
+        let single = Self::SINGLE_SLOTS;
+        let unit = match (slot.wrapping_sub(single)).checked_div(self.slots_per_map) {
+            Some(units) if slot >= single => single + units,
+            _ => slot,
+        };
+        self.map_unit(unit as usize)
+    }
+    pub const fn map_unit(&self, index: usize) -> MapUnit {
+        let (single, each) = (Self::SINGLE_SLOTS, self.slots_per_map);
+        let unit = index as u32;
+        let (first_slot, slots) = if unit < single { (unit, 1) } else { (single + (unit - single) * each, each) };
+        let left = self.slots.saturating_sub(first_slot);
+        MapUnit { index, first_slot, slots: if slots < left { slots } else { left } }
+    }
+    pub const fn map_unit_len(&self, unit: MapUnit) -> usize {
+        self.slot_area_at(unit.first_slot + unit.slots) - self.slot_area_at(unit.first_slot)
     }
     pub const fn total_len(&self) -> usize {
         self.slot_area_at(self.slots)
@@ -137,9 +193,29 @@ mod tests {
         let tight = Geometry::tight();
         assert_eq!(tight.check(), Ok(()));
         assert!(tight.fixed_len() <= 6 << 20, "{}", tight.fixed_len());
-        assert!(tight.slot_area_len() <= 2 << 20, "{}", tight.slot_area_len());
-        assert!(Geometry::roomy().slot_area_len() <= 2 << 20);
-        assert!(Geometry::roomy().fixed_len() <= 6 << 20);
+        assert!(Geometry::roomy().fixed_len() <= 16 << 20, "{}", Geometry::roomy().fixed_len());
+        for geometry in [tight, Geometry::roomy()] {
+            assert!(geometry.slot_area_at(1) - geometry.slot_area_at(0) <= 2 << 20);
+        }
+    }
+
+    #[test]
+    fn units_cover_every_slot_once() {
+        for geometry in [Geometry::tight(), Geometry::roomy(), Geometry { slots: 75, ..Geometry::roomy() }] {
+            let mut next = 0;
+            for index in 0.. {
+                let unit = geometry.map_unit(index);
+                if unit.slots == 0 {
+                    break;
+                }
+                assert!(index < Geometry::MAX_MAP_UNITS);
+                assert_eq!(unit.first_slot, next);
+                next += unit.slots;
+                assert_eq!(geometry.map_unit_of(unit.first_slot), unit);
+                assert_eq!(geometry.map_unit_of(next - 1), unit);
+            }
+            assert_eq!(next, geometry.slots);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// Both sides ship in one file, so only an equal version is accepted.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How far the session is. Stored in `Header::phase`.
 ///
@@ -136,7 +136,8 @@ pub struct Header {
     pub clock: u32,
     pub geometry: Geometry,
     pub on_full: u32,
-    /// How long a thread waits on a full ring before it drops.
+    /// How long a thread waits on a full ring while the collector makes no progress, before it drops. The budget of a thread
+    /// is full again when the collector has emptied its ring.
     pub max_stall_ms: u32,
     /// The address in the file of the program's `__lsan_default_suppressions`, 0 = its symbol table has none.
     pub lsan_symbol: u64,
@@ -157,7 +158,7 @@ pub struct Header {
     pub doorbell: AtomicU32,
     /// C: set before the collector sleeps on the doorbell.
     pub collector_asleep: AtomicU32,
-    /// T: slots ever used; slots `[0, slot_count)` are worth a look.
+    /// T: slots ever used; slots `[0, slot_count)` are worth a look. May be more than there are.
     pub slot_count: AtomicU32,
     /// T: modules published; `[0, module_count)` of the table are readable. Index + 1 is the instance number.
     pub module_count: AtomicU32,
@@ -174,6 +175,10 @@ pub struct Header {
     /// 0: several threads have recorded, each event is stamped by the clock. Else one thread alone records (T sets 1) and
     /// need not look at the clock each time, as long as this stays the same: C counts its rounds here.
     pub pace: AtomicU32,
+    /// C: counts what it has done. A thread that waits for room waits as long as this changes; see `Header::max_stall_ms`.
+    pub progress: AtomicU32,
+    /// Slots that were used and are free, see `free_slots.rs`.
+    pub free_slots: AtomicU64,
     // -- the live front end
     /// C, before the target starts: nonzero = signals are taken and a farewell is said.
     pub watched: u32,

@@ -20,6 +20,7 @@
 #![cfg_attr(not(loom), no_std)]
 
 mod frame;
+mod free_slots;
 mod geometry;
 mod header;
 mod hub;
@@ -31,7 +32,7 @@ mod slot;
 mod sync;
 
 pub use frame::FrameKey;
-pub use geometry::{Geometry, GeometryError, PAGE};
+pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
 pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, OnFull, Phase, Request, VERSION};
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use module::{BUILD_ID_MAX, Module};
@@ -41,4 +42,4 @@ pub use record::{
 };
 pub use region::Region;
 pub use ring::{Ring, RingError};
-pub use slot::{Intent, SlotHeader, SlotState};
+pub use slot::{Intent, Owner, SlotHeader, SlotState};

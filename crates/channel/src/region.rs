@@ -48,6 +48,13 @@ impl Region {
         Some(unsafe { &*self.base.add(self.geometry.slot_headers_at()).cast::<SlotHeader>().add(index as usize) })
     }
 
+    /// The number of a slot of this region.
+    pub fn index_of(&self, slot: &SlotHeader) -> Option<u32> {
+        let first = self.base as usize + self.geometry.slot_headers_at();
+        let index = (core::ptr::from_ref(slot) as usize).checked_sub(first)? / size_of::<SlotHeader>();
+        (index < self.geometry.slots as usize).then_some(index as u32)
+    }
+
     #[inline]
     pub const fn modules(&self) -> &'static [Module] {
         // SAFETY: inside the fixed part, by `Geometry`.
@@ -75,29 +82,31 @@ impl Region {
         unsafe { self.base.add(self.geometry.private_at()) }
     }
 
-    /// One of the two rings of a slot whose area is mapped at `area`.
-    ///
-    /// # Safety
-    /// `area` is mapped for `geometry.slot_area_len()` bytes for as long as the ring is used.
+    /// The words of one of the two rings of a slot whose area is mapped at `area`, and how many they are.
     #[inline(always)]
-    pub const unsafe fn ring(&self, slot: &'static SlotHeader, area: *mut u8, nested: bool) -> Ring<'static> {
-        let (offset, words, head, tail) = if nested {
-            (self.geometry.nested_in_slot(), self.geometry.nested_words, &slot.nested_head, &slot.nested_tail)
+    pub const fn ring_words(&self, index: u32, area: *mut u8, nested: bool) -> (*const AtomicU64, usize) {
+        let (offset, words) = if nested {
+            (self.geometry.nested_in_slot(index), self.geometry.nested_words)
         } else {
-            (0, self.geometry.ring_words, &slot.head, &slot.tail)
+            (0, self.geometry.ring_words_of(index))
         };
-        // SAFETY: the caller's promise, and the geometry's offsets.
-        let words = unsafe { core::slice::from_raw_parts(area.add(offset).cast::<AtomicU64>(), words as usize) };
-        Ring::new(words, head, tail)
+        (area.wrapping_add(offset).cast(), words as usize)
     }
 
-    /// Both rings.
+    /// Both rings of slot `index`, whose header is `slot` and whose area is mapped at `area`.
     ///
     /// # Safety
-    /// As `ring`.
+    /// `area` is mapped up to `geometry.private_in_slot(index)` for as long as the rings are used.
     #[inline]
-    pub const unsafe fn rings(&self, slot: &'static SlotHeader, area: *mut u8) -> [Ring<'static>; 2] {
-        // SAFETY: the caller's promise.
-        unsafe { [self.ring(slot, area, false), self.ring(slot, area, true)] }
+    pub const unsafe fn rings(&self, index: u32, slot: &'static SlotHeader, area: *mut u8) -> [Ring<'static>; 2] {
+        let (words, len) = self.ring_words(index, area, false);
+        let (nested_words, nested_len) = self.ring_words(index, area, true);
+        // SAFETY: both lie in front of the private part, which is mapped by the caller's promise.
+        unsafe {
+            [
+                Ring::new(core::slice::from_raw_parts(words, len), &slot.head, &slot.tail),
+                Ring::new(core::slice::from_raw_parts(nested_words, nested_len), &slot.nested_head, &slot.nested_tail),
+            ]
+        }
     }
 }

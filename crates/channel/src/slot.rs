@@ -1,4 +1,8 @@
 //! One thread's place in the shared memory.
+//!
+//! Both sides count the events of a slot, so that no loss is silent. The thread counts in `begun` before it writes, and in
+//! `dropped` when an event finds no room; the collector counts what arrives. When nothing is left in the rings,
+//! **begun = arrived + dropped**, but for the one call in which a thread was killed. The counters are never reset.
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,6 +24,57 @@ pub enum SlotState {
     Dead = 2,
 }
 
+/// A slot's owner, in one word, so that neither side can act on half of it.
+///
+/// ```text
+///  63       32 31      18 17       2 1     0
+/// | tid       | image    | epoch    | state |
+/// ```
+///
+/// The image is the program image (`Header::image`) of the owner. The epoch counts owners: an owner word never comes back
+/// for another thread, so whoever changes it by compare-and-swap knows whose slot it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub u64);
+
+impl Owner {
+    const EPOCH_SHIFT: u32 = 2;
+    const EPOCH: u64 = 0xffff;
+    const IMAGE_SHIFT: u32 = 18;
+    const IMAGE: u64 = 0x3fff;
+
+    pub const fn state(self) -> SlotState {
+        match self.0 & 3 {
+            0 => SlotState::Free,
+            1 => SlotState::Live,
+            _ => SlotState::Dead,
+        }
+    }
+
+    pub const fn tid(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The program image of the owner, modulo 2^14.
+    pub const fn image(self) -> u32 {
+        (self.0 >> Self::IMAGE_SHIFT & Self::IMAGE) as u32
+    }
+
+    /// False for a thread of a program image before the last exec: it is gone.
+    pub const fn is_of_image(self, image: u32) -> bool {
+        self.image() == image & Self::IMAGE as u32
+    }
+
+    const fn with_state(self, state: SlotState) -> Owner {
+        Owner(self.0 & !3 | state as u64)
+    }
+
+    /// The next owner of the same slot.
+    const fn next(self, tid: u32, image: u64) -> Owner {
+        let epoch = (self.0 >> Self::EPOCH_SHIFT).wrapping_add(1) & Self::EPOCH;
+        Owner((tid as u64) << 32 | image << Self::IMAGE_SHIFT | epoch << Self::EPOCH_SHIFT | SlotState::Live as u64)
+    }
+}
+
 /// 256 bytes, one cache line per writer so that the two sides do not fight over a line.
 #[repr(C, align(64))]
 pub struct SlotHeader {
@@ -30,19 +85,24 @@ pub struct SlotHeader {
     pub intent: AtomicU64,
     pub nested_head: AtomicU64,
     pub nested_intent: AtomicU64,
+    /// Events that the thread has begun to record in the ring, and in the nested ring, since the slot was made.
+    pub begun: AtomicU64,
+    pub nested_begun: AtomicU64,
+    /// Of those, events that were not written, of both rings.
+    pub dropped: AtomicU64,
     /// Futex the thread sleeps on while a ring is full; the collector sets it to 0 and wakes after draining.
     pub waiting: AtomicU32,
-    _pad0: [u32; 7],
+    _pad0: u32,
     // -- line 1: the collector writes
     /// Words taken out of the ring; `head - tail` words are waiting.
     pub tail: AtomicU64,
     pub nested_tail: AtomicU64,
     _pad1: [u64; 6],
     // -- line 2: both, rarely
-    /// `tid << 32 | SlotState`, one word so that neither side can act on half of it.
+    /// `Owner`.
     owner: AtomicU64,
-    /// The program image (`Header::image`) of the owner.
-    pub image: AtomicU32,
+    /// While the slot is free: the one below it on the stack of free slots, plus 1.
+    pub(crate) next_free: AtomicU32,
     _pad2: [u32; 13],
     _pad3: [u64; 8],
 }
@@ -82,46 +142,41 @@ impl Intent {
     }
 }
 
-const fn pack(state: SlotState, tid: u32) -> u64 {
-    (tid as u64) << 32 | state as u64
-}
-
 impl SlotHeader {
-    /// The state and the owner's tid, of one moment.
-    pub fn owner(&self) -> (SlotState, u32) {
-        let word = self.owner.load(Ordering::Acquire);
-        let state = match word as u32 {
-            0 => SlotState::Free,
-            1 => SlotState::Live,
-            _ => SlotState::Dead,
-        };
-        (state, (word >> 32) as u32)
+    pub fn owner(&self) -> Owner {
+        Owner(self.owner.load(Ordering::Acquire))
     }
 
-    fn change(&self, from: (SlotState, u32), to: (SlotState, u32)) -> bool {
-        let (from, to) = (pack(from.0, from.1), pack(to.0, to.1));
-        self.owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    fn change(&self, from: Owner, to: Owner) -> Option<Owner> {
+        self.owner.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(to)
     }
 
-    /// Target: takes a free slot.
-    pub fn claim(&self, tid: u32) -> bool {
-        let (state, last) = self.owner();
-        state == SlotState::Free && self.change((SlotState::Free, last), (SlotState::Live, tid))
+    /// Target: takes a free slot. The image is told in the same word, so the collector never takes a new owner for one of an
+    /// image before the last exec.
+    pub fn claim(&self, tid: u32, image: u32) -> Option<Owner> {
+        let owner = self.owner();
+        if owner.state() != SlotState::Free {
+            return None;
+        }
+        self.change(owner, owner.next(tid, image as u64 & Owner::IMAGE))
     }
 
     /// Target: a new thread has the thread pointer of a dead one and takes over its slot, unless the collector was first.
-    pub fn inherit(&self, dead: u32, tid: u32) -> bool {
-        self.change((SlotState::Live, dead), (SlotState::Live, tid))
+    pub fn inherit(&self, dead: Owner, tid: u32) -> Option<Owner> {
+        if dead.state() != SlotState::Live {
+            return None;
+        }
+        self.change(dead, dead.next(tid, dead.image() as u64))
     }
 
-    /// Collector: the owner `tid` is gone. False when the slot has been inherited meanwhile.
-    pub fn bury(&self, tid: u32) -> bool {
-        self.change((SlotState::Live, tid), (SlotState::Dead, tid))
+    /// The owner is gone. False when the slot has another one meanwhile.
+    pub fn bury(&self, owner: Owner) -> bool {
+        owner.state() == SlotState::Live && self.change(owner, owner.with_state(SlotState::Dead)).is_some()
     }
 
-    /// Collector: both rings of a dead slot are drained.
-    pub fn release(&self, tid: u32) -> bool {
-        self.change((SlotState::Dead, tid), (SlotState::Free, tid))
+    /// Collector: both rings of a dead slot are drained. See `Region::give_slot_back`.
+    pub(crate) fn release(&self, dead: Owner) -> bool {
+        dead.state() == SlotState::Dead && self.change(dead, dead.with_state(SlotState::Free)).is_some()
     }
 }
 

@@ -89,8 +89,8 @@ pub struct Record {
     /// When events come faster than they can be written: slow the program down, or lose events and count them.
     #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
     pub on_full: OnFull,
-    /// The longest that a thread may be held up before its events are dropped and counted.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    /// How long a thread waits for a recorder that does nothing (stopped, frozen) before its events are dropped and counted.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = milliseconds)]
     pub max_stall: u32,
     /// Keep the trace below this size, as 500M or 2G: the oldest events are folded into their sums and what they left.
     #[arg(long, value_name = "SIZE", value_parser = trace_size)]
@@ -159,11 +159,9 @@ pub enum OnFull {
     Drop,
 }
 
-/// Milliseconds of a number of seconds, `s` allowed.
-fn seconds(text: &str) -> Result<u32, String> {
-    let number: f64 =
-        text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if (0.0..=4_000_000.0).contains(&number) { Ok((number * 1000.0) as u32) } else { Err("out of range".to_owned()) }
+/// A time in milliseconds.
+fn milliseconds(text: &str) -> Result<u32, String> {
+    u32::try_from(duration(text)?.as_millis()).map_err(|_| "out of range".to_owned())
 }
 
 /// A number of bytes with its unit, decimal as in what we print, or binary (`MiB`).
@@ -195,7 +193,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
     let (number, unit) = found.unwrap_or((text, 1.0));
-    let number: f64 = number.parse().map_err(|_| "not a time: 30s, 5m and 1h are".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "not a valid duration (examples: 30s, 5m, 1h)".to_owned())?;
     Duration::try_from_secs_f64(number * unit).map_err(|_| "out of range".to_owned())
 }
 
@@ -218,8 +216,8 @@ pub struct Attach {
     /// When events come faster than they can be written: slow the program down, or lose events and count them.
     #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
     pub on_full: OnFull,
-    /// The longest that a thread may be held up before its events are dropped and counted.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    /// How long a thread waits for a recorder that does nothing (stopped, frozen) before its events are dropped and counted.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = milliseconds)]
     pub max_stall: u32,
     /// Keep the trace below this size, as 500M or 2G: the oldest events are folded into their sums and what they left.
     #[arg(long, value_name = "SIZE", value_parser = trace_size)]

@@ -178,6 +178,9 @@ impl Asked {
         let faults = self.opened.engine.faults();
         if self.opened.damage_count > 0 || !faults.is_empty() {
             crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
+        } else if book.losses.lost_events > 0 && book.has_ended() {
+            let lost = book.losses.lost_events;
+            crate::say(format_args!("heaptrack: {lost} events are missing in {name}; what is there is shown"));
         } else if !self.opened.complete() && book.session.kde().is_none() {
             crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
         }

@@ -3,11 +3,12 @@
 //! Given: the shared memory. Gives back: per round, all committed words (to the merge) and the watermark. What must
 //! hold: ring space is given back at once and waiting threads are woken; numbers that make no sense stop one slot and
 //! nothing else; no thread of the target can make us wait.
+use crate::audit::{AtWork, Audited, Counts};
 use crate::mapping::{Mapping, SlotArea};
 use crate::merge::Merge;
 use crate::process::Process;
 use crate::queue::Store;
-use channel::{Fence, Header, Intent, SlotHeader, SlotState, Stamp};
+use channel::{Fence, Header, Intent, Owner, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// More mapped areas than this: those that were idle give their pages back, to bound our own memory.
 const KEPT_AREAS: usize = 16;
+/// More than this: also those that are in use, each time they were emptied.
+const MANY_AREAS: usize = 256;
 /// With so many words queued, 3 MB, no ring is relieved.
 const MOST_RELIEF: usize = Store::BOUND / 8;
 
@@ -24,12 +27,15 @@ struct Slot {
     /// The target's numbers for it made no sense: what it writes is thrown away.
     stopped: bool,
     idle: bool,
+    audited: Audited,
 }
 
 pub struct Drain {
     mapping: Arc<Mapping>,
     slots: Vec<Slot>,
     stopped_slots: u64,
+    /// Slots whose rings are mapped.
+    areas: usize,
 }
 
 /// What a round found.
@@ -44,7 +50,7 @@ pub struct Drained {
 
 impl Drain {
     pub const fn new(mapping: Arc<Mapping>) -> Self {
-        Drain { mapping, slots: Vec::new(), stopped_slots: 0 }
+        Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0 }
     }
 
     /// Slots whose numbers made no sense.
@@ -60,9 +66,15 @@ impl Drain {
         self.header().slot_count.load(Acquire).min(self.mapping.region().geometry().slots)
     }
 
-    fn slot(&self, index: u32) -> Option<(&'static SlotHeader, SlotState)> {
+    fn slot(&self, index: u32) -> Option<(&'static SlotHeader, Owner)> {
         let slot = self.mapping.region().slot(index)?;
-        Some((slot, slot.owner().0))
+        Some((slot, slot.owner()))
+    }
+
+    /// False for a thread that an exec has ended. The image is read after the owner word: a thread of a new image is never
+    /// compared with the old one.
+    fn is_of_this_image(&self, owner: Owner) -> bool {
+        owner.is_of_image(self.header().image.load(Acquire))
     }
 
     /// The stamp below which every event is committed. `now` was read before the call.
@@ -70,12 +82,11 @@ impl Drain {
         let header = self.header();
         let alone = header.next_round();
         barrier(header);
-        let image = header.image.load(Acquire);
         let mut watermark = now;
         for index in 0..self.count() {
-            let Some((slot, state)) = self.slot(index) else { continue };
+            let Some((slot, owner)) = self.slot(index) else { continue };
             // Threads of an image before the last exec are gone, whatever they were about to do.
-            if state != SlotState::Live || slot.image.load(Acquire) < image {
+            if owner.state() != SlotState::Live || !self.is_of_this_image(owner) {
                 continue;
             }
             for intent in [slot.intent.load(Acquire), slot.nested_intent.load(Acquire)] {
@@ -93,8 +104,8 @@ impl Drain {
         }
         let mut drained = Drained::default();
         for index in 0..count {
-            let Some((header, state)) = self.slot(index) else { continue };
-            if state == SlotState::Free {
+            let Some((header, owner)) = self.slot(index) else { continue };
+            if owner.state() == SlotState::Free {
                 continue;
             }
             let (words, is_partial) = self.empty_slot(index, header, merge);
@@ -107,11 +118,14 @@ impl Drain {
 
     /// Some thread may soon have to wait.
     pub fn is_any_half_full(&self) -> bool {
-        let half = self.mapping.region().geometry().ring_words as u64 / 2;
-        let is_half_full = |slot: &SlotHeader| slot.head.load(Acquire).wrapping_sub(slot.tail.load(Relaxed)) >= half;
-        (0..self.count())
-            .filter_map(|index| self.slot(index))
-            .any(|(slot, state)| state != SlotState::Free && is_half_full(slot))
+        let region = self.mapping.region();
+        (0..self.count()).any(|index| {
+            let half = region.geometry().ring_words_of(index) as u64 / 2;
+            self.slot(index).is_some_and(|(slot, owner)| {
+                let waiting = slot.head.load(Acquire).wrapping_sub(slot.tail.load(Relaxed));
+                owner.state() != SlotState::Free && waiting >= half
+            })
+        })
     }
 
     /// Empties the rings, if some thread may soon have to wait. Only while little is queued: who is quicker than we for
@@ -137,6 +151,7 @@ impl Drain {
         if slot.area.is_none() {
             // When it cannot be mapped now (address space), the words stay where they are.
             slot.area = self.mapping.slot_area(index).ok();
+            self.areas += slot.area.is_some() as usize;
         }
         let mut words = 0;
         let is_partial = !slot.stopped && (slot.area.is_none() || !merge.has_room());
@@ -151,6 +166,16 @@ impl Drain {
             }
             self.stopped_slots += slot.stopped as u64;
         }
+        if words > 0 {
+            // Before the thread is woken: it must not take our work for a stall.
+            self.mapping.region().header().progress.fetch_add(1, Release);
+        }
+        // With many threads the pages of all rings would be more memory than we may have.
+        if self.areas > MANY_AREAS
+            && let Some(area) = &slot.area
+        {
+            area.release_pages();
+        }
         if slot.stopped {
             header.tail.store(header.head.load(Acquire), Release);
             header.nested_tail.store(header.nested_head.load(Acquire), Release);
@@ -163,31 +188,82 @@ impl Drain {
     }
 
     /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a
-    /// thread: not for every round.
+    /// thread: not for every round. Audits what is drained.
     pub fn reap(&mut self, process: &Process, merge: &Merge) {
         let threads = process.threads();
-        let image = self.header().image.load(Acquire);
         for index in 0..self.slots.len() as u32 {
-            let Some(header) = self.mapping.region().slot(index) else { continue };
-            match header.owner() {
-                (SlotState::Live, tid) if header.image.load(Acquire) < image || !threads.exists(tid) => {
-                    header.bury(tid);
+            let Some((header, owner)) = self.slot(index) else { continue };
+            match owner.state() {
+                SlotState::Live if !self.is_of_this_image(owner) => {
+                    self.forgive(index);
+                    header.bury(owner);
                 }
-                (SlotState::Dead, tid) if self.is_done(index, header, merge) => self.free(index, header, tid),
+                SlotState::Live if !threads.exists(owner.tid()) => {
+                    header.bury(owner);
+                }
+                SlotState::Live => self.audit_slot(index, header, merge, AtWork::Perhaps),
+                SlotState::Dead if self.is_done(index, header, merge) => {
+                    self.audit_slot(index, header, merge, AtWork::No);
+                    self.free(index, header, owner);
+                }
                 _ => (),
             }
         }
         self.give_pages_back();
     }
 
-    fn free(&mut self, index: u32, header: &SlotHeader, tid: u32) {
+    /// An exec ends threads in the middle of a call.
+    fn forgive(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.audited.forgive();
+        }
+    }
+
+    /// Compares what a thread began to write with what arrived, if nothing of it is on the way.
+    fn audit_slot(&mut self, index: u32, header: &SlotHeader, merge: &Merge, at_work: AtWork) {
+        // In this order: what was begun before the look at the rings must have been seen by now.
+        let begun = begun(header);
+        if !self.is_done(index, header, merge) {
+            return;
+        }
+        let arrived = merge.taken(index * 2) + merge.taken(index * 2 + 1);
+        let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
+        if let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| !slot.stopped) {
+            slot.audited.compare(counts, at_work);
+        }
+    }
+
+    /// The last audit: everything that was begun before `begun` was read has been merged.
+    pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
+        for (index, &begun) in begun.iter().enumerate() {
+            let Some((header, owner)) = self.slot(index as u32) else { continue };
+            let arrived = merge.taken(index as u32 * 2) + merge.taken(index as u32 * 2 + 1);
+            let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
+            let at_work = if owner.state() == SlotState::Free { AtWork::No } else { AtWork::Perhaps };
+            if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stopped) {
+                slot.audited.compare(counts, at_work);
+            }
+        }
+    }
+
+    /// How many events each slot has begun, for `audit_all`.
+    pub fn begun(&self) -> Vec<u64> {
+        (0..self.count()).map(|index| self.slot(index).map_or(0, |(header, _)| begun(header))).collect()
+    }
+
+    /// Events that were begun and neither arrived nor were counted as dropped, of all slots.
+    pub fn missing(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.audited.missing()).sum()
+    }
+
+    fn free(&mut self, index: u32, header: &SlotHeader, dead: Owner) {
         header.intent.store(0, Relaxed);
         header.nested_intent.store(0, Relaxed);
         header.waiting.store(0, Relaxed);
         if let Some(slot) = self.slots.get_mut(index as usize) {
-            slot.area = None;
+            self.areas -= slot.area.take().is_some() as usize;
         }
-        header.release(tid);
+        self.mapping.region().give_slot_back(index, dead);
     }
 
     fn is_done(&self, index: u32, header: &SlotHeader, merge: &Merge) -> bool {
@@ -198,7 +274,7 @@ impl Drain {
     }
 
     fn give_pages_back(&mut self) {
-        let many = self.slots.iter().filter(|slot| slot.area.is_some()).count() > KEPT_AREAS;
+        let many = self.areas > KEPT_AREAS;
         for slot in &mut self.slots {
             if let Some(area) = slot.area.as_ref().filter(|_| many && slot.idle) {
                 area.release_pages();
@@ -206,6 +282,10 @@ impl Drain {
             slot.idle = true;
         }
     }
+}
+
+fn begun(header: &SlotHeader) -> u64 {
+    header.begun.load(Acquire).wrapping_add(header.nested_begun.load(Acquire))
 }
 
 /// After it, a store that any thread of the target made before an instant earlier than ours is visible here.
@@ -243,8 +323,7 @@ mod tests {
         fn new() -> Self {
             let mapping = Arc::new(Mapping::create(&tight()).unwrap());
             let region = mapping.region();
-            region.header().slot_count.store(2, Release);
-            (0..2).for_each(|index| assert!(region.slot(index).unwrap().claim(100 + index)));
+            (0..2).for_each(|index| assert!(region.take_slot(100 + index, 0).is_some_and(|(slot, _)| slot == index)));
             let merge = Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND));
             Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: 1 }
         }

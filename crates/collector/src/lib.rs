@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod aggregate;
+mod audit;
 mod blocks;
 mod bound;
 mod clock;

@@ -77,9 +77,9 @@ impl Mapping {
     pub fn slot_area(&self, index: u32) -> io::Result<SlotArea> {
         let slot = self.region.slot(index).ok_or(io::ErrorKind::InvalidInput)?;
         let geometry = self.region.geometry();
-        let length = geometry.private_in_slot();
+        let length = geometry.private_in_slot(index);
         let base = map(self.fd(), geometry.slot_area_at(index) as u64, length)?;
-        Ok(SlotArea { region: self.region, slot, base, length })
+        Ok(SlotArea { region: self.region, index, slot, base, length })
     }
 
     /// Every byte of memory that recording costs: the pages of the memfd that were ever touched.
@@ -147,6 +147,7 @@ fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<*mut u8> {
 /// The mapped rings of one slot.
 pub struct SlotArea {
     region: Region,
+    index: u32,
     slot: &'static SlotHeader,
     base: *mut u8,
     length: usize,
@@ -159,7 +160,7 @@ impl SlotArea {
     /// The thread's ring and the one for events inside a signal handler.
     pub fn rings(&self) -> [Ring<'_>; 2] {
         // SAFETY: the area is mapped up to its private part until `self` is dropped, and the rings lie before that.
-        unsafe { self.region.rings(self.slot, self.base) }
+        unsafe { self.region.rings(self.index, self.slot, self.base) }
     }
 
     /// Takes the pages out of our resident memory; what is in them stays.

@@ -7,10 +7,11 @@
 //! Stamps are taken without a fence, so two threads that hand an address to each other within a few hundred cycles can
 //! stamp in the wrong order. The consumer notices (an allocation of a live address, a free of one that is not), and
 //! the merge looks ahead for the event that must come first: only that one moves.
+mod heap;
+
 use crate::queue::{Queue, Store};
 use channel::{Decoder, Event, Path, Record, RecordError, Ring, RingError, StackId, Stamp};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use heap::Heap;
 
 /// An event and the ring it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ struct Source {
     in_heap: bool,
     /// It held something that is no record; the rest of it is worth nothing.
     broken: bool,
+    /// Events that the consumer has got.
+    taken: u64,
 }
 
 #[derive(Debug)]
@@ -82,7 +85,7 @@ pub struct Merge {
     store: Store,
     sources: Vec<Source>,
     /// The first key of every source that has events.
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    heap: Heap,
     batch: Vec<Item>,
     at: usize,
     broken: u64,
@@ -122,7 +125,7 @@ impl Merge {
         Merge {
             store,
             sources: Vec::new(),
-            heap: BinaryHeap::new(),
+            heap: Heap::default(),
             batch: Vec::with_capacity(BATCH),
             at: 0,
             broken: 0,
@@ -165,13 +168,25 @@ impl Merge {
         self.at == self.batch.len() && self.heap.is_empty()
     }
 
+    /// How many events of a source were merged, since its ring was made.
+    pub fn taken(&self, source: u32) -> u64 {
+        self.sources.get(source as usize).map_or(0, |source| source.taken)
+    }
+
+    #[inline(always)]
+    fn count(&mut self, source: u32) {
+        if let Some(source) = self.sources.get_mut(source as usize) {
+            source.taken += 1;
+        }
+    }
+
     pub fn is_broken(&self, source: u32) -> bool {
         self.sources.get(source as usize).is_some_and(|source| source.broken)
     }
 
-    /// Words that were no records, or did not come back from the spill file.
-    pub const fn lost_words(&self) -> u64 {
-        self.broken + self.store.lost_words()
+    /// Words that were no records. (What does not come back from the spill file is found by the audit.)
+    pub const fn broken_words(&self) -> u64 {
+        self.broken
     }
 
     /// Puts a source back into the heap by its first event.
@@ -183,7 +198,7 @@ impl Merge {
             match Decoder::new(window).decode() {
                 Ok(Some(event)) if !source.broken => {
                     source.in_heap = true;
-                    self.heap.push(Reverse((key(&event), index)));
+                    self.heap.push((key(&event), index));
                     return;
                 }
                 // Only holes left in this window.
@@ -208,6 +223,8 @@ impl Merge {
                     Verdict::Taken => {
                         self.frees.note(&item.event);
                         self.at += 1;
+                        let source = item.source;
+                        self.count(source);
                     }
                     verdict => {
                         if !self.resolve(verdict, watermark, patience, consumer) {
@@ -241,9 +258,8 @@ impl Merge {
     /// all others.
     #[inline]
     fn next_run(&self, limit: u64) -> Option<(u32, u64)> {
-        let &Reverse((first, index)) = self.heap.peek().filter(|Reverse((first, _))| *first < limit)?;
-        // The second smallest key is at one of the two places below the top.
-        let second = self.heap.as_slice().iter().skip(1).take(2).map(|Reverse((key, _))| *key).min();
+        let (first, index) = self.heap.first().filter(|(first, _)| *first < limit)?;
+        let second = self.heap.second_key();
         // Its first event always passes, even when a look ahead has taken the one it was queued by.
         Some((index, second.unwrap_or(u64::MAX).max(first).min(limit - 1)))
     }
@@ -252,9 +268,7 @@ impl Merge {
     #[inline]
     fn update_top(&mut self, index: u32, next: Option<u64>) {
         if let Some(next) = next {
-            if let Some(mut top) = self.heap.peek_mut() {
-                top.0.0 = next;
-            }
+            self.heap.set_first(next);
         } else {
             self.heap.pop();
             self.requeue(index);
@@ -288,6 +302,7 @@ impl Merge {
                 self.batch.push(item);
                 break;
             }
+            source.taken += 1;
             if is_shared {
                 self.frees.note(&item.event);
             }
@@ -353,11 +368,13 @@ impl Merge {
                 if consumer.take(&partner) != Verdict::Taken {
                     consumer.force(&partner);
                 }
+                self.count(partner.source);
             }
             None if watermark <= until => return false,
             None => {
                 consumer.force(&item);
                 self.at += 1;
+                self.count(item.source);
             }
         }
         true
@@ -699,7 +716,7 @@ pub mod tests {
         rings.free(0, 95, 0x100);
         assert!(rings.run(u64::MAX, &mut log));
         assert_eq!(log.text, "+10 +12 -21 +20 -30 +90 -95 ");
-        assert_eq!(rings.merge.lost_words(), 0);
+        assert_eq!(rings.merge.broken_words(), 0);
     }
 
     /// Threads that hand few addresses around, each of whose stamps is early by a little: every event finds its partner.
@@ -800,7 +817,7 @@ pub mod tests {
         assert!(rings.run(u64::MAX, &mut log));
         assert_eq!(log.text, "+10 +20 ");
         assert!(rings.merge.is_broken(2) && rings.merge.is_broken(0));
-        assert_eq!(rings.merge.lost_words(), 4);
+        assert_eq!(rings.merge.broken_words(), 4);
     }
 
     #[test]

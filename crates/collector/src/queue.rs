@@ -18,8 +18,6 @@ pub struct Store {
     spare: Vec<Vec<u64>>,
     /// The spill file cannot be written: rings stay full until there is room in memory.
     stuck: bool,
-    /// Words that the spill file did not give back.
-    lost: u64,
 }
 
 impl Store {
@@ -28,7 +26,7 @@ impl Store {
     const SPARE_BUFFERS: usize = 8;
 
     pub const fn new(spill: Spill, bound: usize) -> Self {
-        Store { spill, bound, in_memory: 0, scratch: Vec::new(), spare: Vec::new(), stuck: false, lost: 0 }
+        Store { spill, bound, in_memory: 0, scratch: Vec::new(), spare: Vec::new(), stuck: false }
     }
 
     /// False: nothing may be drained now, the target waits or drops as it was told to.
@@ -41,10 +39,6 @@ impl Store {
 
     pub const fn in_memory(&self) -> usize {
         self.in_memory
-    }
-
-    pub const fn lost_words(&self) -> u64 {
-        self.lost
     }
 
     fn recycle(&mut self, mut buffer: Vec<u64>) {
@@ -76,10 +70,7 @@ impl Chunk {
                 store.in_memory += words.len();
                 words
             }
-            Err(_) => {
-                store.lost += run.words() as u64;
-                Vec::new()
-            }
+            Err(_) => Vec::new(),
         }
     }
 }

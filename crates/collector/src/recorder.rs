@@ -15,7 +15,6 @@ use crate::stacks::Stacks;
 use crate::threads::Threads;
 use channel::{CUSTOM, Event, Path, Region, StackId};
 use format::{Domain, Module, RawBlock, Thread, Totals};
-use std::sync::atomic::Ordering;
 
 pub struct Recorder {
     region: Region,
@@ -158,7 +157,7 @@ impl Recorder {
             self.malloc.start_thread(slot);
             return 0;
         }
-        let image = self.region.slot(slot).map_or(0, |slot| slot.image.load(Ordering::Relaxed));
+        let image = self.region.slot(slot).map_or(0, |slot| slot.owner().image());
         let name = self.process.thread_name(tid);
         self.malloc.start_thread(slot);
         self.custom.start_thread(slot);

@@ -145,6 +145,11 @@ impl Collector {
         }
     }
 
+    /// Threads that wait for room see that we work.
+    fn note_progress(&self) {
+        self.header.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Looks at everything once.
     fn round(&mut self) -> Drained {
         let pid = self.header.target_pid.load(Ordering::Acquire);
@@ -222,8 +227,12 @@ impl Collector {
         while self.writer.has_room() {
             match self.merge.run(watermark, patience, &mut self.recorder) {
                 Stopped::Done | Stopped::Waiting => break,
-                Stopped::Paused => self.relieve_rings(),
+                Stopped::Paused => {
+                    self.note_progress();
+                    self.relieve_rings();
+                }
                 Stopped::Full => {
+                    self.note_progress();
                     if self.is_live {
                         self.recorder.compact();
                     }

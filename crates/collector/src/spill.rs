@@ -14,12 +14,6 @@ pub struct Run {
     words: usize,
 }
 
-impl Run {
-    pub const fn words(&self) -> usize {
-        self.words
-    }
-}
-
 #[derive(Debug)]
 pub struct Spill {
     folder: PathBuf,

@@ -124,8 +124,49 @@ impl Tree {
     }
 }
 
-/// The numbers of one ring: `[number, trace id]` at the number's place.
-type Numbers = Vec<[u32; 2]>;
+/// The numbers that one ring can still name, and what they are in the trace.
+#[derive(Debug)]
+struct Numbers {
+    /// `[number, trace id]` at the number's place, which is the number modulo the length: a power of two, as many as were
+    /// told since `first`, but at most `NUMBERS`. Most threads of a program with many of them tell only a few.
+    entries: Vec<[u32; 2]>,
+    first: u32,
+}
+
+impl Numbers {
+    const FEWEST: usize = 1 << 6;
+
+    const fn new() -> Self {
+        Numbers { entries: Vec::new(), first: 0 }
+    }
+
+    #[inline(always)]
+    fn get(&self, number: u32) -> Option<u32> {
+        let [found, id] = *self.entries.get(number as usize & self.entries.len().wrapping_sub(1))?;
+        (found == number).then_some(id)
+    }
+
+    /// Numbers up to `newest` are going to be told, the first one of them `first`.
+    fn expect(&mut self, first: u32, newest: u32) {
+        if self.entries.is_empty() {
+            self.first = first;
+        }
+        let told = newest.wrapping_sub(self.first) as usize;
+        let wanted = told.next_power_of_two().clamp(Self::FEWEST, NUMBERS);
+        if self.entries.len() < wanted {
+            let old = std::mem::replace(&mut self.entries, vec![[0; 2]; wanted]);
+            old.into_iter().filter(|[number, _]| *number != 0).for_each(|[number, id]| self.set(number, id));
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, number: u32, id: u32) {
+        let last = self.entries.len().wrapping_sub(1);
+        if let Some(place) = self.entries.get_mut(number as usize & last) {
+            *place = [number, id];
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct Stacks {
@@ -169,13 +210,11 @@ impl Stacks {
         let mut parent = self.id(source, path.tail);
         let index = source as usize;
         if self.numbers.len() <= index {
-            self.numbers.resize_with(index + 1, Vec::new);
+            self.numbers.resize_with(index + 1, Numbers::new);
             self.newest.resize(index + 1, 0);
         }
         self.newest[index] = path.first.wrapping_add(path.frames.len() as u32);
-        if self.numbers[index].is_empty() {
-            self.numbers[index] = vec![[0; 2]; NUMBERS];
-        }
+        self.numbers[index].expect(path.first, self.newest[index]);
         let mut known = self.tree.len();
         for (i, frame) in path.frames.iter().enumerate().rev() {
             parent = self.intern(parent, *frame);
@@ -185,7 +224,7 @@ impl Stacks {
                 self.tree.expect(parent, path.frames.get(..i).unwrap_or_default());
             }
             let number = path.first.wrapping_add(i as u32);
-            self.numbers[index][number as usize % NUMBERS] = [number, parent];
+            self.numbers[index].set(number, parent);
         }
     }
 
@@ -230,7 +269,7 @@ impl Stacks {
             let old = std::mem::replace(&mut self.tree, empty);
             let mut moved = vec![0; old.len() + 1];
             for (numbers, newest) in self.numbers.iter_mut().zip(&self.newest) {
-                for [number, id] in numbers {
+                for [number, id] in &mut numbers.entries {
                     let is_kept = newest.wrapping_sub(*number) <= kept as u32;
                     *id = if is_kept { self.tree.adopt(&old, *id, &mut moved) } else { OTHER };
                 }
@@ -249,9 +288,9 @@ impl Stacks {
         if number == 0 {
             return 0;
         }
-        match self.numbers.get(source as usize).and_then(|numbers| numbers.get(number as usize % NUMBERS)) {
-            Some([found, id]) if *found == number => *id,
-            _ => {
+        match self.numbers.get(source as usize).and_then(|numbers| numbers.get(number)) {
+            Some(id) => id,
+            None => {
                 self.corrupt += 1;
                 0
             }

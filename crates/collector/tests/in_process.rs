@@ -286,6 +286,45 @@ fn a_full_disk_ends_the_file_and_not_the_session() {
     std::fs::remove_file(path).unwrap();
 }
 
+fn wait_until_free(mapping: &collector::Mapping, slot: u32) {
+    let slot = mapping.region().slot(slot).unwrap();
+    while slot.owner().state() != channel::SlotState::Free {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// One record of a thousand is taken out of the ring before the collector can see it.
+#[test]
+fn a_record_that_does_not_arrive_is_a_counted_loss() {
+    for removed in [None, Some(0), Some(500), Some(999)] {
+        let path = file("audit");
+        let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
+        let mapping = recording.mapping();
+        target::start(mapping);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut thread = target::Thread::new(mapping, 0);
+                for n in 0..1000 {
+                    if Some(n) == removed {
+                        thread.put(&[channel::Kind::Skip as u64; channel::ALLOC_WORDS]);
+                    } else {
+                        thread.alloc(0x1000 + 16 * n, 16, 0);
+                    }
+                }
+            });
+        });
+        wait_until_free(mapping, 0);
+        let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+        let missing = removed.is_some() as u64;
+        assert_eq!(outcome.totals.allocations, 1000 - missing);
+        assert_eq!(outcome.losses.lost_events, missing);
+        let expected: Vec<(String, u64)> = removed.iter().map(|_| ("missing".to_owned(), 1)).collect();
+        assert_eq!(outcome.losses.by_cause, expected);
+        assert_eq!(replay(&path).losses.lost_events, missing, "the trace says so, too");
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 #[test]
 fn threads_that_are_gone_give_their_slots_back() {
     let path = file("threads");
@@ -295,13 +334,7 @@ fn threads_that_are_gone_give_their_slots_back() {
     std::thread::scope(|scope| {
         scope.spawn(|| target::Thread::new(mapping, 0).alloc(0x1000, 16, 0));
     });
-    let slot = mapping.region().slot(0).unwrap();
-    for _ in 0..500 {
-        if slot.owner().0 == channel::SlotState::Free {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until_free(mapping, 0);
     target::Thread::new(mapping, 0).free(0x1000);
     let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (1, 1));

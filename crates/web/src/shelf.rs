@@ -209,8 +209,7 @@ pub(crate) fn table(open: &Open, options: &Options) -> Table {
 
 pub(crate) fn answer(view: View, open: &Open, table: &Table, query: &Query) -> Result<Vec<u8>, Refusal> {
     let mut blocks = open.blocks()?;
-    let mut trace =
-        view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.finished && open.damage == 0 };
+    let mut trace = view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.is_complete() };
     let mut out = Vec::new();
     match view::answer(view, query, &mut trace, None, &mut out) {
         Ok(()) => Ok(out),
@@ -299,7 +298,7 @@ fn session(open: &Open) -> Value {
         "command": book.session.command,
         "pid": book.session.pid,
         "attached": book.session.attached,
-        "complete": book.summary.is_some_and(|summary| summary.complete) && open.finished,
+        "complete": open.is_complete(),
         "runtime_ns": totals.runtime_ns,
         "system_memory": Some(book.session.system_memory).filter(|bytes| *bytes > 0),
         "events": totals.allocations.saturating_add(totals.deallocations),

@@ -45,6 +45,13 @@ pub struct Open {
     pub has_custom: bool,
 }
 
+impl Open {
+    /// All that happened is in it.
+    pub fn is_complete(&self) -> bool {
+        self.engine.book().is_complete() && self.finished && self.damage == 0 && self.engine.faults().is_empty()
+    }
+}
+
 /// How files are opened: who composes us knows how to find names for those that have none.
 pub type Opener = fn(&Path) -> Result<Source, format::Error>;
 

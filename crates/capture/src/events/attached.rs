@@ -3,7 +3,7 @@
 //! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
 //! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
 //! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
-use super::{Writer, enter, leave, publish_intent, reallocated, resume, stamp, write};
+use super::{Writer, begin_events, enter, leave, publish_intent, reallocated, resume, stamp, write};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
@@ -41,7 +41,7 @@ pub fn before(context: &mut Context, entry: &Entry) {
     }
     context.differs = match enter(&CORE, context.cfa()) {
         Some(mut entered) => {
-            entered.local().inside = entry.module;
+            entered.set_inside(entry.module);
             GUARDED
         }
         None => NOT_THE_PROGRAMS,
@@ -55,7 +55,7 @@ pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
         NOT_THE_PROGRAMS => return Next::DONE,
         GUARDED => {
             if let Some(mut entered) = resume(&CORE, context.cfa()) {
-                entered.local().inside = Range::NONE;
+                entered.set_inside(Range::NONE);
                 leave(&mut entered);
             }
         }
@@ -85,12 +85,12 @@ pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
         context.result = real(a, b, c);
         return Next::DONE;
     };
-    entered.local().inside = entry.module;
+    entered.set_inside(entry.module);
     // As in a launched program: the intent stays up through the real call.
     publish_intent(&mut entered);
     let freed_at = stamp(core, &mut entered);
     context.result = real(a, b, c);
-    entered.local().inside = Range::NONE;
+    entered.set_inside(Range::NONE);
     context.arguments = [a, size, freed_at];
     Next::then(reallocated)
 }
@@ -126,13 +126,16 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     let core = &CORE;
     let Some(mut entered) = enter(core, cfa) else { return };
     let head = entered.level().head;
-    let last = entered.local().freed;
+    // SAFETY: the calling thread's own; a handler that changes it meanwhile leaves a whole one.
+    let last = unsafe { (*entered.local).freed };
     let here = core::ptr::from_ref(entry) as u64;
     let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
     if last.address != address || last.head != head || !is_passed_on {
+        begin_events(&entered, 1);
         write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
         let head = entered.level().head;
-        entered.local().freed = Freed { address, cfa, head, entry: here, module: entry.module };
+        // SAFETY: the calling thread's own.
+        unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     }
     leave(&mut entered);
 }

@@ -3,12 +3,12 @@
 //! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls come
 //! after the fact, so a move is stamped as freed and allocated at once, free first.
 use super::{
-    Entered, Writer, allocated, clear_intent, commit, enter, freeing, has_room, leave, publish_intent, reallocated,
-    resume, ring, stamp, write,
+    allocated, begin_events, clear_intent, enter, freeing, leave, publish_intent, reallocated, resume, stamp, write,
+    write_stamped_free,
 };
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
-use channel::{CUSTOM, FREE_WORDS, Kind, MAX_SIZE, encode_free};
+use channel::{CUSTOM, Kind, MAX_SIZE, encode_free};
 
 /// What a program may say is anything; what the format holds is not.
 const LARGEST: u64 = MAX_SIZE >> 1;
@@ -35,6 +35,7 @@ pub extern "C" fn reported_moving(address: u64, cfa: u64) {
         return;
     }
     let Some(mut entered) = enter(&CORE, cfa) else { return };
+    begin_events(&entered, 1);
     write(&CORE, &mut entered, |stamp| encode_free(Kind::FreeByRealloc, stamp, custom(address)));
     leave(&mut entered);
 }
@@ -75,15 +76,7 @@ pub(super) extern "C" fn moved_while_paused(context: &mut Context) -> Next {
 pub(super) fn free_alone(context: &mut Context, kind: Kind) {
     let [old, _, freed_at] = context.arguments;
     let Some(mut entered) = resume(&CORE, context.cfa()) else { return };
-    write_free(&mut entered, kind, old, freed_at);
+    write_stamped_free(&mut entered, kind, old, freed_at);
     clear_intent(&mut entered);
     leave(&mut entered);
-}
-
-fn write_free(entered: &mut Entered, kind: Kind, old: u64, freed_at: u64) {
-    let ring = ring(&CORE, entered);
-    if has_room(&CORE, entered, &ring, FREE_WORDS) {
-        let at = entered.level().head;
-        commit(entered, &ring, at, encode_free(kind, freed_at, old));
-    }
 }

@@ -79,8 +79,7 @@ impl Opened {
 
     /// All that happened is in it.
     pub fn complete(&self) -> bool {
-        let ended = self.engine.book().summary.is_some_and(|summary| summary.complete);
-        ended && self.finished && self.damage_count == 0 && self.engine.faults().is_empty()
+        self.engine.book().is_complete() && self.finished && self.damage_count == 0 && self.engine.faults().is_empty()
     }
 
     pub fn again(&self) -> Result<Again, format::Error> {

@@ -19,6 +19,7 @@ impl Collector {
             self.write_session(pid);
         }
         self.recorder.timeline.sample(self.header);
+        let begun = self.drain.begun();
         loop {
             let drained = self.drain.empty_rings(&mut self.merge);
             if self.is_live {
@@ -33,6 +34,7 @@ impl Collector {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        self.drain.audit_all(&self.merge, &begun);
         self.recorder.refresh();
         self.write_pending();
         self.write_suppressions();

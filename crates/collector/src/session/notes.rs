@@ -54,10 +54,14 @@ impl Collector {
             }
         }
         // A record is two or three words: at least this many events are gone.
-        let unread = self.merge.lost_words().div_ceil(3) + self.drain.stopped_slots();
+        let unread = self.merge.broken_words().div_ceil(3) + self.drain.stopped_slots();
         if unread > 0 {
             losses.by_cause.push(("unreadable_ring".to_owned(), unread));
             losses.lost_events = losses.lost_events.saturating_add(unread);
+        }
+        if self.drain.missing() > 0 {
+            losses.by_cause.push(("missing".to_owned(), self.drain.missing()));
+            losses.lost_events = losses.lost_events.saturating_add(self.drain.missing());
         }
         if self.recorder.corrupt_stacks() > 0 {
             losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));

@@ -55,8 +55,7 @@ impl Thread {
     pub fn new(mapping: &Mapping, index: u32) -> Self {
         let slot = mapping.region().slot(index).unwrap();
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        slot.image.store(1, Ordering::Release);
-        assert!(slot.claim(tid));
+        assert!(slot.claim(tid, 1).is_some());
         let header = mapping.region().header();
         header.slot_count.fetch_max(index + 1, Ordering::AcqRel);
         let area = mapping.slot_area(index).unwrap();
@@ -114,6 +113,7 @@ impl Thread {
             self.head += 1;
         }
         self.room -= words.len() as u64;
+        self.slot.begun.fetch_add(1, Ordering::Relaxed);
         ring.commit(self.head);
         let half = self.capacity / 2;
         let passed = self.head / half != (self.head - words.len() as u64) / half;

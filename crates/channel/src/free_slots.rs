@@ -1,0 +1,68 @@
+//! Free slots: taken and given back in constant time, whatever the number of threads.
+//!
+//! Slots that were never used are handed out in order (`Header::slot_count`). Slots that were given back are on a stack,
+//! linked by their numbers; its top has a tag that changes with every step, so that a compare-and-swap cannot mistake one
+//! state of the stack for another. The collector gives back, threads of the target take.
+//!
+//! ```text
+//! Header::free_slots   | tag (32) | number of the top slot + 1, 0 = empty (32) |
+//! SlotHeader::next_free           | number of the next slot + 1                |
+//! ```
+use crate::region::Region;
+use crate::slot::Owner;
+use crate::sync::Ordering;
+
+/// A failed step means that another thread has made one. After this many, a thread takes a slot that was never used, and
+/// the collector keeps the slot.
+const TRIES: u32 = 256;
+
+impl Region {
+    /// Target: a slot for the calling thread, its number and owner word. `None` when all are taken.
+    pub fn take_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
+        self.pop_slot(tid, image).or_else(|| self.new_slot(tid, image))
+    }
+
+    fn pop_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
+        let top = &self.header().free_slots;
+        for _ in 0..TRIES {
+            let word = top.load(Ordering::Acquire);
+            let index = (word as u32).checked_sub(1)?;
+            let slot = self.slot(index)?;
+            let next = stacked(word, slot.next_free.load(Ordering::Relaxed));
+            if top.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return slot.claim(tid, image).map(|owner| (index, owner));
+            }
+        }
+        None
+    }
+
+    fn new_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
+        let count = &self.header().slot_count;
+        if count.load(Ordering::Relaxed) >= self.geometry().slots {
+            return None;
+        }
+        let index = count.fetch_add(1, Ordering::AcqRel);
+        self.slot(index)?.claim(tid, image).map(|owner| (index, owner))
+    }
+
+    /// Collector: nothing is left in the rings of a dead slot, so another thread may have it.
+    pub fn give_slot_back(&self, index: u32, dead: Owner) {
+        let Some(slot) = self.slot(index) else { return };
+        if !slot.release(dead) {
+            return;
+        }
+        let top = &self.header().free_slots;
+        for _ in 0..TRIES {
+            let word = top.load(Ordering::Acquire);
+            slot.next_free.store(word as u32, Ordering::Relaxed);
+            if top.compare_exchange(word, stacked(word, index + 1), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// The next state of the stack.
+const fn stacked(before: u64, top: u32) -> u64 {
+    ((before >> 32).wrapping_add(1) << 32) | top as u64
+}

@@ -1,0 +1,102 @@
+//! A recorder that does nothing: the program loses a bounded time, its events are counted, and it ends as it would alone.
+use heaptrack_tests::run::Running;
+use heaptrack_tests::{Program, process, report::Report, scale};
+use std::time::{Duration, Instant};
+
+const THREADS: usize = 2;
+
+fn program() -> Program {
+    Program::target("stalled").arg(THREADS.to_string()).arg(scale::count(10_000_000).to_string())
+}
+
+/// Waits until all threads of the target are there.
+fn ready(running: &Running, program: &Program) -> u32 {
+    let target = running.target(program);
+    process::wait_for("the threads", || {
+        (std::fs::read_dir(format!("/proc/{target}/task")).ok()?.count() == THREADS + 1).then_some(())
+    });
+    process::wait_for("the target to wait", || (process::state(target) == Some('S')).then_some(()));
+    target
+}
+
+/// The program says by closing its standard input that its threads are done.
+fn wait_for_threads(target: u32) {
+    let input = format!("/proc/{target}/fd/0");
+    process::wait_for("the threads to be done", || std::fs::symlink_metadata(&input).is_err().then_some(()));
+}
+
+/// Allocations and frees that were seen, and events that were lost.
+fn seen_and_lost(report: &Report) -> (u64, u64) {
+    (report.total("allocations") + report.total("deallocations"), report.total("lost_events"))
+}
+
+/// All events of the program, by a run in which nothing was in the way.
+fn all_events() -> u64 {
+    let program = program();
+    let running = program.start();
+    let target = ready(&running, &program);
+    process::signal("USR1", &[target]);
+    wait_for_threads(target);
+    process::signal("USR1", &[target]);
+    seen_and_lost(&running.finish().whole_report()).0
+}
+
+/// Stops the recorder while the threads work. Returns how long they took, and the report.
+fn with_stopped_recorder(program: &Program) -> (Duration, Report) {
+    let running = program.start();
+    let target = ready(&running, program);
+    process::signal("STOP", &[running.pid()]);
+    let since = Instant::now();
+    process::signal("USR1", &[target]);
+    wait_for_threads(target);
+    let took = since.elapsed();
+    if scale::soak() {
+        std::thread::sleep(Duration::from_secs(60).saturating_sub(took));
+    }
+    process::signal("CONT", &[running.pid()]);
+    // Each thread had filled its ring. The recorder has emptied both when that many events are in the file.
+    process::wait_for("the recorder to go on", || {
+        let (seen, _) = seen_and_lost(&Report::try_of(&running.trace).ok()?);
+        (seen > THREADS as u64 * (1 << 16) / 5 * 2 - 1000).then_some(())
+    });
+    process::signal("USR1", &[target]);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, 7, "{}", outcome.stderr);
+    (took, outcome.report())
+}
+
+#[test]
+fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
+    let (took, report) = with_stopped_recorder(&program().option("--max-stall").option("1s"));
+    // Both threads wait at the same time. The rest is for a slow machine.
+    assert!(took > Duration::from_millis(900), "the budget was not used: {took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let (seen, lost) = seen_and_lost(&report);
+    assert!(lost > 0);
+    assert_eq!(seen + lost, all_events());
+    assert!(!report.complete(), "events are missing");
+    assert_eq!(report.of_size(77).allocations, 100, "recording goes on when the recorder does");
+}
+
+#[test]
+fn on_full_drop_never_waits() {
+    let (took, report) =
+        with_stopped_recorder(&program().option("--on-full").option("drop").option("--max-stall").option("60s"));
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let (seen, lost) = seen_and_lost(&report);
+    assert!(lost > 0);
+    assert_eq!(seen + lost, all_events());
+}
+
+/// Backpressure: the recorder works all the time, so nothing may be dropped, however long it takes.
+#[test]
+fn a_working_recorder_drops_nothing() {
+    let seconds = if scale::soak() { 60 } else { 3 };
+    let outcome =
+        Program::target("churn_time").arg(seconds.to_string()).option("--max-stall").option("100ms").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let counted: u64 = outcome.stdout.trim().parse().expect("a number");
+    let report = outcome.whole_report();
+    let own = report.of_size(40);
+    assert_eq!((own.allocations, own.leaked_allocations), (counted, 0));
+}
