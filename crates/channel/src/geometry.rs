@@ -53,7 +53,7 @@ const fn pages(bytes: usize) -> usize {
 
 impl Geometry {
     /// What `capture` needs for its per-process tables; asserted there against the real types.
-    pub const PRIVATE_BYTES: u32 = 3 << 19;
+    pub const PRIVATE_BYTES: u32 = 5 << 18;
     /// What `capture` needs per thread; asserted there against the real types.
     pub const SLOT_PRIVATE_BYTES: u32 = 1408 << 10;
     pub const SINGLE_SLOTS: u32 = 8;
@@ -64,7 +64,7 @@ impl Geometry {
     /// since a program may set itself a limit later.
     pub const fn roomy() -> Self {
         Geometry {
-            slots: 1 << 15,
+            slots: 24 << 10,
             modules: 8192,
             names: 768 << 10,
             private: Self::PRIVATE_BYTES,
@@ -193,7 +193,7 @@ mod tests {
         let tight = Geometry::tight();
         assert_eq!(tight.check(), Ok(()));
         assert!(tight.fixed_len() <= 6 << 20, "{}", tight.fixed_len());
-        assert!(Geometry::roomy().fixed_len() <= 16 << 20, "{}", Geometry::roomy().fixed_len());
+        assert!(Geometry::roomy().fixed_len() <= 6 << 20, "{}", Geometry::roomy().fixed_len());
         for geometry in [tight, Geometry::roomy()] {
             assert!(geometry.slot_area_at(1) - geometry.slot_area_at(0) <= 2 << 20);
         }

@@ -75,7 +75,7 @@ impl Owner {
     }
 }
 
-/// 256 bytes, one cache line per writer so that the two sides do not fight over a line.
+/// Two cache lines, one per side, so that the two sides do not fight over a line.
 #[repr(C, align(64))]
 pub struct SlotHeader {
     // -- line 0: the target's thread writes
@@ -97,14 +97,12 @@ pub struct SlotHeader {
     /// Words taken out of the ring; `head - tail` words are waiting.
     pub tail: AtomicU64,
     pub nested_tail: AtomicU64,
-    _pad1: [u64; 6],
-    // -- line 2: both, rarely
+    // -- and both, when a thread comes or goes
     /// `Owner`.
     owner: AtomicU64,
     /// While the slot is free: the one below it on the stack of free slots, plus 1.
     pub(crate) next_free: AtomicU32,
-    _pad2: [u32; 13],
-    _pad3: [u64; 8],
+    _pad1: [u32; 9],
 }
 
 /// What a thread says of the stamps of its next events, in `SlotHeader::intent`.
@@ -181,4 +179,4 @@ impl SlotHeader {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SlotHeader>() == 256);
+const _: () = assert!(size_of::<SlotHeader>() == 128);
