@@ -11,9 +11,11 @@ mod attached;
 
 pub use attached::{Attached, adopt};
 
+use crate::clock::{Source, StampClock};
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
+use crate::events;
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
@@ -23,7 +25,9 @@ use crate::rule::Rules;
 use crate::signals;
 use crate::sys;
 use crate::unwatched;
-use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
+use channel::{
+    Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, NO_CALLS_SAID, PAGE, Phase, Region, Stamp, VERSION,
+};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -75,9 +79,6 @@ struct Parts {
     debug: *const Debug,
     program: Headers,
     pid: u32,
-    /// rdtsc alone is a good stamp: the collector has membarrier.
-    plain_stamps: bool,
-    ticks: bool,
 }
 
 /// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
@@ -86,6 +87,7 @@ pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
     parts: UnsafeCell<MaybeUninit<Parts>>,
+    clock: StampClock,
     /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
@@ -118,6 +120,7 @@ pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
     parts: UnsafeCell::new(MaybeUninit::uninit()),
+    clock: StampClock::new(Source::SharedWord),
     carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
     own: Range::NONE,
@@ -262,7 +265,7 @@ impl Core {
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
-        let stamp = rdtsc_or_zero(parts.ticks);
+        let stamp = self.rough_stamp();
         unwatched::alone(|| {
             // SAFETY: as above; `alone` makes us the only writer.
             unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
@@ -299,15 +302,46 @@ impl Core {
         self.header().losses[loss as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The program is about to enter a seccomp sandbox. If it does not, the collector sees that and takes it back.
-    pub fn entering_sandbox(&self) {
-        if self.gate() & ACTIVE != 0 {
-            self.header().no_syscalls.store(1, Ordering::Relaxed);
-        } else if follow::may_join() {
-            // A forked child that has not joined yet: afterwards it must not.
-            follow::miss();
-            follow::give_up();
+    /// The calling thread is about to forbid system calls. Returns `None` if that does not matter. Otherwise `allow_calls`
+    /// must follow should it fail, and the value is true if calls were allowed before.
+    pub fn forbid_calls(&self) -> Option<bool> {
+        if self.gate() & ACTIVE == 0 {
+            if follow::may_join() {
+                // A forked child that has not joined yet: afterwards it must not.
+                follow::miss();
+                follow::give_up();
+            }
+            return None;
         }
+        // A child of vfork shares our memory, and its filter is not ours.
+        if self.may_call() {
+            if sys::getpid() != self.parts().pid {
+                return None;
+            }
+            events::begin_early(self);
+        }
+        Some(self.header().no_syscalls.fetch_add(NO_CALLS_SAID, Ordering::SeqCst) == 0)
+    }
+
+    /// What `forbid_calls` announced did not happen.
+    pub fn allow_calls(&self) {
+        if self.gate() & ACTIVE != 0 {
+            let taken_back = |said: u32| said.checked_sub(NO_CALLS_SAID);
+            // Fails if another recording has begun since: nothing was announced to that one.
+            let _ = self.header().no_syscalls.fetch_update(Ordering::SeqCst, Ordering::Relaxed, taken_back);
+        }
+    }
+
+    /// The calling thread is about to forbid itself the time stamp counter.
+    pub fn leave_counter(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.clock.leave_counter(self.header());
+        }
+    }
+
+    /// Before the first stamp of a thread. Makes a system call.
+    pub fn check_clock(&self) {
+        self.clock.check_thread(self.header());
     }
 
     /// False while a seccomp filter may punish any call of ours.
@@ -315,29 +349,38 @@ impl Core {
         self.header().no_syscalls.load(Ordering::Relaxed) == 0
     }
 
-    #[inline(always)]
     pub fn stamp(&self) -> Stamp {
-        let parts = self.parts();
-        if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
+        self.stamp_after(0)
+    }
+
+    /// The stamp of an event of a thread whose last stamp was `last`.
+    #[inline(always)]
+    pub fn stamp_after(&self, last: Stamp) -> Stamp {
+        self.clock.after(self.header(), last)
     }
 
     /// The clock may be read without a fence, see `plain_stamp`.
     #[inline(always)]
     pub fn has_plain_stamps(&self) -> bool {
-        self.parts().plain_stamps
+        self.clock.is_plain()
     }
 
     /// As `stamp`, where stamps are plain.
     #[inline(always)]
     pub fn plain_stamp(&self) -> Stamp {
-        rdtsc()
+        self.clock.plain()
+    }
+
+    /// About now, 20 ms early at most. Any thread may ask, also one that has lost the time stamp counter unnoticed.
+    fn rough_stamp(&self) -> Stamp {
+        self.header().ticks.load(Ordering::Relaxed)
     }
 
     /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
     /// go without the clock, from before the second one's first event on.
     pub fn begin_thread(&self, local: *mut Local) {
         let first = self.threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
-        let alone = first && self.parts().plain_stamps;
+        let alone = first && self.clock.is_plain();
         if alone {
             self.only.store(local, Ordering::SeqCst);
             self.header().pace.store(1, Ordering::SeqCst);
@@ -347,19 +390,6 @@ impl Core {
             self.only.store(core::ptr::null_mut(), Ordering::SeqCst);
             self.header().pace.store(0, Ordering::SeqCst);
         }
-    }
-
-    #[cold]
-    fn careful_stamp(&self) -> Stamp {
-        if self.parts().ticks {
-            return self.header().ticks.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: fences only. The intent must be visible to all before the stamp is taken.
-        unsafe {
-            core::arch::x86_64::_mm_mfence();
-            core::arch::x86_64::_mm_lfence();
-        }
-        rdtsc()
     }
 
     /// Looks for the channel and the real functions. Returns when both are known or known to be missing.
@@ -553,13 +583,14 @@ impl Core {
             }
             gate = page;
         }
-        let ticks = header.clock != Clock::Tsc as u32;
         let membarrier = sys::register_membarrier();
         let fence = if membarrier { Fence::Membarrier } else { Fence::InTarget };
         header.fence.store(fence as u32, Ordering::Release);
         let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
         let private = region.private().cast::<Private>();
-        let parts = Parts { region, private, debug, program, pid, plain_stamps: membarrier && !ticks, ticks };
+        let parts = Parts { region, private, debug, program, pid };
+        self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
+        self.clock.check_thread(header);
         if image > 1 {
             // SAFETY: the tables of the program before this exec; nobody of it is left to use them.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
@@ -600,7 +631,7 @@ impl Core {
     /// Called by the loader's notification or at start-up: the list is stable, there is one writer.
     pub unsafe fn refresh_modules(&self, may: May) {
         let parts = self.parts();
-        let stamp = rdtsc_or_zero(parts.ticks);
+        let stamp = self.rough_stamp();
         let may = if self.may_call() { may } else { May::AskNothing };
         // SAFETY: the caller's promise.
         let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may) };
@@ -720,16 +751,6 @@ impl Core {
 fn refuse(header: &Header, why: Refusal) -> Option<()> {
     header.refusal.store(why as u32, Ordering::Release);
     None
-}
-
-#[inline(always)]
-fn rdtsc() -> Stamp {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-fn rdtsc_or_zero(ticks: bool) -> Stamp {
-    if ticks { 0 } else { rdtsc() }
 }
 
 /// glibc's pointer to argc on the initial stack; null elsewhere.

@@ -12,6 +12,7 @@ use crate::hooks::Hook;
 use crate::local::{self, Level, Local, thread_pointer};
 use crate::memo::{Place, UNSURE};
 use crate::real;
+use crate::sandbox::Calling;
 use crate::sys;
 use crate::walk::Walk;
 use channel::{
@@ -29,6 +30,10 @@ const PATIENCE: u32 = 64;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// About 50 us.
 const SPINS: u32 = 2000;
+/// About a millisecond.
+const SPINS_A_MS: u32 = 20 * SPINS;
+/// The longest that a thread spins for room where it must make no system call. The collector looks every millisecond then.
+const MOST_SPIN_MS: u32 = 1000;
 
 /// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
 trait Writer {
@@ -175,14 +180,24 @@ fn leave(entered: &mut impl Writer) {
     entered.level().guard = 0;
 }
 
+/// Makes a slot for the calling thread while it can still make system calls.
+pub fn begin_early(core: &Core) {
+    let pointer = thread_pointer();
+    if core.threads().find(pointer).is_none() {
+        begin_thread(core, pointer);
+    }
+}
+
 /// A thread's first event.
 #[cold]
 #[inline(never)]
 fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
+    let _calls = Calling::begin();
     if !core.may_call() {
         core.lose(Loss::NoSlot);
         return None;
     }
+    core.check_clock();
     let tid = sys::gettid();
     let offset = local::find_tid(pointer, tid, core.tid_offset.load(Ordering::Relaxed));
     if offset != 0 {
@@ -309,8 +324,9 @@ fn write_quickly<const WORDS: usize>(
 #[inline(always)]
 fn stamp(core: &Core, entered: &mut impl Writer) -> Stamp {
     let level = entered.level();
+    let last = level.last_stamp;
     let is_clock_due = !level.pace.step(core.header());
-    next_stamp(core, level, is_clock_due.then(|| core.stamp()))
+    next_stamp(core, level, is_clock_due.then(|| core.stamp_after(last)))
 }
 
 #[inline(always)]
@@ -416,6 +432,11 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
             waiting.store(0, Ordering::Relaxed);
             return ring.room();
         }
+        // A thread that forbids all of us system calls waits until we are gone from here.
+        if !core.may_call() {
+            waiting.store(0, Ordering::Relaxed);
+            return hope_for_room(core, entered, ring, words);
+        }
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
         if header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
@@ -431,12 +452,16 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
     }
 }
 
-/// Where nobody may wait: some time for the collector, once, until it has made room again.
+/// Spins for room where the thread must not sleep. Once that was in vain, later events do not spin until there is room again.
 #[cold]
 fn hope_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64) -> u64 {
     let level = entered.level();
-    let mut patience = if level.dropping { 0 } else { SPINS };
-    while ring.room() < words && patience > 0 {
+    let header = core.header();
+    let may_wait = header.on_full != OnFull::Drop as u32;
+    let spins = if may_wait { header.max_stall_ms.min(MOST_SPIN_MS) * SPINS_A_MS } else { SPINS };
+    let mut patience = if level.dropping { 0 } else { spins };
+    let is_alone = || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0;
+    while ring.room() < words && patience > 0 && !is_alone() {
         core::hint::spin_loop();
         patience -= 1;
     }

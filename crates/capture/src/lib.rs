@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod cfi;
+pub mod clock;
 pub mod context;
 pub mod core;
 pub mod elf;

@@ -47,12 +47,22 @@ impl Timeline {
 
     /// The stamp an event written now would get, remembered with its time.
     pub fn sample(&mut self, header: &Header) -> Stamp {
-        let stamp = match self.clock {
-            Clock::Tsc => tsc(),
-            Clock::Ticks => header.ticks.load(Ordering::Acquire),
-        };
+        let stamp = self.tick(header);
         self.push(stamp, self.now_ns());
         stamp
+    }
+
+    /// The stamp an event written now would get. Threads that may not read the counter stamp their next events with it or
+    /// later, so the watermark of this instant holds for them too.
+    pub fn tick(&self, header: &Header) -> Stamp {
+        match self.clock {
+            Clock::Tsc => {
+                let now = tsc();
+                header.ticks.fetch_max(now, Ordering::SeqCst);
+                now
+            }
+            Clock::Ticks => header.ticks.load(Ordering::Acquire),
+        }
     }
 
     pub fn now_ns(&self) -> u64 {
