@@ -2,7 +2,8 @@
  *   handover   Two threads pass 20000 blocks of 70 bytes to each other: the one allocates, the other frees, in turns. The first
  *              one gives the time stamp counter up after 5000. Prints "passed 20000".
  *   starts     The main thread gives the counter up, then starts 4 threads with 1000 blocks of 70 bytes each. Prints "started 4".
- *   refused    The kernel refuses a filter, in three ways. Then a new thread allocates 100 blocks of 70 bytes. Prints "refused 3".
+ *   refused    The kernel refuses a filter in three ways, and the strict mode as libseccomp asks for it to find out whether there is
+ *              such a call. Then a new thread allocates 100 blocks of 70 bytes. Prints "refused 4".
  *   slotless   A thread that has not allocated yet enters a filter that kills it for any system call but those that malloc and
  *              waiting need, waits half a second and allocates 1000 blocks of 70 bytes. Prints "slotless done".
  *   tsync      4 threads allocate and free 100000 blocks of 70 bytes each. Meanwhile the main thread puts all of them behind such a
@@ -103,6 +104,7 @@ static void be_refused(void) {
     int refused = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) == -1;
     refused += syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, ~0u, &program) == -1;
     refused += syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == -1;
+    refused += syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) == -1;
     pthread_join(start(churns, (void *)100L), NULL);
     say("refused %d\n", refused);
 }

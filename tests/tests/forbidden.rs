@@ -117,15 +117,17 @@ fn threads_that_start_without_the_counter() {
 /// What was announced is taken back at once, so the next thread is recorded.
 #[test]
 fn a_filter_that_is_refused_or_of_a_child() {
-    for (what, said) in [("refused", "refused 3\n"), ("vfork", "forked\n")] {
+    for (what, said) in [("refused", "refused 4\n"), ("vfork", "forked\n")] {
         let outcome = Program::target("forbidden_threads").arg(what).same_output();
         assert_eq!(outcome.stdout, said);
-        assert_exact(&outcome.whole_report(), 101);
+        let report = outcome.whole_report();
+        assert_exact(&report, 101);
+        assert_eq!(note(&report), "", "{what}");
     }
     let mut target = Target::start("forbidden_threads", &["refused", "wait"]);
     assert_eq!(target.line(), "ready");
     let session = Session::attach(target.pid, &["--no-symbols"]);
-    assert_eq!(target.tell("go"), "refused 3");
+    assert_eq!(target.tell("go"), "refused 4");
     assert_exact(&session.wait().report(), 100);
 }
 
@@ -156,4 +158,14 @@ fn a_sandbox_does_not_cost_events() {
     let report = Program::target("sandboxed").same_output().whole_report();
     let blocks = report.of_size(90);
     assert_eq!((blocks.allocations, blocks.leaked_allocations), (1_000_000, 0));
+}
+
+/// The filter would kill the new program for the calls by which a recording starts.
+#[test]
+fn a_program_that_is_executed_in_a_sandbox() {
+    let outcome = Program::target("forbidden_exec").arg(target("plain")).same_output();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "plain done\n"));
+    assert_eq!(outcome.report().of_size(10).allocations, 1, "what came before is there");
+    let traced = Heaptrace::new([target("forbidden_exec"), target("plain")]).run();
+    assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
 }

@@ -16,12 +16,14 @@ use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::events;
+use crate::filters;
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
 use crate::modules::{self, Found, May, Modules};
 use crate::real;
 use crate::rule::Rules;
+use crate::sandbox;
 use crate::signals;
 use crate::sys;
 use crate::unwatched;
@@ -286,7 +288,7 @@ impl Core {
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
         // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
-        unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
+        unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
     }
 
     /// True for a return address into ourselves: a function that we called has jumped to another one.
@@ -423,12 +425,12 @@ impl Core {
         // SAFETY: the loader's board; start-up is single-threaded or holds the loader's lock.
         let maps = unsafe { (*debug).maps };
         // SAFETY: as above.
-        let complete = unsafe { real::resolve(maps, Core::start as *const () as u64) };
+        let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
         // SAFETY: as above.
         unsafe {
-            crate::sandbox::resolve(maps, Core::start as *const () as u64);
-            crate::exec::resolve(maps, Core::start as *const () as u64);
-            unwatched::resolve(maps, Core::start as *const () as u64);
+            sandbox::resolve(maps, elf::own_dynamic());
+            crate::exec::resolve(maps, elf::own_dynamic());
+            unwatched::resolve(maps, elf::own_dynamic());
         }
         // SAFETY: as above.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
@@ -436,11 +438,19 @@ impl Core {
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
         // SAFETY: as above.
-        if unsafe { real::is_behind_a_copy(maps, Core::start as *const () as u64) } {
+        if unsafe { real::is_behind_a_copy(maps, elf::own_dynamic()) } {
             return None;
         }
         // SAFETY: before main, nobody else edits the environment.
-        let channel = unsafe { environment.take(environment::CHANNEL) };
+        let (channel, hub) = unsafe { (environment.take(environment::CHANNEL), environment.copy(environment::FOLLOW)) };
+        let collector = if channel.is_empty() { hub.get() } else { path_of(channel.get()) };
+        if !collector.is_empty() && filters::is_behind_own_filter(collector) {
+            if !channel.is_empty() {
+                // SAFETY: as above, and in `Starting`.
+                unsafe { self.read_carried(environment, channel.get()) };
+            }
+            return None;
+        }
         // SAFETY: as above.
         let is_followed = unsafe { self.read_hub(environment) };
         if channel.is_empty() && !is_followed {
@@ -724,6 +734,10 @@ impl Core {
     /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
+        // In a sandbox the next program could not record: its start takes system calls.
+        if self.gate() & ACTIVE != 0 && !self.may_call() {
+            return None;
+        }
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid;
         // SAFETY: set before `Ready`.
         is_carried.then(|| unsafe { &*self.carried.get() })

@@ -23,6 +23,7 @@ mod epilogue;
 pub mod events;
 pub mod exec;
 mod expression;
+mod filters;
 mod follow;
 pub mod hooks;
 pub mod loader;
