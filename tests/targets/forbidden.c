@@ -5,7 +5,8 @@
  *   strict_seccomp               the same through syscall as seccomp
  *   tsc_raw                      PR_SET_TSC by an own syscall instruction
  *   nothing
- * Second argument, if any: "before" waits for a line on stdin before that, "after" waits after it; both print "ready". */
+ * Second argument, if any: "before" waits for a line on stdin before that, "after" waits after it; both print "ready".
+ * Third argument, if any: another number of blocks. */
 #define _GNU_SOURCE
 #include <linux/seccomp.h>
 #include <stdlib.h>
@@ -39,12 +40,13 @@ static void wait_for_line(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "nothing", *when = argc > 2 ? argv[2] : "";
+    int blocks = argc > 3 ? atoi(argv[3]) : 5000;
     /* The heap is there before, so that malloc itself needs no system call. */
     KEEP(malloc(91));
     if (strcmp(when, "before") == 0) wait_for_line();
     if (forbid(how) != 0) return 1;
     if (strcmp(when, "after") == 0) wait_for_line();
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < blocks; i++) {
         void *made = malloc(90);
         KEEP(made);
         free(made);

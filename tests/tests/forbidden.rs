@@ -2,6 +2,7 @@
 //! afterwards is recorded.
 use heaptrack_tests::attach::{Session, Target, refusal};
 use heaptrack_tests::heaptrace::Heaptrace;
+use heaptrack_tests::process;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Program, Report};
 
@@ -168,4 +169,21 @@ fn a_program_that_is_executed_in_a_sandbox() {
     assert_eq!(outcome.report().of_size(10).allocations, 1, "what came before is there");
     let traced = Heaptrace::new([target("forbidden_exec"), target("plain")]).run();
     assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
+}
+
+/// Nobody empties the ring, and the thread may not sleep: it spins once, for as long as `--max-stall` says, then drops.
+#[test]
+fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
+    let mut target = Target::start("forbidden", &["strict", "before", "1000000"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols", "--max-stall", "0.05"]);
+    process::signal("STOP", &[session.pid()]);
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(target.finish(), (5, String::new()));
+    process::signal("CONT", &[session.pid()]);
+    let ended = session.wait();
+    let report = ended.report();
+    let (seen, lost) = (report.of_size(90), report.total("lost_events"));
+    assert!(lost > 0 && seen.allocations > 0, "{}", ended.text);
+    assert_eq!(seen.allocations + seen.freed() - report.total("implied_frees") + lost, 2_000_000);
 }

@@ -115,3 +115,49 @@ fn rdtsc() -> Stamp {
     // notices when it gives the counter up.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Box<Header> {
+        // SAFETY: integers and atomics only, for which zero is a value.
+        unsafe { Box::new(core::mem::zeroed()) }
+    }
+
+    #[test]
+    fn the_source_is_chosen_by_what_there_is() {
+        assert_eq!(Source::choose(true, true), Source::Counter);
+        assert_eq!(Source::choose(true, false), Source::FencedCounter);
+        assert_eq!(
+            (Source::choose(false, true), Source::choose(false, false)),
+            (Source::SharedWord, Source::SharedWord)
+        );
+    }
+
+    #[test]
+    fn stamps_of_a_thread_rise_across_the_change() {
+        let (header, clock) = (header(), StampClock::new(Source::Counter));
+        header.pace.store(7, Ordering::Relaxed);
+        let before = clock.after(&header, 0);
+        clock.leave_counter(&header);
+        assert!(!clock.is_plain());
+        assert_eq!((header.counter_lost.load(Ordering::Relaxed), header.pace.load(Ordering::Relaxed)), (1, 0));
+        let after = clock.after(&header, before);
+        assert!(after > before, "{after} {before}");
+        assert_eq!(clock.after(&header, after), after + 1);
+        // Another thread was still stamped by the counter.
+        let ahead = after + 1_000_000;
+        assert_eq!(clock.after(&header, ahead), ahead + 1);
+        assert_eq!(clock.after(&header, after), ahead + 2, "one order for all threads");
+    }
+
+    #[test]
+    fn a_thread_that_may_read_the_counter_does() {
+        let (header, clock) = (header(), StampClock::new(Source::FencedCounter));
+        clock.check_thread(&header);
+        assert_eq!(header.counter_lost.load(Ordering::Relaxed), 0);
+        let (first, second) = (clock.after(&header, 0), clock.after(&header, 0));
+        assert!(second > first && header.ticks.load(Ordering::Relaxed) == 0);
+    }
+}

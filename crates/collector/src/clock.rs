@@ -128,6 +128,8 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapping;
+    use crate::mapping::tests::tight;
 
     fn timeline(pairs: &[(u64, u64)]) -> Timeline {
         let pairs: VecDeque<_> = pairs.iter().map(|&(stamp, ns)| Pair { stamp, ns }).collect();
@@ -143,6 +145,23 @@ mod tests {
         assert_eq!(time.advance(4000), 2000);
         assert_eq!(time.advance(9000), 3000, "not beyond what was sampled");
         assert_eq!(time.advance(1500), 3000, "never back");
+    }
+
+    #[test]
+    fn the_shared_word_follows_the_counter_and_never_goes_back() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let region = mapping.region();
+        let header = region.header();
+        let time = Timeline::new(Clock::Tsc, Instant::now(), header);
+        let first = header.ticks.load(Ordering::Relaxed);
+        assert_eq!(time.first.stamp, first);
+        let second = time.tick(header);
+        assert!(second > first);
+        assert_eq!(header.ticks.load(Ordering::Relaxed), second);
+        let ahead = second + (1 << 40);
+        header.ticks.store(ahead, Ordering::Relaxed);
+        assert!(time.tick(header) < ahead);
+        assert_eq!(header.ticks.load(Ordering::Relaxed), ahead);
     }
 
     #[test]
