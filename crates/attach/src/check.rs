@@ -1,9 +1,11 @@
 //! What can be said about a process before it is touched: whether it can be attached to at all.
+use crate::CHANNEL;
 use crate::error::Refusal;
+use crate::filter::{self, Verdict};
 use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
-use crate::{CHANNEL, filter};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -19,6 +21,10 @@ pub struct Checked {
     pub maps: Maps,
     /// A filter is in force, and our tracing may not suspend it: every call must be one that it allows.
     pub filtered: bool,
+    /// The filters let each thread ask the kernel whether it may read the time stamp counter.
+    pub may_ask_for_counter: bool,
+    /// As they were when the filters were looked at.
+    pub seccomp_modes: BTreeSet<(u32, u32)>,
 }
 
 impl Checked {
@@ -42,8 +48,24 @@ impl Checked {
         if !is_ours(&process) {
             return Err(Refusal::Architecture { pid });
         }
-        let filtered = filter::check(&process, &status)?;
-        Ok(Checked { process, memory, maps, filtered })
+        let mut checked = Checked {
+            process,
+            memory,
+            maps,
+            filtered: false,
+            may_ask_for_counter: false,
+            seccomp_modes: BTreeSet::new(),
+        };
+        checked.check_filters()?;
+        Ok(checked)
+    }
+
+    /// Looks at the seccomp filters of all threads.
+    pub fn check_filters(&mut self) -> Result<(), Refusal> {
+        self.seccomp_modes = filter::modes(&self.process);
+        let Verdict { is_filtered, may_ask_for_counter } = filter::check(&self.process)?;
+        (self.filtered, self.may_ask_for_counter) = (is_filtered, may_ask_for_counter);
+        Ok(())
     }
 
     /// The channel of a program that heaptrack started.

@@ -44,8 +44,8 @@ pub enum Refusal {
          as root"
     )]
     UnknownFilter { pid: u32 },
-    #[error("process {pid} runs in seccomp's strict mode, where any call of ours would kill it")]
-    StrictSeccomp { pid: u32 },
+    #[error("thread {tid} of process {pid} runs in seccomp's strict mode, where any call of ours would kill it")]
+    StrictSeccomp { pid: u32, tid: u32 },
     #[error("process {pid} runs under {tool}, which has replaced malloc: it finds leaks itself")]
     Sanitizer { pid: u32, tool: &'static str },
     #[error(

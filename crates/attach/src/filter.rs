@@ -4,15 +4,18 @@
 //! never made, for the answer may be the process's death; so the filters' own programs are read (root may) and run here, on
 //! the calls that we would make.
 use crate::error::Refusal;
-use crate::process::{Process, Status};
-use crate::ptrace;
+use crate::process::Process;
+use crate::ptrace::{self, Tid};
 use crate::world::World;
 use libc::sock_filter;
+use std::collections::BTreeSet;
 
 const STRICT: u32 = 1;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const RET_ALLOW: u32 = 0x7fff_0000;
 const RET_LOG: u32 = 0x7ffc_0000;
+/// The option of `prctl` that asks whether the time stamp counter may be read.
+const PR_GET_TSC: u32 = 25;
 
 /// Every call that is made in the target, by us from outside or by the core.
 const NEEDED: [(&str, i64); 14] = [
@@ -32,35 +35,71 @@ const NEEDED: [(&str, i64); 14] = [
     ("restart_syscall", libc::SYS_restart_syscall),
 ];
 
-/// True when there are filters, all of which allow what we need.
-pub fn check(process: &Process, status: &Status) -> Result<bool, Refusal> {
-    let pid = process.pid;
-    match status.seccomp {
-        0 => return Ok(false),
-        STRICT => return Err(Refusal::StrictSeccomp { pid }),
-        _ => (),
+/// What the filters of a process allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// There are filters; they allow every call that recording needs.
+    pub is_filtered: bool,
+    /// They also allow `prctl(PR_GET_TSC)`.
+    pub may_ask_for_counter: bool,
+}
+
+impl Verdict {
+    const FREE: Verdict = Verdict { is_filtered: false, may_ask_for_counter: true };
+
+    const fn and(self, other: Verdict) -> Verdict {
+        Verdict {
+            is_filtered: self.is_filtered || other.is_filtered,
+            may_ask_for_counter: self.may_ask_for_counter && other.may_ask_for_counter,
+        }
     }
-    let filters = crate::on_own_thread(|| read(process));
-    match filters {
+}
+
+/// Looks at every thread, because filters and strict mode belong to threads. A thread that is created later has those of the
+/// thread that creates it.
+pub fn check(process: &Process) -> Result<Verdict, Refusal> {
+    let tids = process.threads().map_err(|_| Refusal::Gone)?;
+    let ours = Process::new(std::process::id()).and_then(|us| us.status());
+    let our_filters = ours.map_or(0, |status| status.filters);
+    tids.into_iter().try_fold(Verdict::FREE, |verdict, tid| Ok(verdict.and(check_thread(process, tid, our_filters)?)))
+}
+
+/// The seccomp mode and the number of filters of all threads. A new thread adds nothing, because it inherits both.
+pub fn modes(process: &Process) -> BTreeSet<(u32, u32)> {
+    let statuses = process.threads().unwrap_or_default().into_iter().filter_map(|tid| process.thread_status(tid).ok());
+    let living = statuses.filter(|status| !matches!(status.state, 'Z' | 'X'));
+    living.map(|status| (status.seccomp, status.filters)).collect()
+}
+
+fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict, Refusal> {
+    let pid = process.pid;
+    let status = match process.thread_status(tid) {
+        Ok(status) if status.seccomp != 0 && !matches!(status.state, 'Z' | 'X') => status,
+        // No filter, or no thread any more.
+        _ => return Ok(Verdict::FREE),
+    };
+    if status.seccomp == STRICT {
+        return Err(Refusal::StrictSeccomp { pid, tid });
+    }
+    match crate::on_own_thread(|| read(process, tid)) {
         Ok(filters) => match forbidden(&filters) {
             Some(call) => Err(Refusal::Seccomp { pid, call }),
-            None => Ok(true),
+            None => {
+                Ok(Verdict { is_filtered: true, may_ask_for_counter: allow(&filters, libc::SYS_prctl, PR_GET_TSC) })
+            }
         },
-        // What is in force for us and for it alike (a container's) lets us live, and so it does the same calls of it.
-        Err(_)
-            if Process::new(std::process::id())
-                .and_then(|us| us.status())
-                .is_ok_and(|us| us.filters >= status.filters) =>
-        {
-            Ok(true)
+        // Filters that are in force for us as well (a container's) let us live, so they allow the target the same calls.
+        Err(Refusal::UnknownFilter { .. }) if our_filters >= status.filters => {
+            Ok(Verdict { is_filtered: true, may_ask_for_counter: capture::sys::may_read_counter() })
         }
+        // It has ended meanwhile.
+        Err(_) if matches!(process.thread_state(tid), None | Some('Z' | 'X')) => Ok(Verdict::FREE),
         Err(refusal) => Err(refusal),
     }
 }
 
-fn read(process: &Process) -> Result<Vec<Vec<sock_filter>>, Refusal> {
+fn read(process: &Process, tid: Tid) -> Result<Vec<Vec<sock_filter>>, Refusal> {
     let unknown = || Refusal::UnknownFilter { pid: process.pid };
-    let tid = process.threads().ok().and_then(|tids| tids.first().copied()).ok_or_else(unknown)?;
     let world = World::stop_one(process, tid)?;
     let mut filters = Vec::new();
     while let Some(filter) = ptrace::seccomp_filter(tid, filters.len()).map_err(|_| unknown())? {
@@ -71,18 +110,23 @@ fn read(process: &Process) -> Result<Vec<Vec<sock_filter>>, Refusal> {
 }
 
 fn forbidden(filters: &[Vec<sock_filter>]) -> Option<&'static str> {
-    let allows = |filter: &Vec<sock_filter>, number: i64| {
-        matches!(run(filter, number as u32).map(|verdict| verdict & 0xffff_0000), Some(RET_ALLOW | RET_LOG))
-    };
-    NEEDED.iter().find(|(_, number)| !filters.iter().all(|filter| allows(filter, *number))).map(|(name, _)| *name)
+    NEEDED.iter().find(|(_, number)| !allow(filters, *number, 0)).map(|(name, _)| *name)
 }
 
-/// Runs a classic BPF program on a call with that number whose arguments are all zero; `None` when it makes no sense.
-fn run(program: &[sock_filter], number: u32) -> Option<u32> {
+/// True if all filters let a call with this number and first argument through.
+fn allow(filters: &[Vec<sock_filter>], number: i64, first: u32) -> bool {
+    let verdict = |filter| run(filter, number as u32, first).map(|verdict| verdict & 0xffff_0000);
+    filters.iter().all(|filter: &Vec<sock_filter>| matches!(verdict(filter), Some(RET_ALLOW | RET_LOG)))
+}
+
+/// Runs a classic BPF program on a call with this number and first argument; the other arguments are zero. Returns `None` if the
+/// program makes no sense.
+fn run(program: &[sock_filter], number: u32, first: u32) -> Option<u32> {
     // struct seccomp_data: number, architecture, instruction pointer, six arguments.
     let load = |at: u32| match at {
         0 => Some(number),
         4 => Some(AUDIT_ARCH_X86_64),
+        16 => Some(first),
         8..64 if at.is_multiple_of(4) => Some(0),
         _ => None,
     };
@@ -164,8 +208,8 @@ mod tests {
             step(0x06, 0, 0, 0x8000_0000),
             step(0x06, 0, 0, RET_ALLOW),
         ];
-        assert_eq!(run(&program, libc::SYS_mremap as u32), Some(0x8000_0000));
-        assert_eq!(run(&program, libc::SYS_mmap as u32), Some(RET_ALLOW));
+        assert_eq!(run(&program, libc::SYS_mremap as u32, 0), Some(0x8000_0000));
+        assert_eq!(run(&program, libc::SYS_mmap as u32, 0), Some(RET_ALLOW));
         assert_eq!(forbidden(&[program]), Some("mremap"));
         assert_eq!(forbidden(&[vec![step(6, 0, 0, RET_ALLOW)]]), None);
         assert_eq!(forbidden(&[vec![step(6, 0, 0, RET_ALLOW)], vec![step(5, 0, 0, 100)]]), Some("mmap"));

@@ -52,8 +52,8 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
     ("__lsan_init", "liblsan.so", "LeakSanitizer"),
 ];
 
-/// By which programs enter a sandbox. Only looked for beside a malloc: in libc.
-const SANDBOX: [&str; 2] = ["prctl", "syscall"];
+/// By which programs forbid system calls or the time stamp counter. Only looked for beside a malloc: in libc.
+const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
 
 /// Where frees are that are not the program's.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
@@ -79,8 +79,8 @@ pub fn find(name: &str) -> Option<Wanted> {
     if let Some(form) = behind(["_Zdl", "_Zda"]) {
         return DELETE.contains(&form).then_some(Wanted { shim: Shim::CarefulFree, is_free: true, ..whole });
     }
-    if SANDBOX.contains(&name) {
-        return Some(Wanted { shim: Shim::Watch, ..whole });
+    if let Some((_, shim)) = FORBIDDING.iter().find(|(known, _)| *known == name) {
+        return Some(Wanted { shim: *shim, ..whole });
     }
     let base = without_prefix(name);
     let hook = NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));

@@ -199,4 +199,4 @@ fn loader_slot(checked: &Checked, journal: &mut Journal, places: &Places, loader
 }
 
 /// The shims' order is the image's.
-const _: () = assert!(Shim::COUNT == 12);
+const _: () = assert!(Shim::COUNT == 13);

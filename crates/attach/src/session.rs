@@ -9,6 +9,7 @@
 use crate::check::Checked;
 use crate::error::Refusal;
 use crate::files::Object;
+use crate::filter;
 use crate::home;
 use crate::imports::{self, Import};
 use crate::journal::{IMPORTS, Journal, Redirect};
@@ -97,6 +98,12 @@ fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Dura
         if known.is_old(prepared) {
             drop(world);
             known = Known::of(prepared)?;
+            continue;
+        }
+        // A thread may have entered a sandbox since the check, which no hook could notice.
+        if filter::modes(&process) != prepared.checked.seccomp_modes {
+            drop(world);
+            prepared.checked.check_filters()?;
             continue;
         }
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
@@ -229,7 +236,7 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
         program_header_count: loader.header_count,
         pid: own_pid.unwrap_or(process.pid),
         membarrier: prepared.membarrier,
-        ticks: region.header().clock != Clock::Tsc as u32,
+        has_counter: prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32,
     }
 }
 

@@ -9,7 +9,7 @@ use capture::core::CORE;
 use capture::entry::{Entry, Table};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
-use capture::sandbox::{PR_SET_SECCOMP, SYS_SECCOMP, notice};
+use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, failed};
 use core::arch::naked_asm;
 
 #[unsafe(no_mangle)]
@@ -30,7 +30,8 @@ static heaptrack_core_table: Table = Table {
         careful_free_entry,
         new_entry,
         new_aligned_entry,
-        watch_entry,
+        prctl_entry,
+        syscall_entry,
     ],
     reports: capture::api::ENTRY_POINTS,
 };
@@ -269,42 +270,66 @@ unsafe extern "C" fn free_entry() {
     )
 }
 
-/// libc's `prctl` and `syscall`: a look at the first argument.
-#[unsafe(naked)]
-unsafe extern "C" fn watch_entry() {
-    naked_asm!(
-        "endbr64",
-        "cmp edi, {prctl}",
-        "je 2f",
-        "cmp edi, {syscall}",
-        "je 2f",
-        "ret",
-        "2:",
-        "push rax",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "push r8",
-        "push r9",
-        "push r10",
-        "push r11",
-        "call {notice}",
-        "pop r11",
-        "pop r10",
-        "pop r9",
-        "pop r8",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop rcx",
-        "pop rax",
-        "ret",
-        prctl = const PR_SET_SECCOMP,
-        syscall = const SYS_SECCOMP,
-        notice = sym notice,
-    )
+/// libc's `prctl` and `syscall`: a look at the first argument. See `sandbox.rs` for the exported ones, which do the same.
+/// The kernel destroys rcx and r11 in both functions, so no caller depends on r11.
+macro_rules! watching {
+    ($name:ident, $one:expr, $other:expr, $before:ident) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "endbr64",
+                "cmp edi, {one}",
+                "je 2f",
+                "cmp edi, {other}",
+                "je 2f",
+                "4:",
+                "pop r11",
+                "jmp [r11]",
+                "2:",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "push r10",
+                "push rax",
+                "call {before}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r10",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "test r11d, r11d",
+                "jz 4b",
+                // The entry's address keeps the stack aligned.
+                "mov r11, [rsp]",
+                "call [r11]",
+                "cmp eax, -1",
+                "jne 3f",
+                "push rax",
+                "sub rsp, 8",
+                "call {failed}",
+                "add rsp, 8",
+                "pop rax",
+                "3:",
+                "add rsp, 8",
+                "ret",
+                one = const $one,
+                other = const $other,
+                before = sym $before,
+                failed = sym failed,
+            )
+        }
+    };
 }
+
+watching!(prctl_entry, PR_SET_SECCOMP, PR_SET_TSC, before_prctl);
+watching!(syscall_entry, SYS_SECCOMP, SYS_PRCTL, before_syscall);
 
 #[unsafe(naked)]
 unsafe extern "C" fn careful_free_entry() {

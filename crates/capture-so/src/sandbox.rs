@@ -1,17 +1,22 @@
 //! The exported `prctl` and `syscall`: a look at the first argument, then a jump to libc's. See `capture::sandbox`.
-use capture::sandbox::{PR_SET_SECCOMP, PRCTL, SYS_SECCOMP, SYSCALL, notice};
+use capture::sandbox::{
+    PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, failed,
+};
 use core::arch::naked_asm;
 
-/// All argument registers survive the look, for both functions take any number of arguments.
+/// All argument registers survive the look, because both functions take any number of arguments. What forbids something
+/// has its arguments in registers, so libc's function can be called for it, and its failure is seen.
 macro_rules! passing {
-    ($name:ident, $watched:expr, $real:ident) => {
+    ($name:ident, $one:expr, $other:expr, $before:ident, $real:ident) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
             naked_asm!(
                 ".cfi_startproc",
                 "endbr64",
-                "cmp edi, {watched}",
+                "cmp edi, {one}",
+                "je 2f",
+                "cmp edi, {other}",
                 "je 2f",
                 "cmp qword ptr [rip + {real}], 0",
                 "je 2f",
@@ -31,7 +36,8 @@ macro_rules! passing {
                 ".cfi_adjust_cfa_offset 8",
                 "push rax",
                 ".cfi_adjust_cfa_offset 8",
-                "call {notice}",
+                "call {before}",
+                "mov r11, rax",
                 "pop rax",
                 ".cfi_adjust_cfa_offset -8",
                 "pop r9",
@@ -46,15 +52,32 @@ macro_rules! passing {
                 ".cfi_adjust_cfa_offset -8",
                 "pop rdi",
                 ".cfi_adjust_cfa_offset -8",
+                "test r11d, r11d",
+                "jnz 3f",
                 "jmp qword ptr [rip + {real}]",
+                "3:",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "call qword ptr [rip + {real}]",
+                "cmp eax, -1",
+                "jne 4f",
+                "mov [rsp], rax",
+                "call {failed}",
+                "mov rax, [rsp]",
+                "4:",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
                 ".cfi_endproc",
-                watched = const $watched,
+                one = const $one,
+                other = const $other,
                 real = sym $real,
-                notice = sym notice,
+                before = sym $before,
+                failed = sym failed,
             )
         }
     };
 }
 
-passing!(prctl, PR_SET_SECCOMP, PRCTL);
-passing!(syscall, SYS_SECCOMP, SYSCALL);
+passing!(prctl, PR_SET_SECCOMP, PR_SET_TSC, before_prctl, PRCTL);
+passing!(syscall, SYS_SECCOMP, SYS_PRCTL, before_syscall, SYSCALL);

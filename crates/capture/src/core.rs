@@ -11,19 +11,25 @@ mod attached;
 
 pub use attached::{Attached, adopt};
 
+use crate::clock::{Source, StampClock};
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
+use crate::events;
+use crate::filters;
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
 use crate::modules::{self, Found, May, Modules};
 use crate::real;
 use crate::rule::Rules;
+use crate::sandbox;
 use crate::signals;
 use crate::sys;
 use crate::unwatched;
-use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
+use channel::{
+    Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, NO_CALLS_SAID, PAGE, Phase, Region, Stamp, VERSION,
+};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -74,9 +80,6 @@ struct Parts {
     debug: *const Debug,
     program: Headers,
     pid: u32,
-    /// rdtsc alone is a good stamp: the collector has membarrier.
-    plain_stamps: bool,
-    ticks: bool,
 }
 
 /// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
@@ -85,6 +88,7 @@ pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
     parts: UnsafeCell<MaybeUninit<Parts>>,
+    clock: StampClock,
     /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
@@ -117,6 +121,7 @@ pub static CORE: Core = Core {
     state: AtomicU32::new(State::Asleep as u32),
     gate: AtomicPtr::new(&raw const SHUT as *mut AtomicU32),
     parts: UnsafeCell::new(MaybeUninit::uninit()),
+    clock: StampClock::new(Source::SharedWord),
     carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
     own: Range::NONE,
@@ -261,7 +266,7 @@ impl Core {
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
-        let stamp = rdtsc_or_zero(parts.ticks);
+        let stamp = self.rough_stamp();
         unwatched::alone(|| {
             // SAFETY: as above; `alone` makes us the only writer.
             unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
@@ -282,7 +287,7 @@ impl Core {
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
         // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
-        unsafe { real::find_behind((*parts.debug).maps, Core::start as *const () as u64, name) }
+        unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
     }
 
     /// True for a return address into ourselves: a function that we called has jumped to another one.
@@ -302,15 +307,46 @@ impl Core {
         self.header().losses[loss as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The program is about to enter a seccomp sandbox. If it does not, the collector sees that and takes it back.
-    pub fn entering_sandbox(&self) {
-        if self.gate() & ACTIVE != 0 {
-            self.header().no_syscalls.store(1, Ordering::Relaxed);
-        } else if follow::may_join() {
-            // A forked child that has not joined yet: afterwards it must not.
-            follow::miss();
-            follow::give_up();
+    /// The calling thread is about to forbid system calls. Returns `None` if that does not matter. Otherwise `allow_calls`
+    /// must follow should it fail, and the value is true if calls were allowed before.
+    pub fn forbid_calls(&self) -> Option<bool> {
+        if self.gate() & ACTIVE == 0 {
+            if follow::may_join() {
+                // A forked child that has not joined yet: afterwards it must not.
+                follow::miss();
+                follow::give_up();
+            }
+            return None;
         }
+        // A child of vfork shares our memory, and its filter is not ours.
+        if self.may_call() {
+            if sys::getpid() != self.parts().pid {
+                return None;
+            }
+            events::begin_early(self);
+        }
+        Some(self.header().no_syscalls.fetch_add(NO_CALLS_SAID, Ordering::SeqCst) == 0)
+    }
+
+    /// What `forbid_calls` announced did not happen.
+    pub fn allow_calls(&self) {
+        if self.gate() & ACTIVE != 0 {
+            let taken_back = |said: u32| said.checked_sub(NO_CALLS_SAID);
+            // Fails if another recording has begun since: nothing was announced to that one.
+            let _ = self.header().no_syscalls.fetch_update(Ordering::SeqCst, Ordering::Relaxed, taken_back);
+        }
+    }
+
+    /// The calling thread is about to forbid itself the time stamp counter.
+    pub fn leave_counter(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.clock.leave_counter(self.header());
+        }
+    }
+
+    /// Before the first stamp of a thread. Makes a system call.
+    pub fn check_clock(&self) {
+        self.clock.check_thread(self.header());
     }
 
     /// False while a seccomp filter may punish any call of ours.
@@ -318,29 +354,38 @@ impl Core {
         self.header().no_syscalls.load(Ordering::Relaxed) == 0
     }
 
-    #[inline(always)]
     pub fn stamp(&self) -> Stamp {
-        let parts = self.parts();
-        if parts.plain_stamps { rdtsc() } else { self.careful_stamp() }
+        self.stamp_after(0)
+    }
+
+    /// The stamp of an event of a thread whose last stamp was `last`.
+    #[inline(always)]
+    pub fn stamp_after(&self, last: Stamp) -> Stamp {
+        self.clock.after(self.header(), last)
     }
 
     /// The clock may be read without a fence, see `plain_stamp`.
     #[inline(always)]
     pub fn has_plain_stamps(&self) -> bool {
-        self.parts().plain_stamps
+        self.clock.is_plain()
     }
 
     /// As `stamp`, where stamps are plain.
     #[inline(always)]
     pub fn plain_stamp(&self) -> Stamp {
-        rdtsc()
+        self.clock.plain()
+    }
+
+    /// About now, 20 ms early at most. Any thread may ask, also one that has lost the time stamp counter unnoticed.
+    fn rough_stamp(&self) -> Stamp {
+        self.header().ticks.load(Ordering::Relaxed)
     }
 
     /// A thread begins to record. The first one is alone, until the second one is here: then no event of the first may
     /// go without the clock, from before the second one's first event on.
     pub fn begin_thread(&self, local: *mut Local) {
         let first = self.threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
-        let alone = first && self.parts().plain_stamps;
+        let alone = first && self.clock.is_plain();
         if alone {
             self.only.store(local, Ordering::SeqCst);
             self.header().pace.store(1, Ordering::SeqCst);
@@ -350,19 +395,6 @@ impl Core {
             self.only.store(core::ptr::null_mut(), Ordering::SeqCst);
             self.header().pace.store(0, Ordering::SeqCst);
         }
-    }
-
-    #[cold]
-    fn careful_stamp(&self) -> Stamp {
-        if self.parts().ticks {
-            return self.header().ticks.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: fences only. The intent must be visible to all before the stamp is taken.
-        unsafe {
-            core::arch::x86_64::_mm_mfence();
-            core::arch::x86_64::_mm_lfence();
-        }
-        rdtsc()
     }
 
     /// Looks for the channel and the real functions. Returns when both are known or known to be missing.
@@ -396,12 +428,12 @@ impl Core {
         // SAFETY: the loader's board; start-up is single-threaded or holds the loader's lock.
         let maps = unsafe { (*debug).maps };
         // SAFETY: as above.
-        let complete = unsafe { real::resolve(maps, Core::start as *const () as u64) };
+        let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
         // SAFETY: as above.
         unsafe {
-            crate::sandbox::resolve(maps, Core::start as *const () as u64);
-            crate::exec::resolve(maps, Core::start as *const () as u64);
-            unwatched::resolve(maps, Core::start as *const () as u64);
+            sandbox::resolve(maps, elf::own_dynamic());
+            crate::exec::resolve(maps, elf::own_dynamic());
+            unwatched::resolve(maps, elf::own_dynamic());
         }
         // SAFETY: as above.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
@@ -409,11 +441,19 @@ impl Core {
         // SAFETY: as above.
         let environment = unsafe { find_environment(stack_end, maps)? };
         // SAFETY: as above.
-        if unsafe { real::is_behind_a_copy(maps, Core::start as *const () as u64) } {
+        if unsafe { real::is_behind_a_copy(maps, elf::own_dynamic()) } {
             return None;
         }
         // SAFETY: before main, nobody else edits the environment.
-        let channel = unsafe { environment.take(environment::CHANNEL) };
+        let (channel, hub) = unsafe { (environment.take(environment::CHANNEL), environment.copy(environment::FOLLOW)) };
+        let collector = if channel.is_empty() { hub.get() } else { path_of(channel.get()) };
+        if !collector.is_empty() && filters::is_behind_own_filter(collector) {
+            if !channel.is_empty() {
+                // SAFETY: as above, and in `Starting`.
+                unsafe { self.read_carried(environment, channel.get()) };
+            }
+            return None;
+        }
         // SAFETY: as above.
         let is_followed = unsafe { self.read_hub(environment) };
         if channel.is_empty() && !is_followed {
@@ -556,13 +596,14 @@ impl Core {
             }
             gate = page;
         }
-        let ticks = header.clock != Clock::Tsc as u32;
         let membarrier = sys::register_membarrier();
         let fence = if membarrier { Fence::Membarrier } else { Fence::InTarget };
         header.fence.store(fence as u32, Ordering::Release);
         let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
         let private = region.private().cast::<Private>();
-        let parts = Parts { region, private, debug, program, pid, plain_stamps: membarrier && !ticks, ticks };
+        let parts = Parts { region, private, debug, program, pid };
+        self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
+        self.clock.check_thread(header);
         if image > 1 {
             // SAFETY: the tables of the program before this exec; nobody of it is left to use them.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
@@ -603,7 +644,7 @@ impl Core {
     /// Called by the loader's notification or at start-up: the list is stable, there is one writer.
     pub unsafe fn refresh_modules(&self, may: May) {
         let parts = self.parts();
-        let stamp = rdtsc_or_zero(parts.ticks);
+        let stamp = self.rough_stamp();
         let may = if self.may_call() { may } else { May::AskNothing };
         // SAFETY: the caller's promise.
         let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may) };
@@ -710,6 +751,10 @@ impl Core {
     /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
+        // In a sandbox the next program could not record: its start takes system calls.
+        if self.gate() & ACTIVE != 0 && !self.may_call() {
+            return None;
+        }
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid;
         // SAFETY: set before `Ready`.
         is_carried.then(|| unsafe { &*self.carried.get() })
@@ -737,16 +782,6 @@ impl Core {
 fn refuse(header: &Header, why: Refusal) -> Option<()> {
     header.refusal.store(why as u32, Ordering::Release);
     None
-}
-
-#[inline(always)]
-fn rdtsc() -> Stamp {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-fn rdtsc_or_zero(ticks: bool) -> Stamp {
-    if ticks { 0 } else { rdtsc() }
 }
 
 /// glibc's pointer to argc on the initial stack; null elsewhere.

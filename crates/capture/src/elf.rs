@@ -67,6 +67,22 @@ pub struct Debug {
     pub next: *const Debug,
 }
 
+/// The address of our own dynamic section, by which the loader's list knows us. 0 in a program without one.
+pub fn own_dynamic() -> u64 {
+    let address;
+    // SAFETY: computes the address of a symbol that the linker defines.
+    unsafe {
+        core::arch::asm!(
+            ".weak _DYNAMIC",
+            ".hidden _DYNAMIC",
+            "lea {}, [rip + _DYNAMIC]",
+            out(reg) address,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
 /// Program headers of a mapped file, or of nothing.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -71,7 +71,7 @@ macro_rules! shims {
 
             /// The slot calls the shim, then goes on with the function. Else it jumps, and the shim calls the function.
             pub const fn is_before(self) -> bool {
-                matches!(self, Shim::Free | Shim::CarefulFree | Shim::Watch)
+                matches!(self, Shim::Free | Shim::CarefulFree)
             }
         }
     };
@@ -92,8 +92,9 @@ shims! {
     /// A throwing `operator new`, without and with an alignment.
     New,
     NewAligned,
-    /// libc's functions by which programs enter a sandbox, see `sandbox.rs`.
-    Watch,
+    /// libc's functions by which programs forbid system calls or the time stamp counter, see `sandbox.rs`.
+    Prctl,
+    Syscall,
 }
 
 /// What the profiler must find in the image: exported as `heaptrack_core_table`.

@@ -12,6 +12,7 @@ use crate::hooks::Hook;
 use crate::local::{self, Level, Local, Slot, thread_pointer};
 use crate::memo::{BROKEN, Memo, Place, UNSURE};
 use crate::real;
+use crate::sandbox::Calling;
 use crate::sys;
 use crate::walk::Walk;
 use channel::{
@@ -27,8 +28,10 @@ pub mod custom;
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// About 50 us.
-const SPINS: u32 = 2000;
+/// About a millisecond.
+const SPINS_A_MS: u32 = 40_000;
+/// The longest that a thread spins for room where it must make no system call. The collector looks every millisecond then.
+const MOST_SPIN_MS: u32 = 1000;
 
 /// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
 ///
@@ -205,14 +208,24 @@ fn leave(entered: &mut impl Writer) {
     entered.level().guard = 0;
 }
 
+/// Makes a slot for the calling thread while it can still make system calls.
+pub fn begin_early(core: &Core) {
+    let pointer = thread_pointer();
+    if core.threads().find(pointer).is_none() {
+        begin_thread(core, pointer);
+    }
+}
+
 /// A thread's first event.
 #[cold]
 #[inline(never)]
 fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
+    let _calls = Calling::begin();
     if !core.may_call() {
         core.lose(Loss::NoSlot);
         return None;
     }
+    core.check_clock();
     let tid = sys::gettid();
     let offset = local::find_tid(pointer, tid, core.tid_offset.load(Ordering::Relaxed));
     if offset != 0 {
@@ -353,8 +366,9 @@ fn write_quickly<const WORDS: usize>(
 #[inline(always)]
 fn stamp(core: &Core, entered: &mut impl Writer) -> Stamp {
     let level = entered.level();
+    let last = level.last_stamp;
     let is_clock_due = !level.pace.step(core.header());
-    next_stamp(core, level, is_clock_due.then(|| core.stamp()))
+    next_stamp(core, level, is_clock_due.then(|| core.stamp_after(last)))
 }
 
 #[inline(always)]
@@ -463,7 +477,7 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
         return Err(Some(Loss::RingFull));
     }
     if !core.may_call() {
-        return spin_for_room(entered.level(), ring, words);
+        return spin_for_room(core, entered.level(), ring, words);
     }
     let waiting = &entered.header().waiting;
     let level = entered.level();
@@ -484,6 +498,11 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
             waiting.store(0, Ordering::Relaxed);
             return Err(Some(Loss::RingFull));
         }
+        // A thread that forbids all of us system calls waits until we are gone from here.
+        if !core.may_call() {
+            waiting.store(0, Ordering::Relaxed);
+            return spin_for_room(core, level, ring, words);
+        }
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
         let (progress, since) = (header.progress.load(Ordering::Relaxed), sys::now_ms());
@@ -497,11 +516,14 @@ fn wait_for_room(core: &Core, entered: &mut Entered, ring: &Ring<'_>, words: u64
     }
 }
 
-/// In a sandbox nobody may sleep: some time for the collector, once, until it has made room again.
+/// Spins for room where the thread must not sleep. Once that was in vain, later events do not spin until there is room again.
 #[cold]
-fn spin_for_room(level: &mut Level, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
-    let mut patience = if level.dropping { 0 } else { SPINS };
-    while ring.room() < words && patience > 0 {
+fn spin_for_room(core: &Core, level: &mut Level, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
+    let header = core.header();
+    let spins = header.max_stall_ms.min(MOST_SPIN_MS) * SPINS_A_MS;
+    let mut patience = if level.dropping { 0 } else { spins };
+    let is_alone = || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0;
+    while ring.room() < words && patience > 0 && !is_alone() {
         core::hint::spin_loop();
         patience -= 1;
     }

@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod cfi;
+pub mod clock;
 pub mod context;
 pub mod core;
 pub mod elf;
@@ -22,6 +23,7 @@ mod epilogue;
 pub mod events;
 pub mod exec;
 mod expression;
+mod filters;
 mod follow;
 pub mod hooks;
 pub mod loader;

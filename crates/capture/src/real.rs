@@ -4,7 +4,7 @@
 //! the loader itself calls malloc before any constructor has run. They are looked up in the loader's list by our own
 //! code, never with dlsym, which allocates.
 use crate::core::CORE;
-use crate::elf::{Headers, LinkMap, Symbols};
+use crate::elf::{LinkMap, Symbols};
 use crate::hooks::{COUNT, Hook, NAMES};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -38,7 +38,8 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
     function(a, b, c)
 }
 
-/// Fills `FUNCTIONS` with the next definitions behind `ourselves` in the loader's list. False when there is no malloc.
+/// Fills `FUNCTIONS` with the next definitions behind `ourselves` (`elf::own_dynamic`) in the loader's list. False when there is
+/// no malloc.
 ///
 /// # Safety
 /// `first` is the loader's list, stable meanwhile.
@@ -83,8 +84,7 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
                 return Some(address);
             }
         } else {
-            let bounds = Headers::at(m.bias).and_then(|h| h.bounds(m.bias));
-            behind = bounds.is_some_and(|(start, end)| ourselves >= start && ourselves < end);
+            behind = m.dynamic as u64 == ourselves;
         }
         map = m.next;
     }
@@ -105,8 +105,7 @@ pub unsafe fn is_behind_a_copy(first: *const LinkMap, ourselves: u64) -> bool {
     let mut map = first;
     // SAFETY: the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
-        let bounds = Headers::at(m.bias).and_then(|h| h.bounds(m.bias));
-        if bounds.is_some_and(|(start, end)| ourselves >= start && ourselves < end) {
+        if m.dynamic as u64 == ourselves {
             return false;
         }
         // SAFETY: a mapped object.

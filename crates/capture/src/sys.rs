@@ -72,6 +72,28 @@ pub fn register_membarrier() -> bool {
     unsafe { call(324, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) == 0 }
 }
 
+/// A memory barrier in all threads of all processes that have registered, ours among them.
+pub fn membarrier() {
+    const GLOBAL_EXPEDITED: usize = 2;
+    // SAFETY: no effect but the barrier.
+    unsafe { call(324, GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) };
+}
+
+pub fn yield_processor() {
+    // SAFETY: no arguments.
+    unsafe { call(24, 0, 0, 0, 0, 0, 0) };
+}
+
+/// True if the calling thread may read the time stamp counter, by `prctl(PR_GET_TSC)`.
+pub fn may_read_counter() -> bool {
+    const PR_GET_TSC: usize = 25;
+    const PR_TSC_ENABLE: u32 = 1;
+    let mut state = 0u32;
+    // SAFETY: only asks; the kernel fills a number of ours.
+    let asked = unsafe { call(157, PR_GET_TSC, &raw mut state as usize, 0, 0, 0, 0) };
+    asked == 0 && state == PR_TSC_ENABLE
+}
+
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(39, 0, 0, 0, 0, 0, 0) as u32 }

@@ -127,6 +127,11 @@ impl Loss {
     }
 }
 
+/// In `Header::no_syscalls`. C: a filter was seen in force that the target did not announce.
+pub const NO_CALLS_SEEN: u32 = 1;
+/// In `Header::no_syscalls`, once for each thread that announced it. T: a thread is about to forbid system calls, or has.
+pub const NO_CALLS_SAID: u32 = 2;
+
 /// One page. "C" = written by the collector, "T" = by the target.
 #[repr(C)]
 pub struct Header {
@@ -152,7 +157,7 @@ pub struct Header {
     pub image: AtomicU32,
     /// C: robust futex held by the collector; the kernel sets `FUTEX_OWNER_DIED` when it dies.
     pub collector_alive: AtomicU32,
-    /// C: nonzero while the target must make no system call of ours (a seccomp filter was seen).
+    /// Nonzero while the target must make no system call of ours: see `NO_CALLS_SEEN` and `NO_CALLS_SAID`.
     pub no_syscalls: AtomicU32,
     /// Futex: the target adds one and wakes when a ring is half full and `collector_asleep` is set.
     pub doorbell: AtomicU32,
@@ -164,7 +169,8 @@ pub struct Header {
     pub module_count: AtomicU32,
     /// T: bytes used of `names`.
     pub names_used: AtomicU32,
-    /// T: counts events when `clock` is `Ticks`.
+    /// T adds one for each event when `clock` is `Ticks`, or when one of its threads may not read the time stamp counter.
+    /// When `clock` is `Tsc`, C raises it to its own counter in every round.
     pub ticks: AtomicU64,
     /// T: see `Loss`.
     pub losses: [AtomicU64; Loss::COUNT],
@@ -190,6 +196,8 @@ pub struct Header {
     pub pauses: AtomicU32,
     /// T: nonzero when the program itself ended recording.
     pub stopped_by_program: AtomicU32,
+    /// T: nonzero when events are stamped by `ticks` although `clock` is `Tsc`.
+    pub counter_lost: AtomicU32,
 }
 
 impl Header {

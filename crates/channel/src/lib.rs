@@ -33,7 +33,9 @@ mod sync;
 
 pub use frame::FrameKey;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
-pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, OnFull, Phase, Request, VERSION};
+pub use header::{
+    Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, Request, VERSION,
+};
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use module::{BUILD_ID_MAX, Module};
 pub use record::{

@@ -47,12 +47,22 @@ impl Timeline {
 
     /// The stamp an event written now would get, remembered with its time.
     pub fn sample(&mut self, header: &Header) -> Stamp {
-        let stamp = match self.clock {
-            Clock::Tsc => tsc(),
-            Clock::Ticks => header.ticks.load(Ordering::Acquire),
-        };
+        let stamp = self.tick(header);
         self.push(stamp, self.now_ns());
         stamp
+    }
+
+    /// The stamp an event written now would get. Threads that may not read the counter stamp their next events with it or
+    /// later, so the watermark of this instant holds for them too.
+    pub fn tick(&self, header: &Header) -> Stamp {
+        match self.clock {
+            Clock::Tsc => {
+                let now = tsc();
+                header.ticks.fetch_max(now, Ordering::SeqCst);
+                now
+            }
+            Clock::Ticks => header.ticks.load(Ordering::Acquire),
+        }
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -118,6 +128,8 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapping;
+    use crate::mapping::tests::tight;
 
     fn timeline(pairs: &[(u64, u64)]) -> Timeline {
         let pairs: VecDeque<_> = pairs.iter().map(|&(stamp, ns)| Pair { stamp, ns }).collect();
@@ -133,6 +145,23 @@ mod tests {
         assert_eq!(time.advance(4000), 2000);
         assert_eq!(time.advance(9000), 3000, "not beyond what was sampled");
         assert_eq!(time.advance(1500), 3000, "never back");
+    }
+
+    #[test]
+    fn the_shared_word_follows_the_counter_and_never_goes_back() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let region = mapping.region();
+        let header = region.header();
+        let time = Timeline::new(Clock::Tsc, Instant::now(), header);
+        let first = header.ticks.load(Ordering::Relaxed);
+        assert_eq!(time.first.stamp, first);
+        let second = time.tick(header);
+        assert!(second > first);
+        assert_eq!(header.ticks.load(Ordering::Relaxed), second);
+        let ahead = second + (1 << 40);
+        header.ticks.store(ahead, Ordering::Relaxed);
+        assert!(time.tick(header) < ahead);
+        assert_eq!(header.ticks.load(Ordering::Relaxed), ahead);
     }
 
     #[test]

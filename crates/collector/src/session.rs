@@ -21,7 +21,7 @@ use crate::sink::Sink;
 use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Header, Phase, Stamp};
+use channel::{Header, NO_CALLS_SEEN, Phase, Stamp};
 use format::Losses;
 use rustix::thread::futex;
 use std::sync::Arc;
@@ -31,10 +31,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// An event waits so long for company before it is written; at most 200 ms are promised until it is in the file.
 const BLOCK_AGE: Duration = Duration::from_millis(100);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
-const SANDBOX_DOUBTS: u32 = 2;
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// Between two rounds, unless a ring gets half full: who writes it rings then.
 const SLEEP: Duration = Duration::from_millis(10);
+/// The same while the target must make no system calls, so that none of its threads can ring.
+const UNRUNG_SLEEP: Duration = Duration::from_millis(1);
 /// Between two rounds that merge. To merge costs 40 us of system calls, interrupts the target's processors, and finds its tables out of the
 /// processor's cache; rounds in between only empty the rings.
 const MERGE_EVERY: Duration = Duration::from_millis(20);
@@ -68,7 +69,6 @@ pub(crate) struct Collector {
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
-    sandbox_doubts: u32,
     letters: Letters,
     looks: Looks,
     is_live: bool,
@@ -113,7 +113,6 @@ impl Collector {
             session_written: false,
             suppressions_written: false,
             losses: Losses::default(),
-            sandbox_doubts: 0,
             letters,
             looks: Looks::new(),
             is_live,
@@ -136,10 +135,12 @@ impl Collector {
             // A program can be over in a millisecond, and one look at its memory must be had.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
             let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
-            let time = match (is_spare, is_starting) {
-                (true, _) => SPARE_SLEEP,
-                (_, true) => START_SLEEP,
-                _ => SLEEP,
+            let may_ring = self.header.no_syscalls.load(Ordering::Acquire) == 0;
+            let time = match (is_spare, is_starting, may_ring) {
+                (true, ..) => SPARE_SLEEP,
+                (_, true, _) => START_SLEEP,
+                (.., true) => SLEEP,
+                (.., false) => UNRUNG_SLEEP,
             };
             self.sleep(rung, time, drained);
         }
@@ -193,6 +194,7 @@ impl Collector {
 
     /// A round that leaves the rest to the next one.
     fn empty_rings(&mut self) -> Drained {
+        self.recorder.timeline.tick(self.header);
         self.header.next_round();
         let drained = self.drain.empty_rings(&mut self.merge);
         self.unmerged += drained.words;
@@ -261,13 +263,11 @@ impl Collector {
         self.recorder.take_blocks(|block| self.writer.put(block, events));
     }
 
-    /// The target says so before it enters a sandbox; if two looks find none, it did not get in.
-    fn watch_sandbox(&mut self) {
-        let said = self.header.no_syscalls.load(Ordering::Acquire) != 0;
-        let inside = self.recorder.process.has_own_filter();
-        self.sandbox_doubts = if said && !inside { self.sandbox_doubts + 1 } else { 0 };
-        if inside || self.sandbox_doubts >= SANDBOX_DOUBTS {
-            self.header.no_syscalls.store(inside as u32, Ordering::Release);
+    /// A target that enters a sandbox through libc has announced it. One that does so by its own means is seen here, late.
+    fn watch_sandbox(&self) {
+        let is_known = self.header.no_syscalls.load(Ordering::Acquire) != 0;
+        if !is_known && self.recorder.process.has_own_filter() {
+            self.header.no_syscalls.fetch_or(NO_CALLS_SEEN, Ordering::AcqRel);
         }
     }
 

@@ -4,6 +4,7 @@
 //! in the shared memory. What must hold: nothing here runs in the target; addresses are the target's and are never
 //! followed; the profiler is built from the same source as the image, so both agree on the layout.
 use super::{Core, MaybeUninit, Parts, Private, State, UnsafeCell};
+use crate::clock::{Source, StampClock};
 use crate::elf::{Debug, Headers, ProgramHeader};
 use crate::entry::Range;
 use crate::environment::Carried;
@@ -27,7 +28,8 @@ pub struct Attached {
     /// As the target itself knows it.
     pub pid: u32,
     pub membarrier: bool,
-    pub ticks: bool,
+    /// The kernel trusts the time stamp counter, and threads may be asked whether they may read it.
+    pub has_counter: bool,
 }
 
 impl Attached {
@@ -45,13 +47,12 @@ impl Attached {
                 count: self.program_header_count as usize,
             },
             pid: self.pid,
-            plain_stamps: self.membarrier && !self.ticks,
-            ticks: self.ticks,
         };
         Core {
             state: AtomicU32::new(State::Ready as u32),
             gate: AtomicPtr::new(self.gate as *mut AtomicU32),
             parts: UnsafeCell::new(MaybeUninit::new(parts)),
+            clock: StampClock::new(Source::choose(self.has_counter, self.membarrier)),
             carried: UnsafeCell::new(Carried::EMPTY),
             tid_offset: AtomicU32::new(0),
             own: self.image,

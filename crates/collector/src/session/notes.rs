@@ -70,7 +70,7 @@ impl Collector {
         losses
     }
 
-    /// What the program itself left out of the trace.
+    /// What the program itself left out of the trace, and what it made less exact.
     pub(super) fn note(&self) -> Option<String> {
         let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
         let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";
@@ -84,7 +84,12 @@ impl Collector {
                 "The program paused recording {times} (heaptrack_pause): allocations in between are not in the trace."
             )
         });
-        let sentences: Vec<String> = paused.into_iter().chain(stopped.then(|| ended.to_owned())).collect();
+        let is_rough = self.header.counter_lost.load(Ordering::Relaxed) != 0;
+        let rough = "A thread of the program may not read the time stamp counter (prctl PR_SET_TSC, or seccomp's strict mode). \
+                     Since then the times of events are up to 20 ms early, and the order of events of different threads is \
+                     approximate at the moment of the change.";
+        let sentences = paused.into_iter().chain(stopped.then(|| ended.to_owned()));
+        let sentences: Vec<String> = sentences.chain(is_rough.then(|| rough.to_owned())).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 }

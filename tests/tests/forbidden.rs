@@ -1,0 +1,189 @@
+//! Programs that forbid themselves the time stamp counter or system calls: they end as they would alone, and what they do
+//! afterwards is recorded.
+use heaptrack_tests::attach::{Session, Target, refusal};
+use heaptrack_tests::heaptrace::Heaptrace;
+use heaptrack_tests::process;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Program, Report};
+
+/// Ways to lose the counter through libc, by the first argument of `forbidden`.
+const WAYS: [&str; 5] = ["tsc", "tsc_syscall", "strict", "strict_syscall", "strict_seccomp"];
+const NOTE: &str = "may not read the time stamp counter";
+
+/// Sums and pairs are exact: nothing was lost, and no free was missed or out of order.
+fn assert_exact(report: &Report, allocations: u64) {
+    let blocks = report.of_size(70);
+    assert_eq!((blocks.allocations, blocks.leaked_allocations), (allocations, 0));
+    assert_eq!(["lost_events", "implied_frees", "unknown_frees"].map(|name| report.total(name)), [0; 3]);
+}
+
+fn note(report: &Report) -> &str {
+    report.json()["losses"]["note"].as_str().unwrap_or("")
+}
+
+#[test]
+fn a_program_that_gives_the_counter_up() {
+    for way in WAYS {
+        let outcome = Program::target("forbidden").arg(way).same_output();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (5, "done\n"), "{way}");
+        let report = outcome.whole_report();
+        let blocks = report.of_size(90);
+        assert_eq!((blocks.allocations, blocks.leaked_allocations), (5000, 0), "{way}");
+        assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+    }
+    let outcome = Program::target("forbidden").arg("nothing").same_output();
+    assert_eq!((outcome.code, note(&outcome.whole_report())), (5, ""));
+}
+
+#[test]
+fn the_note_is_in_the_text() {
+    let outcome = Program::target("forbidden").arg("tsc").recorded();
+    let text = std::process::Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&outcome.trace).output();
+    assert!(String::from_utf8_lossy(&text.unwrap().stdout).contains(NOTE));
+}
+
+#[test]
+fn under_heaptrace() {
+    for way in WAYS {
+        let traced = Heaptrace::new([target("forbidden").to_str().unwrap(), way]).run();
+        assert_eq!((traced.code, traced.stdout.as_str()), (5, "done\n"), "{way}: {}", traced.stderr);
+    }
+    let traced = Heaptrace::new([target("forbidden_threads").to_str().unwrap(), "starts"]).run();
+    assert_eq!((traced.code, traced.stdout.as_str()), (0, "started 4\n"), "{}", traced.stderr);
+}
+
+#[test]
+fn while_attached() {
+    for way in WAYS {
+        let mut target = Target::start("forbidden", &[way, "before"]);
+        assert_eq!(target.line(), "ready");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done", "{way}");
+        let ended = session.wait();
+        assert_eq!((ended.code, target.finish()), (0, (5, String::new())), "{way}: {}", ended.text);
+        let report = ended.report();
+        assert_eq!((report.of_size(90).allocations, report.total("lost_events")), (5000, 0), "{way}");
+        assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+    }
+}
+
+/// A thread is asked at its first event. Here the program made the system call itself.
+#[test]
+fn attached_to_a_program_without_the_counter() {
+    for way in ["tsc", "tsc_raw"] {
+        let mut target = Target::start("forbidden", &[way, "after"]);
+        assert_eq!(target.line(), "ready");
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        assert_eq!(target.tell("go"), "done", "{way}");
+        let ended = session.wait();
+        assert_eq!((ended.code, target.finish()), (0, (5, String::new())), "{way}: {}", ended.text);
+        let report = ended.report();
+        assert_eq!((report.of_size(90).allocations, report.total("lost_events")), (5000, 0), "{way}");
+        assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+    }
+}
+
+#[test]
+fn every_thread_is_looked_at_before_attaching() {
+    for (what, sentence) in [("strict", "runs in seccomp's strict mode"), ("filtered", "a seccomp filter of process")] {
+        let mut target = Target::start("forbidden_threads", &[what, "wait"]);
+        assert_eq!(target.line(), "ready");
+        let (code, text) = refusal(target.pid);
+        assert!(code == 3 && text.contains(sentence), "{code} {text}");
+        assert_eq!(target.tell("go"), "beside 100");
+        assert_eq!(target.finish().0, 0);
+    }
+}
+
+#[test]
+fn blocks_that_are_handed_over_stay_in_order() {
+    let outcome = Program::target("forbidden_threads").arg("handover").same_output();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "passed 20000\n"));
+    assert_exact(&outcome.whole_report(), 20_001);
+
+    let mut target = Target::start("forbidden_threads", &["handover", "wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "passed 20000");
+    assert_exact(&session.wait().report(), 20_000);
+}
+
+#[test]
+fn threads_that_start_without_the_counter() {
+    let outcome = Program::target("forbidden_threads").arg("starts").same_output();
+    assert_eq!(outcome.stdout, "started 4\n");
+    assert_exact(&outcome.whole_report(), 4001);
+}
+
+/// What was announced is taken back at once, so the next thread is recorded.
+#[test]
+fn a_filter_that_is_refused_or_of_a_child() {
+    for (what, said) in [("refused", "refused 4\n"), ("vfork", "forked\n")] {
+        let outcome = Program::target("forbidden_threads").arg(what).same_output();
+        assert_eq!(outcome.stdout, said);
+        let report = outcome.whole_report();
+        assert_exact(&report, 101);
+        assert_eq!(note(&report), "", "{what}");
+    }
+    let mut target = Target::start("forbidden_threads", &["refused", "wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "refused 4");
+    assert_exact(&session.wait().report(), 100);
+}
+
+/// A thread needs system calls to get a slot, so it gets one before it enters.
+#[test]
+fn a_thread_that_enters_a_filter_before_its_first_block() {
+    let outcome = Program::target("forbidden_threads").arg("slotless").same_output();
+    assert_eq!(outcome.stdout, "slotless done\n");
+    assert_exact(&outcome.whole_report(), 1001);
+}
+
+/// Threads in the middle of a hook are waited for before all of them are behind the filter.
+#[test]
+fn a_filter_for_all_threads() {
+    for _ in 0..3 {
+        let outcome = Program::target("forbidden_threads").arg("tsync").same_output();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "synced\n"));
+        let report = outcome.report();
+        let seen = report.of_size(70);
+        let events = seen.allocations + seen.freed() - report.total("implied_frees");
+        assert_eq!(events + report.total("lost_events"), 800_002, "{}", outcome.stderr);
+    }
+}
+
+/// A full ring is spun on, so a busy program in a sandbox loses nothing to a recorder that works.
+#[test]
+fn a_sandbox_does_not_cost_events() {
+    let report = Program::target("sandboxed").same_output().whole_report();
+    let blocks = report.of_size(90);
+    assert_eq!((blocks.allocations, blocks.leaked_allocations), (1_000_000, 0));
+}
+
+/// The filter would kill the new program for the calls by which a recording starts.
+#[test]
+fn a_program_that_is_executed_in_a_sandbox() {
+    let outcome = Program::target("forbidden_exec").arg(target("plain")).same_output();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "plain done\n"));
+    assert_eq!(outcome.report().of_size(10).allocations, 1, "what came before is there");
+    let traced = Heaptrace::new([target("forbidden_exec"), target("plain")]).run();
+    assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
+}
+
+/// Nobody empties the ring, and the thread may not sleep: it spins once, for as long as `--max-stall` says, then drops.
+#[test]
+fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
+    let mut target = Target::start("forbidden", &["strict", "before", "1000000"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols", "--max-stall", "0.05"]);
+    process::signal("STOP", &[session.pid()]);
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(target.finish(), (5, String::new()));
+    process::signal("CONT", &[session.pid()]);
+    let ended = session.wait();
+    let report = ended.report();
+    let (seen, lost) = (report.of_size(90), report.total("lost_events"));
+    assert!(lost > 0 && seen.allocations > 0, "{}", ended.text);
+    assert_eq!(seen.allocations + seen.freed() - report.total("implied_frees") + lost, 2_000_000);
+}
