@@ -4,6 +4,7 @@
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
 pub mod attached;
+pub mod families;
 
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};

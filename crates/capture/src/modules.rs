@@ -297,7 +297,7 @@ fn has_name(map: &LinkMap) -> bool {
 }
 
 /// The program itself has no name in the list and, when not position independent, no header at its bias.
-fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
+pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
     if has_name(map) { Headers::at(map.bias) } else { Some(program) }
 }
 
