@@ -95,7 +95,7 @@ fn export_map() -> String {
         "posix_spawnp",
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
-    const LOADER: &[&str] = &["dlclose"];
+    const LOADER: &[&str] = &["dlclose", "dlopen"];
     // For the profiler that lays the library out in a process that runs already.
     const TABLE: &[&str] = &["heaptrack_core_table"];
     let families = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name);

@@ -67,6 +67,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("new_left_own", "new_left.cpp", &["-DOWN", "-ljemalloc"], &[]),
     ("weak_names_cpp", "weak_names.c", &["-Wl,--no-as-needed", "-lstdc++"], &[]),
     ("libwork.so", "libwork.cpp", &["-shared", "-fPIC"], &[]),
+    ("libhidden.so", "libhidden.c", &["-shared", "-fPIC"], &[]),
     ("opens_jemalloc", "opens.c", &["-Wl,--no-as-needed", "-ljemalloc"], &[]),
     ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
     ("libblue.so", "libblue.c", &["-shared", "-fPIC"], &[]),

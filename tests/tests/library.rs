@@ -54,6 +54,7 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "calloc",
         "cfree",
         "dlclose",
+        "dlopen",
         "execl",
         "execle",
         "execlp",

@@ -10,6 +10,7 @@ mod entries;
 mod exec;
 mod family_shims;
 mod memory;
+mod opening;
 mod sandbox;
 mod shims;
 

@@ -60,6 +60,11 @@ pub fn entry(index: usize) -> Option<Entry> {
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
+/// True for the module at `start` if functions of it are hooked.
+pub fn is_hooked(start: u64) -> bool {
+    (0..FAMILY_COUNT).any(|i| entry(i).is_some_and(|entry| entry.module.start == start))
+}
+
 /// True for a return address into this library: a function that a shim called has jumped to another hooked one.
 pub fn is_own(address: u64) -> bool {
     let [start, end] = [OWN[0].load(Ordering::Relaxed), OWN[1].load(Ordering::Relaxed)];
@@ -136,6 +141,15 @@ unsafe fn find_own<'a>(first: *const LinkMap, ourselves: u64) -> Option<(&'a Lin
         map = m.next;
     }
     None
+}
+
+/// Our own entry of the loader's list.
+///
+/// # Safety
+/// As `enable`.
+pub unsafe fn own_map<'a>(first: *const LinkMap) -> Option<&'a LinkMap> {
+    // SAFETY: the caller's promise.
+    unsafe { find_own(first, own_map as *const () as u64) }.map(|(map, _)| map)
 }
 
 /// True when a module brings functions of the family.

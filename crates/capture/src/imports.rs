@@ -5,7 +5,7 @@
 //! module that is bound to another definition keeps it.
 use crate::elf::{self, Headers, LinkMap, Relocation, Symbols};
 use crate::entry::Range;
-use crate::families::{self, entry};
+use crate::families::{self, Hooked, entry};
 use crate::hooks::{FAMILY_COUNT, FAMILY_HOOKS};
 use crate::modules::headers_of;
 use crate::patch::{Page, Patcher};
@@ -95,4 +95,94 @@ fn is_writable(headers: Headers, bias: u64, at: u64) -> bool {
     let is_data =
         |header: elf::ProgramHeader| header.kind == elf::PT_LOAD && header.flags & elf::PF_W != 0 && holds(&header);
     !is_relro && headers.iter().any(is_data)
+}
+
+/// What a library is bound to that was opened with RTLD_DEEPBIND.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// To our shims, by now.
+    ToUs,
+    /// At least one function is another one than the one behind our shim: the library has another allocator.
+    Elsewhere,
+}
+
+/// Binds a library that was opened with RTLD_DEEPBIND to our shims.
+///
+/// Its own scope comes first, so it would be bound to the functions behind our shims. It is bound to ours only where every
+/// module of the list that defines the function has that same one: then both ways lead to the same allocator, whatever
+/// the library's scope is. A symbol that is undefined in the library is given a hidden definition at our shim, which every
+/// loader binds without a search, now or at the first call. Words that are bound already are rewritten: some versions of
+/// the loader tell of a library before they relocate it, some after.
+///
+/// # Safety
+/// The loader's lock is held: its list is stable and it relocates nothing meanwhile. `map` is an entry of the list.
+pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
+    // SAFETY: the caller's promise.
+    let (Some(own), Some(symbols), Some(headers)) =
+        (unsafe { families::own_map(first) }, unsafe { Symbols::of(map) }, headers_of(map, program))
+    else {
+        return Bound::ToUs;
+    };
+    let patcher = Patcher::open();
+    let mut bound = Bound::ToUs;
+    // SAFETY: as above.
+    unsafe {
+        families::for_each_hooked(own, |hooked| {
+            elf::for_each_relocation(map, |relocation| {
+                let index = relocation.symbol();
+                let is_it =
+                    index != 0 && ADDRESSES.contains(&relocation.kind()) && symbols.has_name(index, hooked.name);
+                // What it defines itself is its own.
+                if !is_it || (*symbols.at(index)).section != 0 {
+                    return;
+                }
+                if !is_only_definition(first, own, loader, &hooked) {
+                    bound = Bound::Elsewhere;
+                    return;
+                }
+                let at = map.bias.wrapping_add(relocation.offset);
+                if (at as *const u64).read_unaligned() == hooked.real {
+                    write(headers, map.bias, at, hooked.shim, &patcher);
+                }
+                define_hidden(symbols.at(index), hooked.shim.wrapping_sub(map.bias), &patcher);
+            });
+        });
+    }
+    patcher.close();
+    bound
+}
+
+/// # Safety
+/// `place` is an entry of a loaded module's symbol table; as `bind_deep`.
+unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, patcher: &Patcher) {
+    const HIDDEN: u8 = 2;
+    // SAFETY: the caller's promise.
+    let mut symbol = unsafe { *place };
+    symbol.other = HIDDEN;
+    // Any section but "undefined" and "absolute": the value is relative to where the module is.
+    symbol.section = 1;
+    symbol.value = value;
+    // SAFETY: the caller's promise: the loader, which alone reads it, is not at work.
+    unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) };
+}
+
+/// True when no module of the list defines the name at another address than the one behind our shim.
+///
+/// # Safety
+/// As `bind_deep`.
+unsafe fn is_only_definition(first: *const LinkMap, own: &LinkMap, loader: u64, hooked: &Hooked) -> bool {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        // The loader's own small allocator is for its start alone.
+        if !core::ptr::eq(m, own) && m.bias != loader {
+            // SAFETY: a mapped object of the list.
+            let found = unsafe { Symbols::of(m) }.and_then(|symbols| symbols.find(hooked.name));
+            if found.is_some_and(|address| address != hooked.real) {
+                return false;
+            }
+        }
+        map = m.next;
+    }
+    true
 }

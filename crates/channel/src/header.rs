@@ -116,6 +116,9 @@ impl Loss {
     }
 }
 
+/// Room for the path of an exec, in words of eight bytes.
+pub const LEFT_FOR_WORDS: usize = 32;
+
 /// One page. "C" = written by the collector, "T" = by the target.
 #[repr(C)]
 pub struct Header {
@@ -174,6 +177,13 @@ pub struct Header {
     pub pauses: AtomicU32,
     /// T: nonzero when the program itself ended recording.
     pub stopped_by_program: AtomicU32,
+    /// T: the number of the image that is about to be replaced by an exec, 0 = none. If that is still `image` at the end,
+    /// the program that came after it did not record.
+    pub leaving: AtomicU32,
+    /// T: the stamp of that exec.
+    pub left_at: AtomicU64,
+    /// T: the path that it names, ended by a zero byte unless it was cut.
+    pub left_for: [AtomicU64; LEFT_FOR_WORDS],
 }
 
 impl Header {
