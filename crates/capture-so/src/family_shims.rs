@@ -12,6 +12,7 @@ use capture::events::families::{
 use capture::families::ENTRIES;
 use capture::hooks::{FAMILY_COUNT, FamilyHook};
 use core::arch::naked_asm;
+use core::mem::offset_of;
 
 extern "C" fn allocating(call: &mut Call, entry: &Entry) {
     before_allocation(call, entry);
@@ -101,7 +102,7 @@ extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: 
     CONTINUE_UNWIND
 }
 
-/// Makes a [`Call`], whose [`capture::context::Context`] begins at rsp + 48.
+/// Makes a [`Call`], with its [`capture::context::Context`] in it.
 macro_rules! guarded {
     ($upper:ident, $name:ident, $before:ident, $after:ident) => {
         #[unsafe(naked)]
@@ -114,43 +115,43 @@ macro_rules! guarded {
                 "endbr64",
                 "sub rsp, {saved}",
                 ".cfi_adjust_cfa_offset {saved}",
-                "mov [rsp + 128], rbp",
+                "mov [rsp + {context} + 80], rbp",
                 ".cfi_offset rbp, -16",
-                "mov [rsp + 120], rbx",
-                "mov [rsp + 112], r12",
-                "mov [rsp + 104], r13",
-                "mov [rsp + 96], r14",
-                "mov [rsp + 88], r15",
-                "mov [rsp + 56], rdi",
-                "mov [rsp + 64], rsi",
-                "mov [rsp + 72], rdx",
+                "mov [rsp + {context} + 72], rbx",
+                "mov [rsp + {context} + 64], r12",
+                "mov [rsp + {context} + 56], r13",
+                "mov [rsp + {context} + 48], r14",
+                "mov [rsp + {context} + 40], r15",
+                "mov [rsp + {context} + 8], rdi",
+                "mov [rsp + {context} + 16], rsi",
+                "mov [rsp + {context} + 24], rdx",
                 "mov [rsp], rcx",
                 "mov [rsp + 8], r8",
                 "mov [rsp + 16], r9",
                 "mov rdi, rsp",
                 "lea rsi, [rip + {entries} + {offset}]",
                 // The saved rbp stands below the return address: sanitizers walk stacks by this chain.
-                "lea rbp, [rsp + 128]",
+                "lea rbp, [rsp + {context} + 80]",
                 "call {before}",
-                "mov rdi, [rsp + 56]",
-                "mov rsi, [rsp + 64]",
-                "mov rdx, [rsp + 72]",
+                "mov rdi, [rsp + {context} + 8]",
+                "mov rsi, [rsp + {context} + 16]",
+                "mov rdx, [rsp + {context} + 24]",
                 "mov rcx, [rsp]",
                 "mov r8, [rsp + 8]",
                 "mov r9, [rsp + 16]",
                 "call qword ptr [rip + {entries} + {offset}]",
-                "mov [rsp + 48], rax",
+                "mov [rsp + {context}], rax",
                 "mov rdi, rsp",
                 "call {after}",
                 "2:",
                 "test rax, rax",
                 "jz 3f",
-                "lea rdi, [rsp + 48]",
+                "lea rdi, [rsp + {context}]",
                 "call rax",
                 "jmp 2b",
                 "3:",
                 "mov rax, [rsp + 24]",
-                "mov rbp, [rsp + 128]",
+                "mov rbp, [rsp + {context} + 80]",
                 ".cfi_restore rbp",
                 "add rsp, {saved}",
                 ".cfi_adjust_cfa_offset -{saved}",
@@ -158,6 +159,7 @@ macro_rules! guarded {
                 ".cfi_endproc",
                 personality = sym personality,
                 saved = const Call::SAVED,
+                context = const offset_of!(Call, context),
                 entries = sym ENTRIES,
                 offset = const FamilyHook::$upper as usize * size_of::<Entry>(),
                 before = sym $before,

@@ -658,7 +658,7 @@ pub fn freeing(address: u64, cfa: u64) {
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64) {
     let core = &CORE;
-    if core.gate_or_join() & ACTIVE == 0 {
+    if core.gate_or_join() & ACTIVE == 0 || families::free_inside(address, cfa) {
         return;
     }
     let Some(mut entered) = enter(core, cfa) else { return };

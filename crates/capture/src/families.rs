@@ -60,9 +60,16 @@ pub fn entry(index: usize) -> Option<Entry> {
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
+pub fn is_any_enabled() -> bool {
+    HIGHEST.load(Ordering::Relaxed) != 0
+}
+
 /// True for the module at `start` if functions of it are hooked.
+#[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    (0..FAMILY_COUNT).any(|i| entry(i).is_some_and(|entry| entry.module.start == start))
+    // SAFETY: only written before any shim can be reached, see `Entries`.
+    let entries = unsafe { &*ENTRIES.0.get() };
+    entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
 }
 
 /// True for a return address into this library: a function that a shim called has jumped to another hooked one.
@@ -94,6 +101,7 @@ pub fn shim(_index: usize) -> Option<u64> {
 ///
 /// # Safety
 /// `first` is the loader's list, stable meanwhile; no other thread runs yet, or the loader's lock is held.
+#[inline(never)]
 pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) -> bool {
     // SAFETY: the caller's promise.
     let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };

@@ -116,6 +116,8 @@ pub enum Bound {
 ///
 /// # Safety
 /// The loader's lock is held: its list is stable and it relocates nothing meanwhile. `map` is an entry of the list.
+#[cold]
+#[inline(never)]
 pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
     // SAFETY: the caller's promise.
     let (Some(own), Some(symbols), Some(headers)) =

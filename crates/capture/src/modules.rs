@@ -163,6 +163,7 @@ impl Modules {
     ///
     /// # Safety
     /// As `refresh`.
+    #[inline(never)]
     unsafe fn look_for_other_mallocs(
         &self,
         region: &Region,

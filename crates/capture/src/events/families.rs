@@ -1,15 +1,17 @@
 //! What happens around a function of an allocator family in a program that was launched: see [`crate::families`].
 //!
-//! The guard is up while the allocator's function runs, and `inside` names its module, so that calls which the allocator
-//! makes to other hooked functions are passed over. An exception that leaves the function takes the guard down on its
-//! way, see [`unwound`].
+//! The guard is up while the allocator's function runs, and `inside` names its module, so that allocations which the
+//! allocator makes by other hooked functions are passed over. A free is passed over only if it is of the block that the
+//! outer function frees or resizes: a new handler may throw, and the allocator then frees the exception, which is the
+//! program's block. An exception that leaves the function takes the guard down on its way, see [`unwound`].
 use super::{
     Entered, Writer, allocated, clear_intent, enter, leave, publish_intent, reallocated, resume, stamp, write,
 };
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Range};
-use crate::local::thread_pointer;
+use crate::families;
+use crate::local::{Local, thread_pointer};
 use channel::{Kind, encode_free};
 
 /// What a shim keeps on the stack, lowest address first.
@@ -19,8 +21,10 @@ pub struct Call {
     pub arguments: [u64; 3],
     /// Of a resize: the stamp of the free. From `after_*` on: what the shim returns.
     pub kept: u64,
-    /// `inside` of the thread before this call: a signal handler may have interrupted another one.
+    /// `inside` and `freed.address` of the thread before this call: a signal handler may have interrupted another one.
     outer: Range,
+    outer_freed: u64,
+    _padding: u64,
     pub context: Context,
 }
 
@@ -29,28 +33,78 @@ impl Call {
     pub const SAVED: usize = size_of::<Call>() - 8;
 }
 
-const _: () = assert!(Call::SAVED == 136 && Call::SAVED % 16 == 8);
+/// The stack of the functions that a shim calls is aligned.
+const _: () = assert!(Call::SAVED % 16 == 8);
 
 /// `Context::differs` between the two halves.
 const UNGUARDED: u64 = 0;
 const GUARDED: u64 = 1;
 const NOT_THE_PROGRAMS: u64 = 2;
 
-/// Raises the guard. Returns `None` when the call is not to be recorded, or cannot be; `differs` says which.
+/// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not to
+/// be recorded, or cannot be; `differs` says which.
 #[inline(always)]
-fn begin(call: &mut Call, entry: &Entry) -> Option<Entered> {
+fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
     call.context.differs = UNGUARDED;
     if CORE.gate_or_join() & ACTIVE == 0 {
         return None;
     }
-    let Some(mut entered) = enter(&CORE, call.context.cfa()) else {
+    let entered = match outer_hook(call.context.cfa()) {
+        Some(outer) if block != 0 && outer.freed != block => outer.enter_as_program(call.context.cfa()),
+        _ => enter(&CORE, call.context.cfa()),
+    };
+    let Some(mut entered) = entered else {
         call.context.differs = NOT_THE_PROGRAMS;
         return None;
     };
     call.context.differs = GUARDED;
-    call.outer = entered.local().inside;
-    entered.local().inside = entry.module;
+    let local = entered.local();
+    (call.outer, call.outer_freed) = (local.inside, local.freed.address);
+    (local.inside, local.freed.address) = (entry.module, block);
     Some(entered)
+}
+
+/// A hook of this thread that has called an allocator's function, which has not returned.
+struct Outer {
+    local: *mut Local,
+    inside: Range,
+    /// The block that it frees or resizes, 0 = none.
+    freed: u64,
+}
+
+#[inline(always)]
+fn outer_hook(cfa: u64) -> Option<Outer> {
+    let local = CORE.threads().find(thread_pointer())?;
+    // SAFETY: the calling thread's own state.
+    let (guard, inside, freed) = unsafe { ((*local).main.guard, (*local).inside, (*local).freed.address) };
+    (cfa < guard && inside != Range::NONE).then_some(Outer { local, inside, freed })
+}
+
+impl Outer {
+    /// Enters a hook that the program called, though the return address may be the allocator's: what it called may have
+    /// jumped here.
+    fn enter_as_program(self, cfa: u64) -> Option<Entered> {
+        // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
+        unsafe { (*self.local).inside = Range::NONE };
+        let entered = enter(&CORE, cfa);
+        // SAFETY: as above.
+        unsafe { (*self.local).inside = self.inside };
+        entered
+    }
+}
+
+/// A call of libc's free while a hook has called an allocator's function. Returns false when there is no such hook.
+#[cold]
+#[inline(never)]
+pub fn free_inside(address: u64, cfa: u64) -> bool {
+    let Some(outer) = outer_hook(cfa).filter(|_| families::is_any_enabled()) else { return false };
+    if outer.freed != address
+        && let Some(mut entered) = outer.enter_as_program(cfa)
+    {
+        write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        leave(&mut entered);
+    }
+    true
 }
 
 /// The allocator's function has returned. Returns the hook of `begin`, whose guard is still up.
@@ -61,12 +115,13 @@ fn end(call: &mut Call) -> Option<Entered> {
         return None;
     }
     let mut entered = resume(&CORE, call.context.cfa())?;
-    entered.local().inside = call.outer;
+    let local = entered.local();
+    (local.inside, local.freed.address) = (call.outer, call.outer_freed);
     Some(entered)
 }
 
 pub fn before_allocation(call: &mut Call, entry: &Entry) {
-    begin(call, entry);
+    begin(call, entry, 0);
 }
 
 /// After an allocation that gave `address`, 0 = it failed.
@@ -88,7 +143,7 @@ pub fn before_free(call: &mut Call, entry: &Entry) {
         call.context.differs = UNGUARDED;
         return;
     }
-    if let Some(mut entered) = begin(call, entry) {
+    if let Some(mut entered) = begin(call, entry, address) {
         write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
     }
 }
@@ -104,7 +159,7 @@ pub fn after_free(call: &mut Call) -> Next {
 /// by another thread that gets the old address.
 pub fn before_resize(call: &mut Call, entry: &Entry) {
     let [old, ..] = call.context.arguments;
-    let Some(mut entered) = begin(call, entry) else { return };
+    let Some(mut entered) = begin(call, entry, old) else { return };
     if old != 0 {
         publish_intent(&mut entered);
         call.kept = stamp(&CORE, &mut entered);
@@ -157,6 +212,7 @@ pub fn unwound() {
     }
     if !nested {
         entered.local().inside = Range::NONE;
+        entered.local().freed.address = 0;
     }
     clear_intent(&mut entered);
     leave(&mut entered);

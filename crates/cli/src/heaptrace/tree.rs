@@ -282,10 +282,7 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
         };
         letters.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
     }
-    letters.tell(Job::End { id, snapshot: Box::new(last) });
-    for unseen in outcome.unseen {
-        say(format_args!("heaptrace: {pid}: not seen: {}", unseen.sentence));
-    }
+    letters.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
 }
 
 /// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.
