@@ -27,6 +27,7 @@ fn main() {
     let archive = compile(&crates.join("capture-so"), &out.join("capture"));
     let library = out.join("libheaptrack_capture.so");
     link(&archive, &library, &out);
+    hide_families(&library);
     println!("cargo::rustc-env=HEAPTRACK_CAPTURE_SO={}", library.display());
 }
 
@@ -94,13 +95,59 @@ fn export_map() -> String {
         "posix_spawnp",
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
-    const LOADER: &[&str] = &["dlclose"];
+    const LOADER: &[&str] = &["dlclose", "dlopen"];
     // For the profiler that lays the library out in a process that runs already.
     const TABLE: &[&str] = &["heaptrack_core_table"];
-    let hooks = capture::hooks::NAMES.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+    let families = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name);
+    let hooks = capture::hooks::NAMES.iter().copied().chain(families);
+    let hooks = hooks.map(|name| String::from_utf8_lossy(name).into_owned());
     let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
     let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
+}
+
+/// Makes the functions that only an allocator brings undefined in the library's file: `capture::families` defines them in
+/// memory where the program has such an allocator. Their entries in the hash table stay.
+fn hide_families(library: &Path) {
+    let mut bytes = fs::read(library).unwrap_or_else(|error| fail(&format!("cannot read the library: {error}")));
+    let names: Vec<&[u8]> = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name).collect();
+    match undefine(&mut bytes, &names) {
+        Some(hidden) if hidden == names.len() => (),
+        hidden => fail(&format!("of {} names of allocators, {hidden:?} are in the library", names.len())),
+    }
+    fs::write(library, bytes).unwrap_or_else(|error| fail(&format!("cannot write the library: {error}")));
+}
+
+/// Makes symbols of an ELF file's dynamic table weak and undefined. Returns how many it had.
+fn undefine(file: &mut [u8], names: &[&[u8]]) -> Option<usize> {
+    const SHT_DYNSYM: u64 = 11;
+    const SECTION_SIZE: usize = 64;
+    const SYMBOL_SIZE: usize = 24;
+    const WEAK_FUNCTION: u8 = 2 << 4 | 2;
+    let number = |file: &[u8], at: usize, len: usize| {
+        let bytes = file.get(at..at + len)?;
+        Some(bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | *byte as u64))
+    };
+    let (sections, count) = (number(file, 40, 8)? as usize, number(file, 60, 2)? as usize);
+    let section = |index: usize| sections + index * SECTION_SIZE;
+    let table = (0..count).find(|i| number(file, section(*i) + 4, 4) == Some(SHT_DYNSYM)).map(section)?;
+    let (symbols, size) = (number(file, table + 24, 8)? as usize, number(file, table + 32, 8)? as usize);
+    let strings = number(file, section(number(file, table + 40, 4)? as usize) + 24, 8)? as usize;
+    let mut hidden = 0;
+    for at in (symbols..symbols + size).step_by(SYMBOL_SIZE) {
+        let name = strings + number(file, at, 4)? as usize;
+        let is_it = |wanted: &&[u8]| {
+            let stands = file.get(name..name + wanted.len() + 1);
+            stands.and_then(|bytes| bytes.strip_suffix(b"\0")) == Some(*wanted)
+        };
+        if names.iter().any(is_it) {
+            // Name, then info, visibility, section, value and size.
+            *file.get_mut(at + 4)? = WEAK_FUNCTION;
+            file.get_mut(at + 6..at + SYMBOL_SIZE)?.fill(0);
+            hidden += 1;
+        }
+    }
+    Some(hidden)
 }
 
 fn fail(why: &str) -> ! {

@@ -54,6 +54,7 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "calloc",
         "cfree",
         "dlclose",
+        "dlopen",
         "execl",
         "execle",
         "execlp",
@@ -91,7 +92,14 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
     ];
     assert_eq!(exported, expected);
     let undefined = output("nm", &["-D", "--undefined-only"], &library);
-    assert_eq!(undefined.trim(), "w __libc_stack_end", "symbols that others would have to bring");
+    // What only an allocator brings is weak and undefined in the file: no relocation asks for it, see above.
+    let is_allocators = |name: &str| {
+        ["_Znw", "_Zna", "_Zdl", "_Zda", "tc_", "mi_"].iter().any(|start| name.starts_with(start))
+            || name.ends_with("allocx")
+    };
+    let mut others = undefined.lines().filter_map(|line| line.trim().strip_prefix("w ").or(Some(line)));
+    let others: Vec<&str> = others.by_ref().filter(|name| !is_allocators(name)).collect();
+    assert_eq!(others, ["__libc_stack_end"], "symbols that others would have to bring");
 }
 
 #[test]

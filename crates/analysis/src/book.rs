@@ -5,7 +5,7 @@
 use crate::names::{Level, Names};
 use format::{
     Block, Folded, Frame, HeapAtAttach, Info, Infos, IntMap, Losses, Module, RssSample, Session, StackNode, Stacks,
-    Summary, Thread,
+    Summary, Thread, Unseen,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,6 +32,8 @@ pub struct Book {
     /// `None`: the trace was not finished.
     pub summary: Option<Summary>,
     pub losses: Losses,
+    /// What could not be recorded, and why.
+    pub unseen: Vec<Unseen>,
     pub suppressions: String,
     /// How large the heap was already, of a program that ran when we came.
     pub heap_at_attach: Option<HeapAtAttach>,
@@ -82,6 +84,7 @@ impl Book {
             Block::Infos(infos) => return self.add_infos(&infos),
             Block::Samples(samples) => samples.iter().for_each(|sample| self.add_sample(sample)),
             Block::Losses(losses) => self.losses = losses,
+            Block::Unseen(unseen) => self.unseen = unseen,
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Symbols(symbols) => self.names.add(symbols, &self.reloads.first),
             Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}

@@ -57,4 +57,4 @@ pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
 pub use suppressions::{BadSuppression, Source, Suppression, Suppressions};
 pub use table::{Node, NodeId, Table, TableLevel, TableStack};
-pub use view::{AnswerError, Trace, View, answer};
+pub use view::{AnswerError, Trace, View, answer, unseen};

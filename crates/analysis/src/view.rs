@@ -23,7 +23,7 @@ pub use flame::{folded, label};
 pub use keys::namespace;
 pub use leaks::{Leak, Verdict, judge};
 pub use sum::Sum;
-pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows};
+pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows, unseen};
 
 use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};

@@ -145,6 +145,7 @@ impl Module {
             }
         }
         Description {
+            flags: 0,
             map: self.listed.at,
             dynamic: self.listed.dynamic,
             start: self.start,

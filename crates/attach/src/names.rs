@@ -1,10 +1,10 @@
-//! The functions that are hooked in a process that runs already.
-//!
-//! Those of `capture::hooks`, under their own names and under the names that allocators have when they are linked into a
-//! program; what jemalloc and mimalloc have besides; C++'s operators, where they do not come down to malloc.
+//! The functions that are hooked in a process that runs already: those of `capture::hooks`, under their own names and
+//! under the names that allocators have when they are linked into a program, as far as there is a shim for them.
 use crate::files::Symbols;
 use capture::entry::Shim;
-use capture::hooks::{KINDS, Kind, NAMES};
+use capture::hooks::{Kind, kind_of, without_prefix};
+
+pub use capture::hooks::has_prefix;
 
 /// What a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,35 +15,6 @@ pub struct Wanted {
     pub is_malloc: bool,
     pub is_free: bool,
 }
-
-const PREFIXES: [&str; 6] = ["je_", "_rjem_", "tc_", "mi_", "rp", "_rust_je_"];
-
-/// Beyond `capture::hooks`.
-const MORE: [(&str, Kind); 11] = [
-    ("mallocx", Kind::Size0),
-    ("rallocx", Kind::Resize1),
-    ("dallocx", Kind::Free),
-    ("sdallocx", Kind::Free),
-    ("zalloc", Kind::Size0),
-    ("malloc_aligned", Kind::Size0),
-    ("zalloc_aligned", Kind::Size0),
-    ("realloc_aligned", Kind::Resize1),
-    ("free_size", Kind::Free),
-    ("free_aligned", Kind::Free),
-    ("free_size_aligned", Kind::Free),
-];
-
-/// `operator new`, by what comes behind `_Znw` and `_Zna`.
-const NEW: [(&str, Shim); 4] = [
-    ("m", Shim::New),
-    ("mRKSt9nothrow_t", Shim::Size0),
-    ("mSt11align_val_t", Shim::NewAligned),
-    ("mSt11align_val_tRKSt9nothrow_t", Shim::Size0),
-];
-
-/// `operator delete`, by what comes behind `_Zdl` and `_Zda`.
-const DELETE: [&str; 6] =
-    ["Pv", "Pvm", "PvRKSt9nothrow_t", "PvSt11align_val_t", "PvmSt11align_val_t", "PvSt11align_val_tRKSt9nothrow_t"];
 
 const SANITIZERS: [(&str, &str, &str); 4] = [
     ("__asan_init", "libasan.so", "AddressSanitizer"),
@@ -61,39 +32,16 @@ const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_free
 /// The longest of all names.
 const LONGEST: usize = 40;
 
-fn without_prefix(name: &str) -> &str {
-    PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
-}
-
-pub fn has_prefix(name: &str) -> bool {
-    without_prefix(name).len() != name.len()
-}
-
 pub fn find(name: &str) -> Option<Wanted> {
-    let whole = Wanted { shim: Shim::Size0, plain: None, is_malloc: false, is_free: false };
-    let behind = |starts: [&str; 2]| starts.iter().find_map(|start| name.strip_prefix(start));
-    if let Some(form) = behind(["_Znw", "_Zna"]) {
-        let (_, shim) = NEW.iter().find(|(known, _)| *known == form)?;
-        return Some(Wanted { shim: *shim, ..whole });
-    }
-    if let Some(form) = behind(["_Zdl", "_Zda"]) {
-        return DELETE.contains(&form).then_some(Wanted { shim: Shim::CarefulFree, is_free: true, ..whole });
-    }
     if let Some((_, shim)) = FORBIDDING.iter().find(|(known, _)| *known == name) {
-        return Some(Wanted { shim: *shim, ..whole });
+        return Some(Wanted { shim: *shim, plain: None, is_malloc: false, is_free: false });
     }
+    let kind = kind_of(name)?;
     let base = without_prefix(name);
-    let hook = NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));
-    // Only with a prefix, or jemalloc's own: the others are words that a program may use for anything.
-    let may_have_more = has_prefix(name) || base.ends_with("allocx");
-    let more = || MORE.iter().find(|(known, _)| may_have_more && *known == base).map(|(_, kind)| kind);
-    let kind = hook.or_else(more)?;
-    let (is_malloc, is_free) = (base == "malloc", *kind == Kind::Free);
-    let plain = match base {
-        "malloc" => Some(Shim::Malloc),
-        "free" => Some(Shim::Free),
-        _ => None,
-    };
+    // The operators lead to these; a call by these names is rare.
+    if has_prefix(name) && base.starts_with("new") {
+        return None;
+    }
     let shim = match kind {
         Kind::Size0 => Shim::Size0,
         Kind::Size1 => Shim::Size1,
@@ -102,8 +50,21 @@ pub fn find(name: &str) -> Option<Wanted> {
         Kind::Resize1 => Shim::Resize1,
         Kind::ResizeProduct => Shim::ResizeProduct,
         Kind::Free => Shim::CarefulFree,
+        // Only the operators have a form that does not throw and whose name is known.
+        Kind::New if is_operator(name) => Shim::New,
+        Kind::NewAligned if is_operator(name) => Shim::NewAligned,
+        Kind::New | Kind::NewAligned | Kind::InPlace | Kind::Expand | Kind::ResizeOrFree | Kind::Text => return None,
     };
-    Some(Wanted { shim, plain: plain.filter(|_| base.len() == name.len()), is_malloc, is_free })
+    let plain = match name {
+        "malloc" => Some(Shim::Malloc),
+        "free" => Some(Shim::Free),
+        _ => None,
+    };
+    Some(Wanted { shim, plain, is_malloc: base == "malloc", is_free: kind == Kind::Free })
+}
+
+fn is_operator(name: &str) -> bool {
+    name.starts_with("_Z")
 }
 
 /// The form of a throwing operator that returns null instead.

@@ -1,14 +1,16 @@
 //! The capture core as a shared object: exported shims, a constructor, and the few functions that compilers expect.
 //!
 //! Given: the program's calls, by symbol interposition. What must hold: no NEEDED entry, no thread-local storage, no
-//! vector register, no symbol exported but the hooks and the calls for programs, no reachable panic; `crates/cli/build.rs` and the tests check it.
+//! vector register, no symbol exported but the hooks and the calls for programs (those of `family_shims` only where an allocator is loaded), no reachable panic; `crates/cli/build.rs` and the tests check it.
 #![no_std]
 
 mod api;
 mod closing;
 mod entries;
 mod exec;
+mod family_shims;
 mod memory;
+mod opening;
 mod sandbox;
 mod shims;
 

@@ -16,6 +16,7 @@ use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
 use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::events;
+use crate::families;
 use crate::filters;
 use crate::follow;
 use crate::loader;
@@ -478,6 +479,8 @@ impl Core {
             return refuse(header, Refusal::NoAllocator);
         }
         self.read_stops(stops.get());
+        // SAFETY: the loader's list; start-up is single-threaded or holds the loader's lock.
+        unsafe { families::enable(maps, program, Core::start as *const () as u64) };
         self.assemble(region, debug, program, pid)
     }
 

@@ -10,9 +10,13 @@ pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub const PT_GNU_RELRO: u32 = 0x6474_e552;
 pub const PF_W: u32 = 2;
 
+const DT_PLTRELSZ: u64 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_JMPREL: u64 = 23;
 pub const DT_DEBUG: u64 = 21;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DT_VERSYM: u64 = 0x6fff_fff0;
@@ -32,15 +36,44 @@ pub struct ProgramHeader {
     pub align: u64,
 }
 
+/// An entry of a symbol table.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Symbol {
+pub struct Symbol {
     name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
+    pub info: u8,
+    pub other: u8,
+    /// 0 = not defined here.
+    pub section: u16,
+    pub value: u64,
     size: u64,
+}
+
+impl Symbol {
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: plain numbers without padding, seen as bytes.
+        unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Symbol>()) }
+    }
+}
+
+/// A relocation with an addend: what the loader writes into a word of a module.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Relocation {
+    pub offset: u64,
+    info: u64,
+    pub addend: i64,
+}
+
+impl Relocation {
+    pub fn kind(&self) -> u32 {
+        self.info as u32
+    }
+
+    /// The index of the symbol whose address the word gets, 0 = none.
+    pub fn symbol(&self) -> usize {
+        (self.info >> 32) as usize
+    }
 }
 
 /// The loader's list entry (`struct link_map`), its public part.
@@ -213,6 +246,28 @@ pub unsafe fn string_is(a: *const u8, b: &[u8]) -> bool {
     unsafe { *a.add(b.len()) == 0 }
 }
 
+fn gnu_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381u32, |h, &c| h.wrapping_mul(33).wrapping_add(c as u32))
+}
+
+/// Calls `look` with every relocation of a loaded object that may name a symbol.
+///
+/// # Safety
+/// `map` is an entry of the loader's list whose object is mapped.
+pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocation)) {
+    // SAFETY: the caller's promise.
+    let get = |tag| unsafe { dynamic_value(map.dynamic, tag) };
+    for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+        let (Some(at), Some(bytes)) = (get(table), get(size)) else { continue };
+        // As in `Symbols::of`: some loaders relocate these pointers in place, others do not.
+        let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;
+        for i in 0..bytes as usize / size_of::<Relocation>() {
+            // SAFETY: the dynamic section says where the table is and how long.
+            look(unsafe { &*first.add(i) });
+        }
+    }
+}
+
 /// The dynamic symbols of one loaded object.
 pub struct Symbols {
     bias: u64,
@@ -255,11 +310,14 @@ impl Symbols {
     }
 
     fn find_gnu(&self, name: &[u8]) -> Option<u64> {
-        let hash = name.iter().fold(5381u32, |h, &c| h.wrapping_mul(33).wrapping_add(c as u32));
+        let hash = gnu_hash(name);
         // SAFETY: the layout of a GNU hash section that the loader itself uses.
         unsafe {
-            let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
-            if buckets == 0 {
+            let [buckets, offset, bloom, shift] = (self.gnu_hash as *const [u32; 4]).read();
+            // The filter says of nearly every name that is not there that it is not there.
+            let word = (hash / 64).checked_rem(bloom)?;
+            let filter = self.gnu_hash.add(4).cast::<u64>().add(word as usize).read_unaligned();
+            if buckets == 0 || filter >> (hash % 64) & filter >> (hash.wrapping_shr(shift) % 64) & 1 == 0 {
                 return None;
             }
             let table = self.gnu_hash.add(4 + bloom as usize * 2);
@@ -290,6 +348,53 @@ impl Symbols {
         // SAFETY: the layout of a hash section that the loader itself uses.
         let count = unsafe { *self.hash.add(1) } as usize;
         (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
+    }
+
+    /// The place of the entry with that name in the object's symbol table, whether it is defined or not. Only names that
+    /// were defined when the object was linked are found.
+    pub fn entry(&self, name: &[u8]) -> Option<*mut Symbol> {
+        if self.gnu_hash.is_null() {
+            return None;
+        }
+        // SAFETY: the layout of a GNU hash section that the loader itself uses: the chains, which follow the buckets, are
+        // as long as the symbols that can be looked up, and the last one of the table ends its bucket.
+        unsafe {
+            let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
+            let hash = gnu_hash(name);
+            let table = self.gnu_hash.add(4 + bloom as usize * 2);
+            let mut index = *table.add(hash.checked_rem(buckets)? as usize);
+            if index < offset {
+                return None;
+            }
+            loop {
+                let chain = *table.add(buckets as usize + index.wrapping_sub(offset) as usize);
+                if (chain ^ hash) >> 1 == 0 && self.has_name(index as usize, name) {
+                    return Some(self.symbols.add(index as usize).cast_mut());
+                }
+                if chain & 1 != 0 {
+                    return None;
+                }
+                index = index.wrapping_add(1);
+            }
+        }
+    }
+
+    /// The place of an entry by its index.
+    ///
+    /// # Safety
+    /// The index is one that the object's own relocations have.
+    pub unsafe fn at(&self, index: usize) -> *mut Symbol {
+        // SAFETY: the caller's promise: the index is within the table.
+        unsafe { self.symbols.add(index).cast_mut() }
+    }
+
+    /// True when the entry with that index has that name.
+    ///
+    /// # Safety
+    /// The index is within the table: it comes from the object's own relocations or its hash table.
+    pub unsafe fn has_name(&self, index: usize, name: &[u8]) -> bool {
+        // SAFETY: the caller's promise; names are offsets into the object's strings, which are NUL-terminated.
+        unsafe { string_is(self.strings.add((*self.symbols.add(index)).name as usize), name) }
     }
 
     /// The address, and whether it is the default version.

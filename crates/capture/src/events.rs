@@ -4,6 +4,7 @@
 //! the free has the older stamp. The intent says "an event not older than this is on its way"; with it the collector
 //! knows up to which stamp it has seen everything.
 pub mod attached;
+pub mod families;
 
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
@@ -793,7 +794,7 @@ fn freed_without_room(address: u64, local: *mut Local) {
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64) {
     let core = &CORE;
-    if core.gate_or_join() & ACTIVE == 0 {
+    if core.gate_or_join() & ACTIVE == 0 || families::free_inside(address, cfa) {
         return;
     }
     let Some(mut entered) = enter(core, cfa) else { return };

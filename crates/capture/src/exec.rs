@@ -7,6 +7,7 @@ use crate::core::CORE;
 use crate::elf::LinkMap;
 use crate::environment::{Carried, PRELOAD, bytes, split_preload};
 use crate::follow;
+use crate::leaving::{leaving, stayed};
 use crate::real;
 use crate::sys;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -67,15 +68,22 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
+    // SAFETY: the path or the file name of the call; a descriptor has neither.
+    unsafe { leaving(if matches!(flavour, Flavour::Descriptor) { core::ptr::null() } else { first as *const u8 }) };
     // SAFETY: a list of strings.
     match unsafe { Extended::new(environment, carried) } {
         Some(extended) => {
             let result = real(first, argv, extended.list());
             // Only a failed exec comes back.
             extended.free();
+            stayed();
             result
         }
-        None => real(first, argv, environment),
+        None => {
+            let result = real(first, argv, environment);
+            stayed();
+            result
+        }
     }
 }
 

@@ -1,7 +1,12 @@
 //! The one table of hooked functions. Everything else about them is made from it: the exported shims, the look-up of
-//! the real functions, the list of exports that the build checks.
+//! the real functions, the list of exports that the build checks, and the functions that attach patches.
+//!
+//! It has two parts. The functions of libc are exported to every program. The functions that only an allocator brings
+//! (C++'s operators, and what jemalloc, mimalloc and tcmalloc export besides malloc) are exported only while such an
+//! allocator is loaded, see [`crate::families`].
 
-/// Calls `$then! { (NAME, name, Kind) ... }` with every hook. `Kind` says what the arguments mean:
+/// Calls `$then! { (NAME, name, Kind) ... }` with every function of libc that is hooked. `Kind` says what the
+/// arguments mean:
 ///
 /// - `Size0`, `Size1`: allocates; the size is that argument. `Product`: the size is argument 0 times argument 1.
 /// - `Out`: like posix_memalign: the block is stored through argument 0, the size is argument 2.
@@ -28,7 +33,128 @@ macro_rules! for_each_hook {
     };
 }
 
-/// See [`for_each_hook`].
+/// Calls `$then! { (NAME, name, Family, Kind) ... }` with every function that only an allocator brings. Besides the
+/// kinds of [`for_each_hook`]:
+///
+/// - `New`, `NewAligned`: as `Size0`, but throws instead of returning null.
+/// - `InPlace`: like xallocx: resizes argument 0 where it is, to argument 1, and returns the size that it then has.
+/// - `Expand`: the same, but returns the block, or null.
+/// - `ResizeOrFree`: like reallocf: as `Resize1`, but the block is freed if that fails.
+/// - `Text`: like strdup: the size is that of the string that is returned.
+///
+/// To add a family, add its rows here and its variant to [`Family`].
+#[macro_export]
+macro_rules! for_each_family_hook {
+    ($then:ident) => {
+        $then! {
+            (NEW, _Znwm, Operators, New)
+            (NEW_NOTHROW, _ZnwmRKSt9nothrow_t, Operators, Size0)
+            (NEW_ALIGNED, _ZnwmSt11align_val_t, Operators, NewAligned)
+            (NEW_ALIGNED_NOTHROW, _ZnwmSt11align_val_tRKSt9nothrow_t, Operators, Size0)
+            (NEW_ARRAY, _Znam, Operators, New)
+            (NEW_ARRAY_NOTHROW, _ZnamRKSt9nothrow_t, Operators, Size0)
+            (NEW_ARRAY_ALIGNED, _ZnamSt11align_val_t, Operators, NewAligned)
+            (NEW_ARRAY_ALIGNED_NOTHROW, _ZnamSt11align_val_tRKSt9nothrow_t, Operators, Size0)
+            (DELETE, _ZdlPv, Operators, Free)
+            (DELETE_SIZED, _ZdlPvm, Operators, Free)
+            (DELETE_NOTHROW, _ZdlPvRKSt9nothrow_t, Operators, Free)
+            (DELETE_ALIGNED, _ZdlPvSt11align_val_t, Operators, Free)
+            (DELETE_SIZED_ALIGNED, _ZdlPvmSt11align_val_t, Operators, Free)
+            (DELETE_ALIGNED_NOTHROW, _ZdlPvSt11align_val_tRKSt9nothrow_t, Operators, Free)
+            (DELETE_ARRAY, _ZdaPv, Operators, Free)
+            (DELETE_ARRAY_SIZED, _ZdaPvm, Operators, Free)
+            (DELETE_ARRAY_NOTHROW, _ZdaPvRKSt9nothrow_t, Operators, Free)
+            (DELETE_ARRAY_ALIGNED, _ZdaPvSt11align_val_t, Operators, Free)
+            (DELETE_ARRAY_SIZED_ALIGNED, _ZdaPvmSt11align_val_t, Operators, Free)
+            (DELETE_ARRAY_ALIGNED_NOTHROW, _ZdaPvSt11align_val_tRKSt9nothrow_t, Operators, Free)
+
+            (MALLOCX, mallocx, Jemalloc, Size0)
+            (RALLOCX, rallocx, Jemalloc, Resize1)
+            (XALLOCX, xallocx, Jemalloc, InPlace)
+            (DALLOCX, dallocx, Jemalloc, Free)
+            (SDALLOCX, sdallocx, Jemalloc, Free)
+
+            (TC_MALLOC, tc_malloc, Tcmalloc, Size0)
+            (TC_MALLOC_SKIP_NEW_HANDLER, tc_malloc_skip_new_handler, Tcmalloc, Size0)
+            (TC_CALLOC, tc_calloc, Tcmalloc, Product)
+            (TC_REALLOC, tc_realloc, Tcmalloc, Resize1)
+            (TC_MEMALIGN, tc_memalign, Tcmalloc, Size1)
+            (TC_POSIX_MEMALIGN, tc_posix_memalign, Tcmalloc, Out)
+            (TC_VALLOC, tc_valloc, Tcmalloc, Size0)
+            (TC_PVALLOC, tc_pvalloc, Tcmalloc, Size0)
+            (TC_FREE, tc_free, Tcmalloc, Free)
+            (TC_FREE_SIZED, tc_free_sized, Tcmalloc, Free)
+            (TC_CFREE, tc_cfree, Tcmalloc, Free)
+            (TC_NEW, tc_new, Tcmalloc, New)
+            (TC_NEW_NOTHROW, tc_new_nothrow, Tcmalloc, Size0)
+            (TC_NEW_ALIGNED, tc_new_aligned, Tcmalloc, NewAligned)
+            (TC_NEW_ALIGNED_NOTHROW, tc_new_aligned_nothrow, Tcmalloc, Size0)
+            (TC_NEWARRAY, tc_newarray, Tcmalloc, New)
+            (TC_NEWARRAY_NOTHROW, tc_newarray_nothrow, Tcmalloc, Size0)
+            (TC_NEWARRAY_ALIGNED, tc_newarray_aligned, Tcmalloc, NewAligned)
+            (TC_NEWARRAY_ALIGNED_NOTHROW, tc_newarray_aligned_nothrow, Tcmalloc, Size0)
+            (TC_DELETE, tc_delete, Tcmalloc, Free)
+            (TC_DELETE_SIZED, tc_delete_sized, Tcmalloc, Free)
+            (TC_DELETE_NOTHROW, tc_delete_nothrow, Tcmalloc, Free)
+            (TC_DELETE_ALIGNED, tc_delete_aligned, Tcmalloc, Free)
+            (TC_DELETE_SIZED_ALIGNED, tc_delete_sized_aligned, Tcmalloc, Free)
+            (TC_DELETE_ALIGNED_NOTHROW, tc_delete_aligned_nothrow, Tcmalloc, Free)
+            (TC_DELETEARRAY, tc_deletearray, Tcmalloc, Free)
+            (TC_DELETEARRAY_SIZED, tc_deletearray_sized, Tcmalloc, Free)
+            (TC_DELETEARRAY_NOTHROW, tc_deletearray_nothrow, Tcmalloc, Free)
+            (TC_DELETEARRAY_ALIGNED, tc_deletearray_aligned, Tcmalloc, Free)
+            (TC_DELETEARRAY_SIZED_ALIGNED, tc_deletearray_sized_aligned, Tcmalloc, Free)
+            (TC_DELETEARRAY_ALIGNED_NOTHROW, tc_deletearray_aligned_nothrow, Tcmalloc, Free)
+
+            (MI_MALLOC, mi_malloc, Mimalloc, Size0)
+            (MI_MALLOC_SMALL, mi_malloc_small, Mimalloc, Size0)
+            (MI_ZALLOC, mi_zalloc, Mimalloc, Size0)
+            (MI_ZALLOC_SMALL, mi_zalloc_small, Mimalloc, Size0)
+            (MI_CALLOC, mi_calloc, Mimalloc, Product)
+            (MI_MALLOCN, mi_mallocn, Mimalloc, Product)
+            (MI_REALLOC, mi_realloc, Mimalloc, Resize1)
+            (MI_REZALLOC, mi_rezalloc, Mimalloc, Resize1)
+            (MI_REALLOCF, mi_reallocf, Mimalloc, ResizeOrFree)
+            (MI_REALLOCN, mi_reallocn, Mimalloc, ResizeProduct)
+            (MI_RECALLOC, mi_recalloc, Mimalloc, ResizeProduct)
+            (MI_REALLOCARRAY, mi_reallocarray, Mimalloc, ResizeProduct)
+            (MI_EXPAND, mi_expand, Mimalloc, Expand)
+            (MI_MALLOC_ALIGNED, mi_malloc_aligned, Mimalloc, Size0)
+            (MI_MALLOC_ALIGNED_AT, mi_malloc_aligned_at, Mimalloc, Size0)
+            (MI_ZALLOC_ALIGNED, mi_zalloc_aligned, Mimalloc, Size0)
+            (MI_ZALLOC_ALIGNED_AT, mi_zalloc_aligned_at, Mimalloc, Size0)
+            (MI_CALLOC_ALIGNED, mi_calloc_aligned, Mimalloc, Product)
+            (MI_CALLOC_ALIGNED_AT, mi_calloc_aligned_at, Mimalloc, Product)
+            (MI_REALLOC_ALIGNED, mi_realloc_aligned, Mimalloc, Resize1)
+            (MI_REALLOC_ALIGNED_AT, mi_realloc_aligned_at, Mimalloc, Resize1)
+            (MI_REZALLOC_ALIGNED, mi_rezalloc_aligned, Mimalloc, Resize1)
+            (MI_REZALLOC_ALIGNED_AT, mi_rezalloc_aligned_at, Mimalloc, Resize1)
+            (MI_RECALLOC_ALIGNED, mi_recalloc_aligned, Mimalloc, ResizeProduct)
+            (MI_RECALLOC_ALIGNED_AT, mi_recalloc_aligned_at, Mimalloc, ResizeProduct)
+            (MI_MEMALIGN, mi_memalign, Mimalloc, Size1)
+            (MI_ALIGNED_ALLOC, mi_aligned_alloc, Mimalloc, Size1)
+            (MI_POSIX_MEMALIGN, mi_posix_memalign, Mimalloc, Out)
+            (MI_VALLOC, mi_valloc, Mimalloc, Size0)
+            (MI_PVALLOC, mi_pvalloc, Mimalloc, Size0)
+            (MI_STRDUP, mi_strdup, Mimalloc, Text)
+            (MI_STRNDUP, mi_strndup, Mimalloc, Text)
+            (MI_NEW, mi_new, Mimalloc, New)
+            (MI_NEW_NOTHROW, mi_new_nothrow, Mimalloc, Size0)
+            (MI_NEW_ALIGNED, mi_new_aligned, Mimalloc, NewAligned)
+            (MI_NEW_ALIGNED_NOTHROW, mi_new_aligned_nothrow, Mimalloc, Size0)
+            (MI_NEW_N, mi_new_n, Mimalloc, Product)
+            (MI_NEW_REALLOC, mi_new_realloc, Mimalloc, Resize1)
+            (MI_NEW_REALLOCN, mi_new_reallocn, Mimalloc, ResizeProduct)
+            (MI_FREE, mi_free, Mimalloc, Free)
+            (MI_CFREE, mi_cfree, Mimalloc, Free)
+            (MI_FREE_SIZE, mi_free_size, Mimalloc, Free)
+            (MI_FREE_ALIGNED, mi_free_aligned, Mimalloc, Free)
+            (MI_FREE_SIZE_ALIGNED, mi_free_size_aligned, Mimalloc, Free)
+        }
+    };
+}
+
+/// What a function's arguments and its result mean: see [`for_each_hook`] and [`for_each_family_hook`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Size0,
@@ -38,6 +164,37 @@ pub enum Kind {
     Resize1,
     ResizeProduct,
     Free,
+    New,
+    NewAligned,
+    InPlace,
+    Expand,
+    ResizeOrFree,
+    Text,
+}
+
+/// The allocators whose functions are hooked wherever they are loaded. A family is present in a module that exports its
+/// [`Family::mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// C++'s `new` and `delete`, in a module that also exports malloc. Elsewhere they call malloc.
+    Operators,
+    Jemalloc,
+    Tcmalloc,
+    Mimalloc,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Operators, Family::Jemalloc, Family::Tcmalloc, Family::Mimalloc];
+
+    /// A module that exports this function has its own implementation of the family.
+    pub const fn mark(self) -> &'static [u8] {
+        match self {
+            Family::Operators => b"malloc",
+            Family::Jemalloc => b"mallocx",
+            Family::Tcmalloc => b"tc_malloc",
+            Family::Mimalloc => b"mi_malloc",
+        }
+    }
 }
 
 macro_rules! names {
@@ -57,4 +214,102 @@ macro_rules! names {
 }
 for_each_hook!(names);
 
+macro_rules! family_names {
+    ($(($upper:ident, $name:ident, $family:ident, $kind:ident))*) => {
+        /// Index of a family's hook in `families::ENTRIES`.
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum FamilyHook { $($upper),* }
+
+        /// Every family hook, in the order of `FamilyHook`.
+        pub const FAMILY_HOOKS: &[Described] = &[$(Described {
+            name: stringify!($name).as_bytes(),
+            family: Family::$family,
+            kind: Kind::$kind,
+        }),*];
+    };
+}
+for_each_family_hook!(family_names);
+
+/// A function that only an allocator brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    pub name: &'static [u8],
+    pub family: Family,
+    pub kind: Kind,
+}
+
 pub const COUNT: usize = NAMES.len();
+pub const FAMILY_COUNT: usize = FAMILY_HOOKS.len();
+
+/// The prefixes that allocators put before the names of the table when they are linked into a program.
+const PREFIXES: [&str; 6] = ["je_", "_rjem_", "tc_", "mi_", "rp", "_rust_je_"];
+
+pub fn without_prefix(name: &str) -> &str {
+    PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+}
+
+pub fn has_prefix(name: &str) -> bool {
+    without_prefix(name).len() != name.len()
+}
+
+/// Returns what the function of that name does, or `None` if the table does not have it. A name of libc or of jemalloc
+/// is found under any of the prefixes, too.
+pub fn kind_of(name: &str) -> Option<Kind> {
+    let libc = |base: &str| NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));
+    let exact = FAMILY_HOOKS.iter().find(|hook| hook.name == name.as_bytes()).map(|hook| &hook.kind);
+    let base = without_prefix(name);
+    let jemalloc = || FAMILY_HOOKS.iter().find(|hook| hook.family == Family::Jemalloc && hook.name == base.as_bytes());
+    exact.or_else(|| libc(base)).or_else(|| jemalloc().map(|hook| &hook.kind)).copied()
+}
+
+/// Functions by which an allocator is recognised that is in a program or a library under names of its own. Each has the
+/// name that people know it by.
+pub const FOREIGN: &[(&[u8], &str)] = &[
+    (b"_rjem_malloc", "jemalloc"),
+    (b"_rust_je_malloc", "jemalloc"),
+    (b"je_malloc", "jemalloc"),
+    (b"duckdb_je_malloc", "jemalloc"),
+    (b"mi_malloc", "mimalloc"),
+    (b"mi_malloc_aligned", "mimalloc"),
+    (b"tc_malloc", "tcmalloc"),
+    (b"rpmalloc", "rpmalloc"),
+    (b"rpaligned_alloc", "rpmalloc"),
+    (b"sn_malloc", "snmalloc"),
+    (b"sn_rust_alloc", "snmalloc"),
+    (b"scalable_malloc", "tbbmalloc"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once() {
+        let all: Vec<&[u8]> = NAMES.iter().copied().chain(FAMILY_HOOKS.iter().map(|hook| hook.name)).collect();
+        for (i, name) in all.iter().enumerate() {
+            assert!(!all[..i].contains(name), "{}", String::from_utf8_lossy(name));
+        }
+    }
+
+    #[test]
+    fn every_family_can_be_recognised_and_frees_what_it_allocates() {
+        for family in Family::ALL {
+            let of = |kind: Kind| FAMILY_HOOKS.iter().any(|hook| hook.family == family && hook.kind == kind);
+            assert!(of(Kind::Size0) && of(Kind::Free), "{family:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_known_with_and_without_a_prefix() {
+        assert_eq!(kind_of("malloc"), Some(Kind::Size0));
+        assert_eq!(kind_of("je_aligned_alloc"), Some(Kind::Size1));
+        assert_eq!(kind_of("_rjem_sdallocx"), Some(Kind::Free));
+        assert_eq!(kind_of("_rjem_xallocx"), Some(Kind::InPlace));
+        assert_eq!(kind_of("mi_zalloc_aligned"), Some(Kind::Size0));
+        assert_eq!(kind_of("rpfree"), Some(Kind::Free));
+        assert_eq!(kind_of("_ZdaPvm"), Some(Kind::Free));
+        assert_eq!((kind_of("zalloc"), kind_of("strdup"), kind_of("tc_version")), (None, None, None));
+    }
+}

@@ -4,10 +4,9 @@
 //! put a jump there. The call comes on the loader's own thread with the loader's lock held, after mapping and before
 //! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
 //!
-//! The bytes are written through /proc/self/mem, which needs no writable code page, else with mprotect. Where both are
-//! refused, frames ask for their modules themselves: [`crate::unwatched`].
+//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves: [`crate::unwatched`].
 use crate::elf::Debug;
-use crate::sys;
+use crate::patch::{Page, Patcher};
 
 /// jmp [rip+0]; address
 const JUMP_LEN: usize = 14;
@@ -113,27 +112,9 @@ fn is_empty_function(body: &[u8]) -> bool {
 }
 
 fn write_code(at: u64, bytes: &[u8]) -> bool {
-    if let Some(fd) = sys::open(b"/proc/self/mem\0") {
-        let done = sys::write_at(fd, bytes, at as usize);
-        sys::close(fd);
-        if done {
-            return true;
-        }
-    }
-    const READ_EXEC: usize = 5;
-    const READ_WRITE_EXEC: usize = 7;
-    let page = at & !0xfff;
-    let len = (at + bytes.len() as u64 - page) as usize;
-    // SAFETY: the loader's code page gets back what it had; nobody runs these bytes now (we hold the loader's lock or
-    // are the only thread).
-    unsafe {
-        if !sys::protect(page, len, READ_WRITE_EXEC) {
-            return false;
-        }
-        for (i, byte) in bytes.iter().enumerate() {
-            (at as *mut u8).add(i).write_volatile(*byte);
-        }
-        sys::protect(page, len, READ_EXEC);
-    }
-    true
+    let patcher = Patcher::open();
+    // SAFETY: the loader's code; no thread runs these bytes now, because we hold the loader's lock or are the only thread.
+    let done = unsafe { patcher.write(at, bytes, Page::Code) };
+    patcher.close();
+    done
 }

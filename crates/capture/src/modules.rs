@@ -6,7 +6,11 @@
 use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{Value, bytes};
-use channel::{Loss, Region, Stamp};
+use crate::families;
+use crate::imports;
+use crate::opening;
+use crate::real;
+use channel::{Loss, ModuleFlags, Region, Stamp};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -132,12 +136,17 @@ impl Modules {
         let mut board = debug;
         // SAFETY: the loader's structures, stable by the caller's promise.
         while let Some(d) = unsafe { board.as_ref() } {
+            let is_other_namespace = !core::ptr::eq(board, debug);
             let mut map = d.maps;
             // SAFETY: as above.
             while let Some(m) = unsafe { map.as_ref() } {
                 let is_new = !self.is_known(m) && may != May::AskNothing;
                 // SAFETY: as above.
-                change.loaded += (is_new && unsafe { self.meet(region, m, program, stamp, may) }) as u32;
+                if is_new && unsafe { self.meet(region, m, program, stamp, may) } {
+                    change.loaded += 1;
+                    // SAFETY: as above.
+                    unsafe { self.look_for_other_mallocs(region, d, m, program, is_other_namespace) };
+                }
                 map = m.next;
             }
             board = if d.version >= 2 { d.next } else { core::ptr::null() };
@@ -147,6 +156,37 @@ impl Modules {
             self.publish(region);
         }
         change
+    }
+
+    /// Notes what of a new module cannot be seen: the first one of a namespace that has a malloc of its own, and a library
+    /// that is bound past us. `map` is the last one of `known`.
+    ///
+    /// # Safety
+    /// As `refresh`.
+    #[inline(never)]
+    unsafe fn look_for_other_mallocs(
+        &self,
+        region: &Region,
+        debug: &Debug,
+        map: &LinkMap,
+        program: Headers,
+        is_other_namespace: bool,
+    ) {
+        let flag = if is_other_namespace {
+            // SAFETY: the caller's promise.
+            let has_malloc = unsafe { real::find_anywhere(debug.maps, b"malloc") }.is_some();
+            if core::ptr::eq(debug.maps, map) && has_malloc { ModuleFlags::NAMESPACE } else { 0 }
+        } else if opening::is_deep() {
+            // SAFETY: the caller's promise: the loader's lock is held.
+            let bound = unsafe { imports::bind_deep(map, debug.maps, debug.loader_base, program) };
+            if bound == imports::Bound::Elsewhere { ModuleFlags::BYPASSES } else { 0 }
+        } else {
+            0
+        };
+        let last = self.known.get((self.known_count as usize).wrapping_sub(1)).map_or(0, |known| known.instance);
+        if let Some(module) = region.modules().get((last as usize).wrapping_sub(1)) {
+            module.flags.fetch_or(flag, Ordering::Relaxed);
+        }
     }
 
     /// Takes one map in that nobody told us of. Whatever was known at its place is gone.
@@ -297,7 +337,7 @@ fn has_name(map: &LinkMap) -> bool {
 }
 
 /// The program itself has no name in the list and, when not position independent, no header at its bias.
-fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
+pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
     if has_name(map) { Headers::at(map.bias) } else { Some(program) }
 }
 
@@ -344,6 +384,8 @@ pub struct Description<'a> {
     pub eh_frame_hdr: u64,
     pub build_id: [u64; channel::BUILD_ID_MAX / 8],
     pub build_id_len: u32,
+    /// `channel::ModuleFlags`.
+    pub flags: u32,
     pub name: &'a [u8],
 }
 
@@ -366,6 +408,7 @@ impl Description<'_> {
         module.name_len.store(name_len, Ordering::Relaxed);
         module.image.store(header.image.load(Ordering::Relaxed), Ordering::Relaxed);
         module.build_id_len.store(self.build_id_len, Ordering::Relaxed);
+        module.flags.store(self.flags, Ordering::Relaxed);
         for (place, word) in module.build_id.iter().zip(self.build_id) {
             place.store(word, Ordering::Relaxed);
         }
@@ -405,7 +448,8 @@ unsafe fn register(
     };
     let name = if is_told { desk.get() } else { name };
     let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
-    Description { map: address, dynamic, start, end, bias: map.bias, eh_frame_hdr, build_id, build_id_len, name }
+    let flags = if families::is_hooked(start) { ModuleFlags::HOOKED } else { 0 };
+    Description { map: address, dynamic, start, end, bias: map.bias, eh_frame_hdr, build_id, build_id_len, flags, name }
         .publish(region, stamp)
 }
 

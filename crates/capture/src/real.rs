@@ -92,7 +92,7 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
 }
 
 /// A program may be linked to a copy of this library: the functions behind ours are behind that, too.
-fn is_a_copy(symbols: &Symbols) -> bool {
+pub(crate) fn is_a_copy(symbols: &Symbols) -> bool {
     symbols.find(b"heaptrack_inject").is_some() || symbols.find(b"heaptrack_invalidate_module_cache").is_some()
 }
 

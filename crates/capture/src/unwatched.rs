@@ -40,6 +40,8 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlclose") } {
         CLOSE.store(address as *mut (), Ordering::Release);
     }
+    // SAFETY: as above.
+    unsafe { crate::opening::resolve(first, ourselves) };
 }
 
 /// From now on frames ask. False: they cannot.

@@ -131,6 +131,8 @@ impl Loss {
 pub const NO_CALLS_SEEN: u32 = 1;
 /// In `Header::no_syscalls`, once for each thread that announced it. T: a thread is about to forbid system calls, or has.
 pub const NO_CALLS_SAID: u32 = 2;
+/// Room for the path of an exec, in words of eight bytes.
+pub const LEFT_FOR_WORDS: usize = 32;
 
 /// One page. "C" = written by the collector, "T" = by the target.
 #[repr(C)]
@@ -198,6 +200,13 @@ pub struct Header {
     pub stopped_by_program: AtomicU32,
     /// T: nonzero when events are stamped by `ticks` although `clock` is `Tsc`.
     pub counter_lost: AtomicU32,
+    /// T: the number of the image that is about to be replaced by an exec, 0 = none. If that is still `image` at the end,
+    /// the program that came after it did not record.
+    pub leaving: AtomicU32,
+    /// T: the stamp of that exec.
+    pub left_at: AtomicU64,
+    /// T: the path that it names, ended by a zero byte unless it was cut.
+    pub left_for: [AtomicU64; LEFT_FOR_WORDS],
 }
 
 impl Header {

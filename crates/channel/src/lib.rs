@@ -37,7 +37,7 @@ pub use header::{
     Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, Request, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
-pub use module::{BUILD_ID_MAX, Module};
+pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
     ALLOC_WORDS, CUSTOM, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record,
     RecordError, StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,

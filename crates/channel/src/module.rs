@@ -3,6 +3,19 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 pub const BUILD_ID_MAX: usize = 32;
 
+/// What the target knows of a module besides its place. Bits of `Module::flags`.
+#[derive(Debug)]
+pub struct ModuleFlags;
+
+impl ModuleFlags {
+    /// It is an allocator whose own functions are hooked.
+    pub const HOOKED: u32 = 1;
+    /// It is the first of a namespace of its own (dlmopen), in which there is another malloc.
+    pub const NAMESPACE: u32 = 2;
+    /// It is bound to another malloc than the program (RTLD_DEEPBIND).
+    pub const BYPASSES: u32 = 4;
+}
+
 /// Filled by the target's loader thread, then published by `Header::module_count`. Only `unloaded` changes later.
 /// The instance number of entry `i` is `i + 1`; a library that is loaded again gets a new entry.
 #[repr(C)]
@@ -22,8 +35,10 @@ pub struct Module {
     pub name_len: AtomicU32,
     pub image: AtomicU32,
     pub build_id_len: AtomicU32,
+    /// Bits of [`ModuleFlags`].
+    pub flags: AtomicU32,
     pub build_id: [AtomicU64; BUILD_ID_MAX / 8],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Module>() == 96);
+const _: () = assert!(size_of::<Module>() == 104);

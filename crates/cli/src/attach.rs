@@ -187,7 +187,7 @@ fn finish(
     if let Some(names) = names {
         names.stop();
     }
-    let outcome = recording.finish(End::from(exit));
+    let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect);
     match detached {
         Ok(Some(restored)) if !options.quiet => say(format_args!(
             "heaptrack: detached from {}, all threads stood still for {:.2} ms",

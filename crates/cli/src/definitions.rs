@@ -6,9 +6,11 @@
 use object::Endianness;
 use object::elf;
 use object::pod;
-use object::read::elf::{SectionHeader, Sym};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, SectionHeader, Sym};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 type Section = elf::SectionHeader64<Endianness>;
 type Symbol = elf::Sym64<Endianness>;
@@ -21,10 +23,38 @@ const PIECE: usize = 24 << 13;
 pub struct Defined {
     pub name: &'static [u8],
     pub address: u64,
+    pub is_local: bool,
+}
+
+/// Which symbols count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that other files could be linked to.
+    Global,
+    /// Local ones, too: what a library keeps to itself.
+    All,
+}
+
+/// Those of `names` that the file at `path` defines. Nothing if it cannot be read, or is no ELF file.
+pub fn of_file(path: &Path, names: &[&'static [u8]], scope: Scope) -> Vec<Defined> {
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let data = ReadCache::new(&file);
+    let headers = || {
+        let header = elf::FileHeader64::<Endianness>::parse(&data)?;
+        let endian = header.endian()?;
+        Ok::<_, object::Error>((endian, header.section_headers(endian, &data)?))
+    };
+    headers().map_or_else(|_| Vec::new(), |(endian, sections)| find(&file, sections, endian, names, scope))
 }
 
 /// Those of `names` that the file defines, without order.
-pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'static [u8]]) -> Vec<Defined> {
+pub fn find(
+    file: &File,
+    sections: &[Section],
+    endian: Endianness,
+    names: &[&'static [u8]],
+    scope: Scope,
+) -> Vec<Defined> {
     let mut found = Vec::new();
     let is_dynamic = |section: &Section| section.sh_type(endian) == elf::SHT_DYNSYM;
     let mut tables: Vec<(usize, &Section)> = sections.iter().enumerate().collect();
@@ -33,7 +63,7 @@ pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'st
     let mut exported = 0;
     for (number, symbols) in tables {
         // All of them were found already: what a linker exports stands in both tables.
-        if !is_dynamic(symbols) && globals(symbols, endian) <= exported {
+        if scope == Scope::Global && !is_dynamic(symbols) && globals(symbols, endian) <= exported {
             continue;
         }
         let Some(strings) = sections.get(symbols.sh_link(endian) as usize) else { continue };
@@ -49,7 +79,7 @@ pub fn find(file: &File, sections: &[Section], endian: Endianness, names: &[&'st
         }
         let wanted = occurrences(file, strings, endian, names);
         if !wanted.is_empty() {
-            definitions(file, symbols, endian, &wanted, &mut found);
+            definitions(file, symbols, endian, &wanted, scope, &mut found);
         }
     }
     found
@@ -109,8 +139,8 @@ impl Exports<'_> {
         let (symbol, _) = pod::from_bytes::<Symbol>(&bytes).ok()?;
         let mut stands = vec![0; name.len() + 1];
         self.read(self.strings, symbol.st_name(self.endian) as u64, &mut stands)?;
-        let is_it = stands.strip_suffix(b"\0") == Some(name) && is_defined_function(symbol, self.endian);
-        Some(is_it.then(|| Defined { name, address: symbol.st_value(self.endian) }))
+        let is_it = stands.strip_suffix(b"\0") == Some(name) && is_defined_function(symbol, self.endian, Scope::Global);
+        Some(is_it.then(|| Defined { name, address: symbol.st_value(self.endian), is_local: false }))
     }
 
     fn words<const COUNT: usize>(&self, section: &Section, at: u64) -> Option<[u32; COUNT]> {
@@ -129,9 +159,10 @@ impl Exports<'_> {
     }
 }
 
-fn is_defined_function(symbol: &Symbol, endian: Endianness) -> bool {
+fn is_defined_function(symbol: &Symbol, endian: Endianness, scope: Scope) -> bool {
     let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
-    is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_bind() != elf::STB_LOCAL
+    let counts = scope == Scope::All || symbol.st_bind() != elf::STB_LOCAL;
+    is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && counts
 }
 
 /// Where a symbol's name may begin.
@@ -168,16 +199,24 @@ fn occurrences(file: &File, strings: &Section, endian: Endianness, names: &[&'st
     found
 }
 
-fn definitions(file: &File, symbols: &Section, endian: Endianness, wanted: &[Occurrence], found: &mut Vec<Defined>) {
+fn definitions(
+    file: &File,
+    symbols: &Section,
+    endian: Endianness,
+    wanted: &[Occurrence],
+    scope: Scope,
+    found: &mut Vec<Defined>,
+) {
     in_pieces(file, symbols, endian, 0, |_, bytes| {
         let count = bytes.len() / size_of::<Symbol>();
         let Ok((symbols, _)) = pod::slice_from_bytes::<Symbol>(bytes, count) else { return };
         for symbol in symbols {
             let offset = symbol.st_name(endian) as u64;
             let Ok(at) = wanted.binary_search_by_key(&offset, |occurrence| occurrence.offset) else { continue };
-            if is_defined_function(symbol, endian) {
+            if is_defined_function(symbol, endian, scope) {
                 let name = wanted.get(at).map_or(&b""[..], |occurrence| occurrence.name);
-                found.push(Defined { name, address: symbol.st_value(endian) });
+                let is_local = symbol.st_bind() == elf::STB_LOCAL;
+                found.push(Defined { name, address: symbol.st_value(endian), is_local });
             }
         }
     });
@@ -207,14 +246,13 @@ fn in_pieces(file: &File, section: &Section, endian: Endianness, overlap: usize,
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
-    use object::read::elf::{ElfFile64, FileHeader};
-    use std::path::Path;
+    use object::read::elf::ElfFile64;
 
     fn defined(path: &Path, names: &[&'static [u8]]) -> Vec<Defined> {
         let bytes = std::fs::read(path).unwrap();
         let elf_file = ElfFile64::<Endianness>::parse(&*bytes).unwrap();
         let sections = elf_file.elf_header().section_headers(elf_file.endian(), &*bytes).unwrap();
-        find(&File::open(path).unwrap(), sections, elf_file.endian(), names)
+        find(&File::open(path).unwrap(), sections, elf_file.endian(), names, Scope::Global)
     }
 
     /// The test's own binary has symbols enough for several pieces.
@@ -245,7 +283,7 @@ mod tests {
             let file = File::open(&path).unwrap();
             let mut quick = Exports { file: &file, endian, hash, symbols, strings }.find_all(&names).unwrap();
             let mut slow = Vec::new();
-            definitions(&file, symbols, endian, &occurrences(&file, strings, endian, &names), &mut slow);
+            definitions(&file, symbols, endian, &occurrences(&file, strings, endian, &names), Scope::Global, &mut slow);
             for list in [&mut quick, &mut slow] {
                 list.sort_by_key(|one| (one.name, one.address));
             }

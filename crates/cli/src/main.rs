@@ -32,6 +32,7 @@ mod status;
 mod symbolize;
 mod trim;
 mod unfinished;
+mod unseen;
 
 use args::Invocation;
 use std::io::Write;

@@ -2,7 +2,7 @@
 //!
 //! Given: the word on the command line. Gives back: the file to execute, or one sentence with an exit code. What must
 //! hold: nothing is started or written here; whatever bytes the file holds, there is an answer.
-use crate::definitions;
+use crate::definitions::{self, Scope};
 use object::Endianness;
 use object::ReadRef;
 use object::elf;
@@ -179,7 +179,7 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
         return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
     }
     let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).collect();
-    let found = definitions::find(file, sections, endian, &names);
+    let found = definitions::find(file, sections, endian, &names, Scope::Global);
     let of = |name: &[u8]| found.iter().find(|one| one.name == name);
     if of(MALLOC).is_some() && !is_loader {
         return refuse(

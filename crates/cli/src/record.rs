@@ -90,7 +90,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     if let Some(names) = &names {
         names.stop();
     }
-    let outcome = recording.finish(end);
+    let outcome = recording.finish_inspected(end, crate::unseen::inspect);
     let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
     tell(options, outcome, path.as_deref(), is_kde);
     if let Some(path) = path.filter(|_| is_there) {

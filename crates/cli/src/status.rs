@@ -148,6 +148,9 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
             outcome.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
         say(format_args!("heaptrack: {} events were not recorded: {}", outcome.losses.lost_events, causes.join(", ")));
     }
+    for unseen in &outcome.unseen {
+        say(format_args!("heaptrack: not recorded: {}", unseen.sentence));
+    }
 }
 
 /// As a shell would take it.

@@ -96,7 +96,8 @@ impl Bounded {
     fn has_room(&mut self, block: &RawBlock) -> io::Result<bool> {
         let Some(limit) = self.bound.as_ref().map(Bound::limit) else { return Ok(true) };
         // What ends the file is short, and its room is reserved.
-        let is_last = matches!(block.kind, BlockKind::Losses | BlockKind::Summary | BlockKind::CustomSummary);
+        let is_last =
+            matches!(block.kind, BlockKind::Losses | BlockKind::Unseen | BlockKind::Summary | BlockKind::CustomSummary);
         let raw_len = block.payload.len() as u64 + HEADER_LEN as u64;
         Ok(is_last || self.out.len() + raw_len <= limit || self.out.len() + self.out.packed_len(block)? <= limit)
     }

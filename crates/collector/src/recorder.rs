@@ -201,15 +201,18 @@ impl Recorder {
                 self.context::<false>(item);
             }
             // Comes before the slot has said whose it is.
-            Event::Image { stamp, image } => {
-                self.blocks.clear();
-                for lane in [&mut self.malloc, &mut self.custom] {
-                    lane.mark(stamp, &mut self.timeline);
-                    lane.new_image(image);
-                }
-            }
+            Event::Image { stamp, image } => self.end_image(stamp, image),
         }
         Verdict::Taken
+    }
+
+    /// An exec took all blocks with it. `image` is the number of what came after it.
+    pub fn end_image(&mut self, stamp: channel::Stamp, image: u32) {
+        self.blocks.clear();
+        for lane in [&mut self.malloc, &mut self.custom] {
+            lane.mark(stamp, &mut self.timeline);
+            lane.new_image(image);
+        }
     }
 
     fn force_in<const IS_CUSTOM: bool>(&mut self, item: &Item) {

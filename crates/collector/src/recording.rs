@@ -7,12 +7,13 @@ use crate::bound::Bound;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
 use crate::mapping::{Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
+use crate::observed::Inspect;
 use crate::session::Collector;
 use crate::sink::Sink;
 use crate::stats::Stats;
 use crate::writer::Writer;
 use channel::{Clock, Phase, Stamp};
-use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals};
+use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io;
@@ -76,6 +77,8 @@ pub struct Outcome {
     pub custom: Option<Totals>,
     pub events: u64,
     pub losses: Losses,
+    /// What could not be recorded, and why.
+    pub unseen: Vec<Unseen>,
     pub file_bytes: u64,
     /// What happened before is in the file in sum only, for want of room.
     pub folded_until_ns: Option<u64>,
@@ -108,7 +111,7 @@ pub struct Recording {
     clock: Clock,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
-    end: mpsc::Sender<End>,
+    end: mpsc::Sender<(End, Inspect)>,
     blocks: mpsc::Sender<RawBlock>,
     asks: mpsc::Sender<Ask>,
     snapshots: mpsc::Receiver<Snapshot>,
@@ -292,7 +295,12 @@ impl Recording {
 
     /// The target is gone, or recording is to end: writes everything committed and closes the trace.
     pub fn finish(self, end: End) -> Option<Outcome> {
-        let _ = self.end.send(end);
+        self.finish_inspected(end, |_| Vec::new())
+    }
+
+    /// The same. `inspect` says what could not be recorded.
+    pub fn finish_inspected(self, end: End, inspect: Inspect) -> Option<Outcome> {
+        let _ = self.end.send((end, inspect));
         self.stop.store(true, Ordering::Release);
         self.ring();
         let mut outcome = self.thread.join().ok()?;

@@ -53,8 +53,8 @@ const ALLOC_PATIENCE_NS: u64 = 10_000;
 
 /// What the collecting thread works with.
 pub(crate) struct Collector {
-    mapping: Arc<Mapping>,
-    header: &'static Header,
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) header: &'static Header,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
     writer: Writer,
@@ -62,9 +62,9 @@ pub(crate) struct Collector {
     /// Up to here every event has been drained.
     whole_until: Stamp,
     merge: Merge,
-    recorder: Recorder,
+    pub(crate) recorder: Recorder,
     sampler: Sampler,
-    plan: Subject,
+    pub(crate) plan: Subject,
     started_unix_ns: u64,
     session_written: bool,
     suppressions_written: bool,

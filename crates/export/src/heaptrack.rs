@@ -26,6 +26,7 @@ const NOT_EVENTS: &[BlockKind] = &[
     BlockKind::Infos,
     BlockKind::Samples,
     BlockKind::Losses,
+    BlockKind::Unseen,
     BlockKind::Checkpoint,
     BlockKind::Symbols,
 ];

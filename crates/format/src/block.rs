@@ -2,7 +2,7 @@
 use crate::wire::Cursor;
 use crate::{
     Checkpoint, Events, Folded, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks,
-    Summary, Suppressions, Symbols, Thread,
+    Summary, Suppressions, Symbols, Thread, Unseen,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -35,10 +35,12 @@ pub enum BlockKind {
     /// What became of events that a bound on the file's size left no room for.
     Folded = 19,
     CustomFolded = 20,
+    /// What could not be recorded, and why.
+    Unseen = 21,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 20] = [
+    pub const ALL: [BlockKind; 21] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -59,6 +61,7 @@ impl BlockKind {
         BlockKind::HeapAtAttach,
         BlockKind::Folded,
         BlockKind::CustomFolded,
+        BlockKind::Unseen,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -93,6 +96,7 @@ pub enum Block<'a> {
     Custom(BlockKind),
     HeapAtAttach(HeapAtAttach),
     Folded(Box<Folded>),
+    Unseen(Vec<Unseen>),
 }
 
 impl RawBlock {
@@ -130,6 +134,7 @@ impl RawBlock {
             | BlockKind::CustomFolded => Block::Custom(self.kind),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
             BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
+            BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
         })
     }
 }

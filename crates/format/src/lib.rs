@@ -44,6 +44,7 @@ mod symbols;
 mod tally;
 mod thread;
 mod trim;
+mod unseen;
 mod walk;
 mod wire;
 mod writer;
@@ -75,6 +76,7 @@ pub use summary::{Exit, Summary, Totals};
 pub use symbols::{Function, ModuleSymbols, Place, SymbolState, Symbols, SymbolsBuilder};
 pub use thread::Thread;
 pub use trim::trim;
+pub use unseen::Unseen;
 pub use walk::{Visitor, Walked};
 pub use writer::FileWriter;
 

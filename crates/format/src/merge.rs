@@ -9,7 +9,7 @@ use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
     Error, EventEncoder, FileWriter, Freed, InfoEncoder, Losses, Module, RawBlock, RssSample, Session, Source,
-    StackEncoder, Summary, Suppressions, Thread, VERSION,
+    StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
 };
 use std::io::{Read, Write};
 
@@ -194,6 +194,10 @@ impl<'w, W: Write> Merger<'w, W> {
         if losses != Losses::default() {
             self.write(&losses.to_block())?;
         }
+        let unseen = unseen(streams);
+        if !unseen.is_empty() {
+            self.write(&Unseen::to_block(&unseen))?;
+        }
         let mut totals = self.tally.totals;
         totals.runtime_ns = streams.iter().map(|stream| stream.end_ns).max().unwrap_or(0);
         totals.lost_events = losses.lost_events;
@@ -226,6 +230,17 @@ impl<'w, W: Write> Merger<'w, W> {
         totals.overhead_bytes = summed.iter().map(|sample| sample.overhead_bytes).max().unwrap_or(0);
         Ok(())
     }
+}
+
+/// What could not be recorded in any of them, each reason once.
+fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
+    let mut all: Vec<Unseen> = Vec::new();
+    for one in streams.iter().flat_map(|stream| &stream.unseen) {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+    all
 }
 
 fn losses<R: Read>(streams: &[Stream<R>], ended_by_exec: u64) -> Losses {

@@ -269,6 +269,7 @@ impl Open {
             notes.push(format!("{} events were not recorded: {}.", book.losses.lost_events, causes.join(", ")));
         }
         notes.extend(book.losses.note.clone());
+        notes.extend(book.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
         if let Some(until) = book.folded_until_ns() {
             notes.push(format!(
                 "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, the timeline shows of that time the peak and what survived.",

@@ -2,15 +2,15 @@
 use super::Trace;
 use super::keys::Row;
 use super::sum::Sum;
-use crate::book::SiteId;
+use crate::book::{Book, SiteId};
 use crate::engine::Engine;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::table::{NodeId, Table};
-use format::Exit;
+use format::{Exit, Unseen};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// All stacks for which the same level is to blame.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,7 @@ impl Serialize for Summary<'_> {
         let causes: Vec<(&str, u64)> =
             book.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
         map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
+        map.serialize_entry("unseen", &unseen(book))?;
         map.serialize_entry("losses", &Losses { causes: &causes, note: book.losses.note.as_deref() })?;
         let seconds = (self.profile.range.to_ns - self.profile.range.from_ns) as f64 / 1e9;
         let rate = |count: u64| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };
@@ -107,6 +108,15 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("suppressions", &suppression_rows(self.profile, table))?;
         map.end()
     }
+}
+
+/// What could not be recorded, as JSON has it everywhere.
+pub fn unseen(book: &Book) -> impl Serialize {
+    let row = |Unseen { kind, subject, sentence }: &Unseen| {
+        let fields = [("kind", kind), ("subject", subject), ("sentence", sentence)];
+        fields.map(|(name, text)| (name, text.clone())).into_iter().collect::<BTreeMap<_, _>>()
+    };
+    book.unseen.iter().map(row).collect::<Vec<_>>()
 }
 
 fn exit(exit: Exit) -> String {

@@ -7,6 +7,7 @@ use super::{Writer, begin_events, enter, leave, publish_intent, reallocated, res
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
+use crate::families;
 use channel::{Kind, encode_free};
 
 /// `Context::differs` between [`before`] and [`after`].
@@ -29,7 +30,7 @@ unsafe fn return_address(cfa: u64) -> u64 {
 pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     // SAFETY: the asking hook's own.
     let caller = unsafe { return_address(cfa) };
-    allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller))
+    allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller) || families::is_own(caller))
 }
 
 /// Before an allocating function that may call others.

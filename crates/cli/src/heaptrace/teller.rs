@@ -8,6 +8,7 @@ use super::process::Id;
 use super::watch::Watch;
 use super::{flame, report};
 use collector::Snapshot;
+use format::Unseen;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -36,6 +37,7 @@ pub enum Job {
     End {
         id: Id,
         snapshot: Box<Snapshot>,
+        unseen: Vec<Unseen>,
     },
     /// The process goes on as another program.
     Forget {
@@ -121,7 +123,7 @@ impl Desk {
                     watch.show(&snapshot, &process.name, &mut process.names);
                 }
             }
-            Job::End { id, snapshot } => self.end(id, &snapshot),
+            Job::End { id, snapshot, unseen } => self.end(id, &snapshot, &unseen),
             Job::Forget { id } => drop(self.processes.remove(&id)),
         }
     }
@@ -144,7 +146,7 @@ impl Desk {
         process.output.put(&text);
     }
 
-    fn end(&mut self, id: Id, snapshot: &Snapshot) {
+    fn end(&mut self, id: Id, snapshot: &Snapshot, unseen: &[Unseen]) {
         if let Some(watch) = &mut self.watch {
             watch.close();
         }
@@ -159,6 +161,9 @@ impl Desk {
             }
         }
         self.dump(id, snapshot, &self.options.sort.clone());
-        self.processes.remove(&id);
+        // A flame graph's lines are read by other programs.
+        if let Some(mut process) = self.processes.remove(&id).filter(|_| !self.options.flame_graph) {
+            unseen.iter().for_each(|one| process.output.put(&format!("heaptrace: not seen: {}\n", one.sentence)));
+        }
     }
 }

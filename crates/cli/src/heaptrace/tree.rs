@@ -282,7 +282,7 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
         };
         letters.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
     }
-    letters.tell(Job::End { id, snapshot: Box::new(last) });
+    letters.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
 }
 
 /// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.

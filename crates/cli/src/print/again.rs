@@ -66,6 +66,7 @@ const EVERYTHING_ELSE: &[BlockKind] = &[
     BlockKind::Infos,
     BlockKind::Samples,
     BlockKind::Losses,
+    BlockKind::Unseen,
     BlockKind::Checkpoint,
     BlockKind::Symbols,
     BlockKind::Summary,

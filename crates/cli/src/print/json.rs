@@ -95,6 +95,7 @@ impl Serialize for Report<'_> {
         let suppressed = if self.suppress { self.suppressed() } else { (0, 0) };
         map.serialize_entry("totals", &totals(&self.totals(), suppressed))?;
         map.serialize_entry("losses", &losses(book))?;
+        map.serialize_entry("unseen", &analysis::unseen(book))?;
         map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
         map.serialize_entry("damage", &damage(opened))?;
         map.serialize_entry("threads", &book.threads.len())?;

@@ -158,6 +158,9 @@ pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::
     if let Some(note) = &opened.engine.book().losses.note {
         writeln!(out, "{note}")?;
     }
+    for unseen in &opened.engine.book().unseen {
+        writeln!(out, "not recorded: {}", unseen.sentence)?;
+    }
     names(out, opened)
 }
 

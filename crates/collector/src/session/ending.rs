@@ -1,17 +1,18 @@
 //! The end of a session: the last words of the target, the totals, the trace's last blocks.
 use super::Collector;
 use crate::live::Reason;
+use crate::observed::Inspect;
 use crate::recording::{End, Outcome};
 use channel::{Phase, Stamp};
-use format::{Domain, Summary, Totals};
+use format::{Domain, Summary, Totals, Unseen};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
 impl Collector {
     /// The target writes no more: everything that it committed goes into the file.
-    pub(crate) fn finish(mut self, end: &mpsc::Receiver<End>) -> Outcome {
-        let end = end.recv().unwrap_or_default();
+    pub(crate) fn finish(mut self, end: &mpsc::Receiver<(End, Inspect)>) -> Outcome {
+        let (end, inspect) = end.recv().unwrap_or((End::default(), |_| Vec::new()));
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
         let started = before != Phase::Waiting as u32;
         let pid = self.header.target_pid.load(Ordering::Acquire);
@@ -36,9 +37,12 @@ impl Collector {
         }
         self.drain.audit_all(&self.merge, &begun);
         self.recorder.refresh();
+        let replaced = self.end_replaced_image();
         self.write_pending();
         self.write_suppressions();
-        self.close(started, end)
+        let is_complete = replaced.is_none();
+        let unseen = if started { inspect(&self.observed(replaced)) } else { Vec::new() };
+        self.close(started, end, is_complete, unseen)
     }
 
     /// Samples are 10 ms apart: the kernel's own figure is better, unless it is about us.
@@ -47,7 +51,7 @@ impl Collector {
         end.peak_rss.filter(|peak| sampled == 0 || *peak > self.launch_rss).unwrap_or(0).max(sampled)
     }
 
-    pub(super) fn close(mut self, started: bool, end: End) -> Outcome {
+    fn close(mut self, started: bool, end: End, complete: bool, unseen: Vec<Unseen>) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
         if self.is_live && self.plan.attached.is_some() {
             // It may live on, and then this is how it is now.
@@ -69,6 +73,9 @@ impl Collector {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);
+        if !unseen.is_empty() {
+            self.writer.put(Unseen::to_block(&unseen), events);
+        }
         let custom = self.recorder.custom_totals().map(|custom| Totals {
             peak_rss_bytes: totals.peak_rss_bytes,
             overhead_bytes: totals.overhead_bytes,
@@ -77,10 +84,10 @@ impl Collector {
             ..custom
         });
         if let Some(totals) = custom {
-            let summary = Summary { complete: true, exit: end.exit, totals };
+            let summary = Summary { complete, exit: end.exit, totals };
             self.writer.put(summary.to_block().of(Domain::Custom), events);
         }
-        self.writer.put(Summary { complete: true, exit: end.exit, totals }.to_block(), events);
+        self.writer.put(Summary { complete, exit: end.exit, totals }.to_block(), events);
         let written = self.writer.finish();
         let mut outcome = Outcome {
             started,
@@ -89,6 +96,7 @@ impl Collector {
             custom,
             events,
             losses,
+            unseen,
             file_bytes: written.file_bytes,
             folded_until_ns: written.folded_until_ns,
             write_error: written.error,

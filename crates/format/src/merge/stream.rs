@@ -3,7 +3,7 @@ use super::{MergeError, Merger};
 use crate::Walked;
 use crate::{
     Block, Event, Folded, FoldedRow, Frame, Freed, IntMap, Losses, Module, RawBlock, Session, Source, Summary, Symbols,
-    Thread, Visitor,
+    Thread, Unseen, Visitor,
 };
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -20,6 +20,7 @@ pub(crate) struct Stream<R: Read> {
     pub(super) session: Session,
     pub(super) summary: Option<Summary>,
     pub(super) losses: Option<Losses>,
+    pub(super) unseen: Vec<Unseen>,
     pub(super) is_over: bool,
     /// Between the start of the merged trace and ours.
     offset_ns: u64,
@@ -57,6 +58,7 @@ impl<R: Read> Stream<R> {
             session,
             summary: None,
             losses: None,
+            unseen: Vec::new(),
             is_over: false,
             offset_ns: 0,
             now_ns: 0,
@@ -216,6 +218,10 @@ impl<R: Read> Stream<R> {
                 self.losses = Some(losses);
                 Ok(())
             }
+            Some(Owned::Unseen(unseen)) => {
+                self.unseen = unseen;
+                Ok(())
+            }
             Some(Owned::Summary(summary)) => {
                 self.summary = Some(summary);
                 self.end_ns = self.end_ns.max(self.offset_ns.saturating_add(summary.totals.runtime_ns));
@@ -349,6 +355,7 @@ enum Owned {
     Suppressions(String),
     Samples(Vec<crate::RssSample>),
     Losses(Losses),
+    Unseen(Vec<Unseen>),
     Summary(Summary),
     Folded(Box<Folded>),
 }
@@ -363,6 +370,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Suppressions(text) => Owned::Suppressions(text.0),
         Block::Samples(samples) => Owned::Samples(samples),
         Block::Losses(losses) => Owned::Losses(losses),
+        Block::Unseen(unseen) => Owned::Unseen(unseen),
         Block::Summary(summary) => Owned::Summary(summary),
         Block::Folded(folded) => Owned::Folded(folded),
         Block::Session(_)

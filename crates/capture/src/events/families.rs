@@ -1,0 +1,242 @@
+//! What happens around a function of an allocator family in a program that was launched: see [`crate::families`].
+//!
+//! The guard is up while the allocator's function runs, and `inside` names its module, so that allocations which the
+//! allocator makes by other hooked functions are passed over. A free is passed over only if it is of the block that the
+//! outer function frees or resizes: a new handler may throw, and the allocator then frees the exception, which is the
+//! program's block. An exception that leaves the function takes the guard down on its way, see [`unwound`].
+use super::{
+    Entered, Writer, allocated, begin_events, clear_intent, enter, leave, publish_intent, reallocated, resume, stamp,
+    write,
+};
+use crate::context::{Context, Next};
+use crate::core::{ACTIVE, CORE};
+use crate::entry::{Entry, Range};
+use crate::families;
+use crate::local::{Local, thread_pointer};
+use channel::{Kind, encode_free};
+
+/// What a shim keeps on the stack, lowest address first.
+#[repr(C)]
+pub struct Call {
+    /// rcx, r8 and r9 as the caller left them.
+    pub arguments: [u64; 3],
+    /// Of a resize: the stamp of the free. From `after_*` on: what the shim returns.
+    pub kept: u64,
+    /// `inside` and `freed.address` of the thread before this call: a signal handler may have interrupted another one.
+    outer: Range,
+    outer_freed: u64,
+    _padding: u64,
+    pub context: Context,
+}
+
+impl Call {
+    /// What a shim reserves below the return address.
+    pub const SAVED: usize = size_of::<Call>() - 8;
+}
+
+/// The stack of the functions that a shim calls is aligned.
+const _: () = assert!(Call::SAVED % 16 == 8);
+
+/// `Context::differs` between the two halves.
+const UNGUARDED: u64 = 0;
+const GUARDED: u64 = 1;
+const NOT_THE_PROGRAMS: u64 = 2;
+
+/// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not to
+/// be recorded, or cannot be; `differs` says which.
+#[inline(always)]
+fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
+    call.context.differs = UNGUARDED;
+    if CORE.gate_or_join() & ACTIVE == 0 {
+        return None;
+    }
+    let entered = match outer_hook(call.context.cfa()) {
+        Some(outer) if block != 0 && outer.freed != block => outer.enter_as_program(call.context.cfa()),
+        _ => enter(&CORE, call.context.cfa()),
+    };
+    let Some(mut entered) = entered else {
+        call.context.differs = NOT_THE_PROGRAMS;
+        return None;
+    };
+    call.context.differs = GUARDED;
+    let now = Allocator { inside: entry.module, freed: block };
+    let outer = now.replace(&mut entered);
+    (call.outer, call.outer_freed) = (outer.inside, outer.freed);
+    Some(entered)
+}
+
+/// The allocator's function that a hook of the thread has called: its module, and the block that it frees or resizes.
+struct Allocator {
+    inside: Range,
+    freed: u64,
+}
+
+impl Allocator {
+    /// Makes this the thread's, and returns the one before.
+    #[inline(always)]
+    fn replace(self, entered: &mut Entered) -> Allocator {
+        let local = entered.local;
+        // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
+        unsafe {
+            let before = Allocator { inside: (*local).inside, freed: (*local).freed.address };
+            ((*local).inside, (*local).freed.address) = (self.inside, self.freed);
+            before
+        }
+    }
+}
+
+/// A hook of this thread that has called an allocator's function, which has not returned.
+struct Outer {
+    local: *mut Local,
+    inside: Range,
+    /// The block that it frees or resizes, 0 = none.
+    freed: u64,
+}
+
+#[inline(always)]
+fn outer_hook(cfa: u64) -> Option<Outer> {
+    let local = CORE.threads().find(thread_pointer())?;
+    // SAFETY: the calling thread's own state.
+    let (guard, inside, freed) = unsafe { ((*local).main.guard, (*local).inside, (*local).freed.address) };
+    (cfa < guard && inside != Range::NONE).then_some(Outer { local, inside, freed })
+}
+
+impl Outer {
+    /// Enters a hook that the program called, though the return address may be the allocator's: what it called may have
+    /// jumped here.
+    fn enter_as_program(self, cfa: u64) -> Option<Entered> {
+        // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
+        unsafe { (*self.local).inside = Range::NONE };
+        let entered = enter(&CORE, cfa);
+        // SAFETY: as above.
+        unsafe { (*self.local).inside = self.inside };
+        entered
+    }
+}
+
+/// A call of libc's free while a hook has called an allocator's function. Returns false when there is no such hook.
+#[cold]
+#[inline(never)]
+pub fn free_inside(address: u64, cfa: u64) -> bool {
+    let Some(outer) = outer_hook(cfa).filter(|_| families::is_any_enabled()) else { return false };
+    if outer.freed != address
+        && let Some(mut entered) = outer.enter_as_program(cfa)
+    {
+        begin_events(&entered, 1);
+        write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        leave(&mut entered);
+    }
+    true
+}
+
+/// The allocator's function has returned. Returns the hook of `begin`, whose guard is still up.
+#[inline(always)]
+fn end(call: &mut Call) -> Option<Entered> {
+    call.kept = call.context.result;
+    if call.context.differs != GUARDED {
+        return None;
+    }
+    let mut entered = resume(&CORE, call.context.cfa())?;
+    Allocator { inside: call.outer, freed: call.outer_freed }.replace(&mut entered);
+    Some(entered)
+}
+
+pub fn before_allocation(call: &mut Call, entry: &Entry) {
+    begin(call, entry, 0);
+}
+
+/// After an allocation that gave `address`, 0 = it failed.
+#[inline(always)]
+pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
+    if let Some(mut entered) = end(call) {
+        leave(&mut entered);
+    }
+    if call.context.differs == NOT_THE_PROGRAMS {
+        return Next::DONE;
+    }
+    allocated(&mut call.context, address, size)
+}
+
+/// A free is written before the allocator's function runs, as every free is.
+pub fn before_free(call: &mut Call, entry: &Entry) {
+    let [address, ..] = call.context.arguments;
+    if address == 0 {
+        call.context.differs = UNGUARDED;
+        return;
+    }
+    if let Some(mut entered) = begin(call, entry, address) {
+        begin_events(&entered, 1);
+        write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+    }
+}
+
+pub fn after_free(call: &mut Call) -> Next {
+    if let Some(mut entered) = end(call) {
+        leave(&mut entered);
+    }
+    Next::DONE
+}
+
+/// As in `events::reallocate`: the intent stays up through the allocator's function, so that the free is not overtaken
+/// by another thread that gets the old address.
+pub fn before_resize(call: &mut Call, entry: &Entry) {
+    let [old, ..] = call.context.arguments;
+    let Some(mut entered) = begin(call, entry, old) else { return };
+    if old != 0 {
+        publish_intent(&mut entered);
+        call.kept = stamp(&CORE, &mut entered);
+    }
+}
+
+/// What became of a resize.
+pub enum Resized {
+    /// The block is there now, with that size.
+    To(u64, u64),
+    /// It failed, and the block is as it was.
+    Not,
+    /// The block is gone.
+    Freed,
+}
+
+#[inline(always)]
+pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
+    let ([old, ..], freed_at) = (call.context.arguments, call.kept);
+    if old == 0 {
+        let (address, size) = if let Resized::To(address, size) = resized { (address, size) } else { (0, 0) };
+        return after_allocation(call, address, size);
+    }
+    if end(call).is_none() {
+        return Next::DONE;
+    }
+    // `reallocated` takes a null with a size for a failure, and one without for a free.
+    let (address, size) = match resized {
+        Resized::To(address, size) => (address, size),
+        Resized::Not => (0, 1),
+        Resized::Freed => (0, 0),
+    };
+    call.context.result = address;
+    call.context.arguments = [old, size, freed_at];
+    Next::then(reallocated)
+}
+
+/// An exception has left the allocator's function and goes through the shim's frame: the guard and the intent come down.
+/// The innermost hook of the thread is the one whose frame is being unwound.
+pub fn unwound() {
+    if CORE.gate() & ACTIVE == 0 {
+        return;
+    }
+    let Some(local) = CORE.threads().find(thread_pointer()) else { return };
+    // SAFETY: the calling thread's own state.
+    let nested = unsafe { (*local).nested.guard } != 0;
+    let mut entered = Entered { local, nested };
+    // SAFETY: the calling thread's own state.
+    let inside = unsafe { (*local).inside };
+    if entered.level().guard == 0 || inside == Range::NONE {
+        return;
+    }
+    if !nested {
+        Allocator { inside: Range::NONE, freed: 0 }.replace(&mut entered);
+    }
+    clear_intent(&mut entered);
+    leave(&mut entered);
+}

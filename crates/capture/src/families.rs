@@ -1,0 +1,237 @@
+//! The functions that only an allocator brings, in a program that was launched.
+//!
+//! jemalloc, tcmalloc and mimalloc define C++'s operators themselves and do not call malloc by its symbol. With libstdc++
+//! the operators do call malloc, which is hooked. So a function of [`crate::hooks::FAMILY_HOOKS`] is hooked only if the
+//! definition that the program is bound to lies in an allocator, and other programs run exactly as without us:
+//!
+//! 1. In the library's file these names are weak and undefined, so the loader never finds them there, and a program that
+//!    asks for `mallocx` by a weak reference sees what it would see alone.
+//! 2. At the start, [`enable`] looks for the definitions behind us. For those that lie in an allocator it defines our
+//!    symbols, so that everything that is bound later (the first call, `dlopen`, `dlsym`) finds our shims.
+//! 3. Words that the loader has already bound to the allocator get the address of the shim, see [`crate::imports`].
+//!
+//! What must hold: a block is counted once, at the outermost function of the table. While a shim has called the
+//! allocator, its guard is up, and calls that the allocator makes are passed over (`events/families.rs`).
+use crate::elf::{Headers, LinkMap, Symbols};
+use crate::entry::{Entry, INTERNAL, Range};
+use crate::hooks::{COUNT, FAMILY_COUNT, FAMILY_HOOKS, Family, NAMES};
+use crate::imports;
+use crate::modules::headers_of;
+use crate::patch::{Page, Patcher};
+use crate::real;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The functions behind the shims, in the order of `FamilyHook`; the shims call through it. A hook that is not enabled
+/// has no function.
+#[repr(transparent)]
+pub struct Entries(UnsafeCell<[Entry; FAMILY_COUNT]>);
+
+// SAFETY: written by `enable` alone, on the only thread that runs our code then, before any shim can be reached.
+unsafe impl Sync for Entries {}
+
+const NO_ENTRY: Entry = Entry { real: 0, nothrow: 0, module: Range::NONE, internal: [0; INTERNAL] };
+
+pub static ENTRIES: Entries = Entries(UnsafeCell::new([NO_ENTRY; FAMILY_COUNT]));
+
+/// Where this library is, once something is enabled.
+static OWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The lowest and the highest address of an enabled function.
+static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
+
+/// A function that is hooked now.
+#[derive(Clone, Copy)]
+pub struct Hooked {
+    pub name: &'static [u8],
+    pub real: u64,
+    pub shim: u64,
+}
+
+/// False when no enabled function can be at that address: nearly all addresses are told apart by two comparisons.
+pub fn may_be_enabled(address: u64) -> bool {
+    (LOWEST.load(Ordering::Relaxed)..=HIGHEST.load(Ordering::Relaxed)).contains(&address)
+}
+
+/// The function of an enabled hook.
+pub fn entry(index: usize) -> Option<Entry> {
+    // SAFETY: only written before any shim can be reached, see `Entries`.
+    unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
+}
+
+pub fn is_any_enabled() -> bool {
+    HIGHEST.load(Ordering::Relaxed) != 0
+}
+
+/// True for the module at `start` if functions of it are hooked.
+#[inline(never)]
+pub fn is_hooked(start: u64) -> bool {
+    // SAFETY: only written before any shim can be reached, see `Entries`.
+    let entries = unsafe { &*ENTRIES.0.get() };
+    entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
+}
+
+/// True for a return address into this library: a function that a shim called has jumped to another hooked one.
+pub fn is_own(address: u64) -> bool {
+    let [start, end] = [OWN[0].load(Ordering::Relaxed), OWN[1].load(Ordering::Relaxed)];
+    Range { start, end }.holds(address)
+}
+
+#[cfg(feature = "shims")]
+unsafe extern "C" {
+    /// The shims, in the order of `FamilyHook`; `capture-so` has them.
+    static heaptrack_family_shims: [u64; FAMILY_COUNT];
+}
+
+/// Where the calls of an enabled function are to lead.
+#[cfg(feature = "shims")]
+pub fn shim(index: usize) -> Option<u64> {
+    // SAFETY: a table of addresses that never changes once the library is relocated.
+    unsafe { heaptrack_family_shims.get(index).copied() }
+}
+
+/// Only the library that runs in the target has shims.
+#[cfg(not(feature = "shims"))]
+pub fn shim(_index: usize) -> Option<u64> {
+    None
+}
+
+/// Hooks the families that are loaded. Returns false when one is loaded but cannot be hooked.
+///
+/// # Safety
+/// `first` is the loader's list, stable meanwhile; no other thread runs yet, or the loader's lock is held.
+#[inline(never)]
+pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) -> bool {
+    // SAFETY: the caller's promise.
+    let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };
+    // SAFETY: as above.
+    let present = Family::ALL.map(|family| unsafe { is_present(own.next, family) });
+    if !present.contains(&true) {
+        return true;
+    }
+    OWN[0].store(range.start, Ordering::Relaxed);
+    OWN[1].store(range.end, Ordering::Relaxed);
+    // SAFETY: as above.
+    let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
+    let patcher = Patcher::open();
+    let mut is_whole = true;
+    for (i, hook) in FAMILY_HOOKS.iter().enumerate().filter(|(_, hook)| present[hook.family as usize]) {
+        // SAFETY: as above.
+        let Some(found) = (unsafe { find_in_allocator(own.next, program, hook.name, hook.family) }) else { continue };
+        let Some(shim) = shim(i) else { return false };
+        is_whole &= define(&symbols, hook.name, shim.wrapping_sub(own.bias), &patcher);
+        LOWEST.fetch_min(found.real, Ordering::Relaxed);
+        HIGHEST.fetch_max(found.real, Ordering::Relaxed);
+        // SAFETY: see `Entries`: nothing reads it yet.
+        if let Some(place) = unsafe { (*ENTRIES.0.get()).get_mut(i) } {
+            *place = found;
+        }
+    }
+    // SAFETY: as above.
+    is_whole &= unsafe { imports::redirect_all(first, program, range, &patcher) };
+    patcher.close();
+    is_whole
+}
+
+/// Our own entry of the loader's list, and where we are mapped.
+///
+/// # Safety
+/// As `enable`.
+unsafe fn find_own<'a>(first: *const LinkMap, ourselves: u64) -> Option<(&'a LinkMap, Range)> {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        let bounds = Headers::at(m.bias).and_then(|headers| headers.bounds(m.bias));
+        if let Some((start, end)) = bounds.filter(|(start, end)| (*start..*end).contains(&ourselves)) {
+            return Some((m, Range { start, end }));
+        }
+        map = m.next;
+    }
+    None
+}
+
+/// Our own entry of the loader's list.
+///
+/// # Safety
+/// As `enable`.
+pub unsafe fn own_map<'a>(first: *const LinkMap) -> Option<&'a LinkMap> {
+    // SAFETY: the caller's promise.
+    unsafe { find_own(first, own_map as *const () as u64) }.map(|(map, _)| map)
+}
+
+/// True when a module brings functions of the family.
+///
+/// # Safety
+/// As `enable`.
+unsafe fn is_present(first: *const LinkMap, family: Family) -> bool {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        // SAFETY: a mapped object of the loader's list.
+        if let Some(symbols) = unsafe { Symbols::of(m) } {
+            // libc has malloc but no operators.
+            let is_whole = family != Family::Operators || symbols.find(b"_Znwm").is_some();
+            if is_whole && symbols.find(family.mark()).is_some() && !real::is_a_copy(&symbols) {
+                return true;
+            }
+        }
+        map = m.next;
+    }
+    false
+}
+
+/// The first definition of a name, if it lies in an allocator of the family.
+///
+/// # Safety
+/// As `enable`.
+unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8], family: Family) -> Option<Entry> {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        // SAFETY: a mapped object of the loader's list.
+        let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !real::is_a_copy(symbols));
+        if let Some((symbols, real)) = symbols.and_then(|symbols| symbols.find(name).map(|at| (symbols, at))) {
+            symbols.find(family.mark())?;
+            let (start, end) = headers_of(m, program)?.bounds(m.bias)?;
+            return Some(Entry { real, module: Range { start, end }, ..NO_ENTRY });
+        }
+        map = m.next;
+    }
+    None
+}
+
+/// Makes the loader find our shim under a name that is not defined in the library's file.
+fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool {
+    const GLOBAL_FUNCTION: u8 = 1 << 4 | 2;
+    /// Any section will do: the loader only tells a defined symbol from an undefined one.
+    const SECTION: u16 = 1;
+    let Some(place) = symbols.entry(name) else { return false };
+    // SAFETY: an entry of our own symbol table, which is mapped.
+    let mut symbol = unsafe { *place };
+    symbol.info = GLOBAL_FUNCTION;
+    symbol.section = SECTION;
+    symbol.value = value;
+    // SAFETY: as above; the loader's lock is held or no other thread runs, so nothing is looked up meanwhile.
+    unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) }
+}
+
+/// Every function that is hooked now, libc's first.
+///
+/// # Safety
+/// `own` is our own entry of the loader's list.
+pub unsafe fn for_each_hooked(own: &LinkMap, mut look: impl FnMut(Hooked)) {
+    // SAFETY: the caller's promise: a mapped object.
+    let Some(symbols) = (unsafe { Symbols::of(own) }) else { return };
+    for (i, name) in NAMES.iter().take(COUNT).enumerate() {
+        let real = real::FUNCTIONS.get(i).map_or(0, |function| function.load(Ordering::Relaxed) as u64);
+        if let Some(shim) = symbols.find(name) {
+            look(Hooked { name, real, shim });
+        }
+    }
+    for (i, hook) in FAMILY_HOOKS.iter().enumerate() {
+        if let (Some(entry), Some(shim)) = (entry(i), symbols.find(hook.name)) {
+            look(Hooked { name: hook.name, real: entry.real, shim });
+        }
+    }
+}

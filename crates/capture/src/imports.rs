@@ -1,0 +1,190 @@
+//! The words of a module through which it calls other modules, and what they are bound to.
+//!
+//! A module's relocations name a symbol and a word; the loader writes the symbol's address into the word. A word that
+//! holds the address of an allocator's function gets the address of our shim instead. The word is compared first, so a
+//! module that is bound to another definition keeps it.
+use crate::elf::{self, Headers, LinkMap, Relocation, Symbols};
+use crate::entry::Range;
+use crate::families::{self, Hooked, entry};
+use crate::hooks::{FAMILY_COUNT, FAMILY_HOOKS};
+use crate::modules::headers_of;
+use crate::patch::{Page, Patcher};
+
+/// Relocations that write a symbol's address: R_X86_64_64, _GLOB_DAT, _JUMP_SLOT.
+const ADDRESSES: [u32; 3] = [1, 6, 7];
+
+/// Puts our shims into every word that is bound to a function of an enabled family. Returns false when a word could not
+/// be written.
+///
+/// # Safety
+/// As `families::enable`.
+pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, patcher: &Patcher) -> bool {
+    let mut is_whole = true;
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        if let Some(headers) = headers_of(m, program) {
+            let is_own = headers.bounds(m.bias).is_some_and(|(start, _)| own.holds(start));
+            // SAFETY: as above.
+            is_whole &= is_own || unsafe { redirect(m, headers, patcher) };
+        }
+        map = m.next;
+    }
+    is_whole
+}
+
+/// # Safety
+/// `map` is an entry of the loader's list, mapped and relocated, `headers` are its headers; as `families::enable`.
+unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
+    // SAFETY: the caller's promise.
+    let Some(symbols) = (unsafe { Symbols::of(map) }) else { return true };
+    let mut is_whole = true;
+    // SAFETY: the caller's promise.
+    unsafe {
+        elf::for_each_relocation(map, |relocation| {
+            if let Some((at, shim)) = wanted(map, &symbols, relocation) {
+                is_whole &= write(headers, map.bias, at, shim, patcher);
+            }
+        });
+    }
+    is_whole
+}
+
+/// The word that a relocation writes and the shim that it is to lead to, if it leads to a hooked function now.
+///
+/// # Safety
+/// As `redirect`.
+unsafe fn wanted(map: &LinkMap, symbols: &Symbols, relocation: &Relocation) -> Option<(u64, u64)> {
+    if relocation.symbol() == 0 || relocation.addend != 0 || !ADDRESSES.contains(&relocation.kind()) {
+        return None;
+    }
+    let at = map.bias.wrapping_add(relocation.offset);
+    // SAFETY: the loader wrote this word when it relocated the module.
+    let value = unsafe { (at as *const u64).read_unaligned() };
+    if !families::may_be_enabled(value) {
+        return None;
+    }
+    let hook = (0..FAMILY_COUNT).find(|&i| {
+        let is_bound = entry(i).is_some_and(|entry| entry.real == value && !entry.module.holds(at));
+        let name = FAMILY_HOOKS.get(i).map_or(&b""[..], |hook| hook.name);
+        // SAFETY: the index is the relocation's own.
+        is_bound && unsafe { symbols.has_name(relocation.symbol(), name) }
+    })?;
+    Some((at, families::shim(hook)?))
+}
+
+/// # Safety
+/// `at` is a word of a module that the loader has relocated; as `families::enable`.
+unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patcher) -> bool {
+    if is_writable(headers, bias, at) {
+        // SAFETY: a word of a writable segment. Other threads that call through it meanwhile find the old or the new value.
+        unsafe { (at as *mut u64).write_unaligned(value) };
+        return true;
+    }
+    // SAFETY: the caller's promise: the word is mapped, in a page that the loader made read-only.
+    unsafe { patcher.write(at, &value.to_le_bytes(), Page::ReadOnlyData) }
+}
+
+/// False where the loader takes the right to write away after relocation.
+fn is_writable(headers: Headers, bias: u64, at: u64) -> bool {
+    let holds = |header: &elf::ProgramHeader| {
+        let start = bias.wrapping_add(header.vaddr);
+        Range { start, end: start.wrapping_add(header.memsz) }.holds(at)
+    };
+    let is_relro = headers.iter().any(|header| header.kind == elf::PT_GNU_RELRO && holds(&header));
+    let is_data =
+        |header: elf::ProgramHeader| header.kind == elf::PT_LOAD && header.flags & elf::PF_W != 0 && holds(&header);
+    !is_relro && headers.iter().any(is_data)
+}
+
+/// What a library is bound to that was opened with RTLD_DEEPBIND.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// To our shims, by now.
+    ToUs,
+    /// At least one function is another one than the one behind our shim: the library has another allocator.
+    Elsewhere,
+}
+
+/// Binds a library that was opened with RTLD_DEEPBIND to our shims.
+///
+/// Its own scope comes first, so it would be bound to the functions behind our shims. It is bound to ours only where every
+/// module of the list that defines the function has that same one: then both ways lead to the same allocator, whatever
+/// the library's scope is. A symbol that is undefined in the library is given a hidden definition at our shim, which every
+/// loader binds without a search, now or at the first call. Words that are bound already are rewritten: some versions of
+/// the loader tell of a library before they relocate it, some after.
+///
+/// # Safety
+/// The loader's lock is held: its list is stable and it relocates nothing meanwhile. `map` is an entry of the list.
+#[cold]
+#[inline(never)]
+pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
+    // SAFETY: the caller's promise.
+    let (Some(own), Some(symbols), Some(headers)) =
+        (unsafe { families::own_map(first) }, unsafe { Symbols::of(map) }, headers_of(map, program))
+    else {
+        return Bound::ToUs;
+    };
+    let patcher = Patcher::open();
+    let mut bound = Bound::ToUs;
+    // SAFETY: as above.
+    unsafe {
+        families::for_each_hooked(own, |hooked| {
+            elf::for_each_relocation(map, |relocation| {
+                let index = relocation.symbol();
+                let is_it =
+                    index != 0 && ADDRESSES.contains(&relocation.kind()) && symbols.has_name(index, hooked.name);
+                // What it defines itself is its own.
+                if !is_it || (*symbols.at(index)).section != 0 {
+                    return;
+                }
+                if !is_only_definition(first, own, loader, &hooked) {
+                    bound = Bound::Elsewhere;
+                    return;
+                }
+                let at = map.bias.wrapping_add(relocation.offset);
+                if (at as *const u64).read_unaligned() == hooked.real {
+                    write(headers, map.bias, at, hooked.shim, &patcher);
+                }
+                define_hidden(symbols.at(index), hooked.shim.wrapping_sub(map.bias), &patcher);
+            });
+        });
+    }
+    patcher.close();
+    bound
+}
+
+/// # Safety
+/// `place` is an entry of a loaded module's symbol table; as `bind_deep`.
+unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, patcher: &Patcher) {
+    const HIDDEN: u8 = 2;
+    // SAFETY: the caller's promise.
+    let mut symbol = unsafe { *place };
+    symbol.other = HIDDEN;
+    // Any section but "undefined" and "absolute": the value is relative to where the module is.
+    symbol.section = 1;
+    symbol.value = value;
+    // SAFETY: the caller's promise: the loader, which alone reads it, is not at work.
+    unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) };
+}
+
+/// True when no module of the list defines the name at another address than the one behind our shim.
+///
+/// # Safety
+/// As `bind_deep`.
+unsafe fn is_only_definition(first: *const LinkMap, own: &LinkMap, loader: u64, hooked: &Hooked) -> bool {
+    let mut map = first;
+    // SAFETY: the caller's promise.
+    while let Some(m) = unsafe { map.as_ref() } {
+        // The loader's own small allocator is for its start alone.
+        if !core::ptr::eq(m, own) && m.bias != loader {
+            // SAFETY: a mapped object of the list.
+            let found = unsafe { Symbols::of(m) }.and_then(|symbols| symbols.find(hooked.name));
+            if found.is_some_and(|address| address != hooked.real) {
+                return false;
+            }
+        }
+        map = m.next;
+    }
+    true
+}

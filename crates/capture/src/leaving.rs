@@ -1,0 +1,49 @@
+//! What the collector is told just before an exec.
+//!
+//! If the next image records, it has a higher number in `Header::image`, and what is said here no longer matters. If it
+//! does not (it is static, or runs with other rights), the collector finds that the image which left was the last one.
+use crate::core::{ACTIVE, CORE};
+use channel::Header;
+use core::sync::atomic::Ordering;
+
+/// The program is about to be replaced. `path` is what it is replaced by, or null where that has no name.
+///
+/// # Safety
+/// `path` is null or NUL-terminated.
+pub unsafe fn leaving(path: *const u8) {
+    if CORE.gate() & ACTIVE == 0 || CORE.header().watched != 0 {
+        return;
+    }
+    let header = CORE.header();
+    // SAFETY: the caller's promise.
+    unsafe { copy_path(header, path) };
+    header.left_at.store(CORE.stamp(), Ordering::Relaxed);
+    header.leaving.store(header.image.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// The exec failed.
+pub fn stayed() {
+    if CORE.gate() & ACTIVE != 0 {
+        CORE.header().leaving.store(0, Ordering::Release);
+    }
+}
+
+/// What does not fit is cut.
+///
+/// # Safety
+/// As `leaving`.
+unsafe fn copy_path(header: &Header, path: *const u8) {
+    let mut at = 0;
+    let mut is_over = path.is_null();
+    for place in &header.left_for {
+        let mut word = 0;
+        for i in 0..8 {
+            // SAFETY: not past the NUL: `is_over` is set when it is met.
+            let byte = if is_over { 0 } else { unsafe { *path.add(at) } };
+            is_over |= byte == 0;
+            word |= (byte as u64) << (i * 8);
+            at += 1;
+        }
+        place.store(word, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,58 @@
+//! Writing into pages that are read-only: the loader's code, a module's table of addresses, our own symbols.
+//!
+//! The bytes are written through /proc/self/mem, which leaves the protection of the page alone. Where there is no /proc,
+//! the page is made writable for a moment.
+use crate::sys;
+
+const READ: usize = 1;
+const WRITE: usize = 2;
+const EXEC: usize = 4;
+
+/// What the page is used for, which says how it is protected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    Code,
+    ReadOnlyData,
+}
+
+/// Writes to several places with one open file.
+pub struct Patcher {
+    memory: Option<i32>,
+}
+
+impl Patcher {
+    pub fn open() -> Patcher {
+        Patcher { memory: sys::open(b"/proc/self/mem\0") }
+    }
+
+    /// Returns false when neither way is allowed; nothing was written then.
+    ///
+    /// # Safety
+    /// `[at, at + bytes.len())` is mapped as `page` says, and no other thread uses these bytes meanwhile: either there is
+    /// no other thread yet, or the loader's lock is held and only the loader uses them.
+    pub unsafe fn write(&self, at: u64, bytes: &[u8], page: Page) -> bool {
+        if self.memory.is_some_and(|memory| sys::write_at(memory, bytes, at as usize)) {
+            return true;
+        }
+        let before = if page == Page::Code { READ | EXEC } else { READ };
+        let start = at & !0xfff;
+        let len = (at + bytes.len() as u64 - start) as usize;
+        // SAFETY: the caller's promise: the pages are mapped and get back the protection that they had.
+        unsafe {
+            if !sys::protect(start, len, before | WRITE) {
+                return false;
+            }
+            for (i, byte) in bytes.iter().enumerate() {
+                (at as *mut u8).add(i).write_volatile(*byte);
+            }
+            sys::protect(start, len, before);
+        }
+        true
+    }
+
+    pub fn close(self) {
+        if let Some(memory) = self.memory {
+            sys::close(memory);
+        }
+    }
+}

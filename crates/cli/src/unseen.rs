@@ -1,0 +1,124 @@
+//! What the program may have allocated without being seen, and why.
+//!
+//! Given: what the collector knows at the end, and the files of the modules. Gives back: one sentence for each reason. What
+//! must hold: a reason is given only where something was found that is known to allocate past the hooks.
+use crate::definitions::{self, Scope};
+use crate::program;
+use capture::hooks::{FOREIGN, has_prefix, without_prefix};
+use channel::ModuleFlags;
+use collector::{Observed, Replaced};
+use format::{Module, Unseen};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Where the small objects of Python come from.
+const PYTHON: &[u8] = b"PyObject_Malloc";
+/// Our own library has this one, beside shims under the names of allocators.
+const OURS: &[u8] = b"heaptrack_inject";
+
+pub fn inspect(observed: &Observed<'_>) -> Vec<Unseen> {
+    let mut all = Vec::new();
+    let mut paths = BTreeSet::new();
+    for (module, flags) in &observed.modules {
+        if flags & ModuleFlags::NAMESPACE != 0 {
+            all.push(namespace(module));
+        }
+        if flags & ModuleFlags::BYPASSES != 0 {
+            all.push(deepbind(module));
+        }
+        if flags & ModuleFlags::HOOKED == 0 && paths.insert(module.path.as_str()) {
+            all.extend(of_module(module, observed));
+        }
+    }
+    if observed.is_sandboxed {
+        all.push(sandbox());
+    }
+    all.extend(observed.replaced.as_ref().map(replaced));
+    all
+}
+
+fn unseen(kind: &str, subject: &str, sentence: String) -> Unseen {
+    Unseen { kind: kind.to_owned(), subject: subject.to_owned(), sentence }
+}
+
+/// An allocator or Python's pools, if the module has one that is not hooked.
+fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
+    let path = Path::new(&module.path);
+    if !path.is_absolute() || !path.is_file() {
+        return Vec::new();
+    }
+    let names: Vec<&'static [u8]> = FOREIGN.iter().map(|(name, _)| *name).chain([PYTHON, OURS]).collect();
+    let found = definitions::of_file(path, &names, Scope::All);
+    if found.iter().any(|one| one.name == OURS) {
+        return Vec::new();
+    }
+    let is_program = observed.modules.first().is_some_and(|(first, _)| first.path == module.path);
+    let is_hooked = |defined: &definitions::Defined| {
+        let name = String::from_utf8_lossy(defined.name);
+        let may_be_patched = is_program || !defined.is_local;
+        let is_known = has_prefix(&name) && without_prefix(&name) == "malloc";
+        // What comes later is not patched. All that were there when we attached have the same time.
+        let was_there = observed.modules.first().is_some_and(|(first, _)| first.loaded_ns == module.loaded_ns);
+        observed.is_attached && may_be_patched && is_known && was_there
+    };
+    let foreign = FOREIGN.iter().find(|(name, _)| found.iter().any(|one| one.name == *name && !is_hooked(one)));
+    let is_python = found.iter().any(|one| one.name == PYTHON) && has_pools(observed);
+    let foreign = foreign.map(|(name, family)| {
+        let name = String::from_utf8_lossy(name);
+        let sentence = format!("{} has an allocator of its own ({family}, {name}), which is not hooked.", module.path);
+        unseen("foreign_allocator", &module.path, sentence)
+    });
+    let python = is_python.then(|| {
+        let sentence = "Python's own small-object pools (pymalloc) hide objects of up to 512 bytes; run with PYTHONMALLOC=malloc to see them.";
+        unseen("pymalloc", &module.path, sentence.to_owned())
+    });
+    foreign.into_iter().chain(python).collect()
+}
+
+/// False when the user has told Python to call malloc for everything. A program that was launched has our environment.
+fn has_pools(observed: &Observed<'_>) -> bool {
+    const VARIABLE: &str = "PYTHONMALLOC";
+    let value = if observed.is_attached {
+        let environment = std::fs::read(format!("/proc/{}/environ", observed.pid)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&environment).into_owned();
+        text.split('\0').find_map(|entry| entry.strip_prefix("PYTHONMALLOC=").map(str::to_owned))
+    } else {
+        std::env::var(VARIABLE).ok()
+    };
+    !value.is_some_and(|value| value.starts_with("malloc"))
+}
+
+fn namespace(module: &Module) -> Unseen {
+    let sentence =
+        format!("{} was loaded into a namespace of its own (dlmopen), which has another malloc.", module.path);
+    unseen("namespace", &module.path, sentence)
+}
+
+fn deepbind(module: &Module) -> Unseen {
+    let sentence = format!("{} was opened with RTLD_DEEPBIND and calls another malloc than the program.", module.path);
+    unseen("deepbind", &module.path, sentence)
+}
+
+fn sandbox() -> Unseen {
+    let sentence = "the program put itself behind a system call filter (seccomp): threads that it started from then on are not recorded, and libraries that it loaded from then on have no names.";
+    unseen("sandbox", "", sentence.to_owned())
+}
+
+fn replaced(replaced: &Replaced) -> Unseen {
+    let Replaced { by, time_ns } = replaced;
+    let name = if by.is_empty() { "a file without a name" } else { by };
+    let seconds = *time_ns as f64 / 1e9;
+    let why = why_not_recorded(by);
+    let sentence =
+        format!("the program replaced itself by {name} after {seconds:.3} s, which could not be recorded ({why}).");
+    unseen("exec", by, sentence)
+}
+
+/// As far as the file tells. It is looked for with our own folder and PATH, which need not be the program's.
+fn why_not_recorded(by: &str) -> String {
+    match program::find(OsStr::new(by)) {
+        Err(refusal) if refusal.code != program::NOT_FOUND => refusal.sentence,
+        _ => "it runs with other rights or in another root, or could not load our library".to_owned(),
+    }
+}

@@ -1,0 +1,65 @@
+//! What is known at the end about the places where a program may have allocated unseen.
+//!
+//! The collector has the facts; the front end looks at the modules' files and makes sentences of both.
+use crate::session::Collector;
+use channel::Header;
+use format::{Module, Unseen};
+use std::sync::atomic::Ordering;
+
+/// Called once, at the end of a session, on the collecting thread.
+pub type Inspect = fn(&Observed<'_>) -> Vec<Unseen>;
+
+#[derive(Debug)]
+pub struct Observed<'a> {
+    pub pid: u32,
+    /// The program ran already when recording began.
+    pub is_attached: bool,
+    /// The program is behind a system call filter of its own.
+    pub is_sandboxed: bool,
+    pub replaced: Option<Replaced>,
+    /// Every module there was, with its `channel::ModuleFlags`.
+    pub modules: Vec<(&'a Module, u32)>,
+}
+
+/// The program executed another one that did not record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// What it asked for: a path, or a name that was looked for in PATH. Empty if it had neither.
+    pub by: String,
+    pub time_ns: u64,
+}
+
+impl Collector {
+    pub(crate) fn observed(&self, replaced: Option<Replaced>) -> Observed<'_> {
+        let region = self.mapping.region();
+        let raw = region.modules();
+        let flags = |module: &Module| {
+            raw.get((module.instance as usize).wrapping_sub(1)).map_or(0, |raw| raw.flags.load(Ordering::Relaxed))
+        };
+        Observed {
+            pid: self.header.target_pid.load(Ordering::Acquire),
+            is_attached: self.plan.attached.is_some(),
+            is_sandboxed: self.header.no_syscalls.load(Ordering::Acquire) != 0,
+            replaced,
+            modules: self.recorder.modules().iter().map(|module| (module, flags(module))).collect(),
+        }
+    }
+
+    /// If the last image executed a program that did not record, its blocks are gone: they are neither freed nor leaked.
+    pub(crate) fn end_replaced_image(&mut self) -> Option<Replaced> {
+        let image = self.header.image.load(Ordering::Acquire);
+        if image == 0 || self.header.leaving.load(Ordering::Acquire) != image {
+            return None;
+        }
+        let stamp = self.header.left_at.load(Ordering::Relaxed);
+        self.recorder.end_image(stamp, image + 1);
+        Some(Replaced { by: left_for(self.header), time_ns: self.recorder.timeline.ns(stamp) })
+    }
+}
+
+fn left_for(header: &Header) -> String {
+    let mut bytes: Vec<u8> =
+        header.left_for.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+    bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,38 @@
+//! What the program allocated, or may have allocated, where it could not be recorded.
+//!
+//! Losses are events that were counted and dropped. This is the other case: nothing of it was ever an event, so there is
+//! no number, only the place and the reason.
+use crate::wire::{Cursor, put, put_str};
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// One reason. The last block of this kind holds all of a session's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// A word for scripts, such as `foreign_allocator`; docs/views.md lists them.
+    pub kind: String,
+    /// What it is about: the path of a module, or empty.
+    pub subject: String,
+    /// One sentence for people, with the reason.
+    pub sentence: String,
+}
+
+impl Unseen {
+    pub fn to_block(all: &[Unseen]) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, all.len() as u64);
+        for one in all {
+            put_str(&mut out, &one.kind);
+            put_str(&mut out, &one.subject);
+            put_str(&mut out, &one.sentence);
+        }
+        RawBlock { kind: BlockKind::Unseen, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Unseen>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let all = cursor
+            .list(|cursor| Ok(Unseen { kind: cursor.str()?, subject: cursor.str()?, sentence: cursor.str()? }))?;
+        cursor.end()?;
+        Ok(all)
+    }
+}

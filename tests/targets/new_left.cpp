@@ -1,0 +1,25 @@
+// 1000 x `new int[10]`, of which none is freed. With -DOWN the program has operators of its own, which call malloc and free.
+#include <cstdlib>
+#include <new>
+#include "say.h"
+
+#ifdef OWN
+void *operator new[](std::size_t size) {
+    void *block = std::malloc(size);
+    if (!block) throw std::bad_alloc();
+    return block;
+}
+void operator delete[](void *block) noexcept { std::free(block); }
+void operator delete[](void *block, std::size_t) noexcept { std::free(block); }
+#endif
+
+static int *blocks[1000];
+
+int main() {
+    for (int *&block : blocks) {
+        block = new int[10];
+        KEEP(block);
+    }
+    say("1000\n");
+    return 0;
+}
