@@ -446,9 +446,9 @@ impl Core {
             return None;
         }
         // SAFETY: before main, nobody else edits the environment.
-        let (channel, hub) = unsafe { (environment.take(environment::CHANNEL), environment.copy(environment::FOLLOW)) };
-        let collector = if channel.is_empty() { hub.get() } else { path_of(channel.get()) };
-        if !collector.is_empty() && filters::is_behind_own_filter(collector) {
+        let channel = unsafe { environment.take(environment::CHANNEL) };
+        // SAFETY: as above.
+        if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
             if !channel.is_empty() {
                 // SAFETY: as above, and in `Starting`.
                 unsafe { self.read_carried(environment, channel.get()) };
@@ -833,6 +833,21 @@ unsafe fn find_environment(stack_end: *const u64, maps: *const LinkMap) -> Optio
         let list = *variable;
         (!list.is_null()).then_some(Environment(list))
     }
+}
+
+/// True if the program is behind a seccomp filter that the collector is not behind. `channel` is the channel's path, empty if a
+/// tree is followed. Not inlined, so that its copy of a variable is not on the stack for the rest of the start.
+///
+/// # Safety
+/// `environment` is the process's initial one, and no other thread uses it.
+#[inline(never)]
+unsafe fn is_behind_own_filter(environment: Environment, channel: &[u8]) -> bool {
+    if !channel.is_empty() {
+        return filters::is_behind_own_filter(channel);
+    }
+    // SAFETY: the caller's promise about the environment.
+    let hub = unsafe { environment.copy(environment::FOLLOW) };
+    !hub.is_empty() && filters::is_behind_own_filter(hub.get())
 }
 
 /// What is behind the comma of `<fd>,<path>`.
