@@ -23,7 +23,9 @@ use crate::rule::Rules;
 use crate::signals;
 use crate::sys;
 use crate::unwatched;
-use channel::{Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, VERSION};
+use channel::{
+    Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, PAGE, Phase, Region, Stamp, UnrecordedExec, VERSION,
+};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -310,6 +312,20 @@ impl Core {
         }
     }
 
+    /// As `may_call`, where the gate may be shut.
+    pub fn may_call_if_ready(&self) -> bool {
+        self.parts_if_any().is_none_or(|parts| parts.region.header().no_syscalls.load(Ordering::Relaxed) == 0)
+    }
+
+    /// This process is about to become a program that cannot be recorded. `None`: the exec failed.
+    pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
+        // A forked child has its parent's header until it joins.
+        if self.gate() & ACTIVE != 0 && sys::getpid() == self.pid() {
+            self.header().unrecorded_exec_stamp.store(self.stamp(), Ordering::Relaxed);
+            self.header().unrecorded_exec.store(why.map_or(0, |why| why as u32), Ordering::Release);
+        }
+    }
+
     /// False while a seccomp filter may punish any call of ours.
     pub fn may_call(&self) -> bool {
         self.header().no_syscalls.load(Ordering::Relaxed) == 0
@@ -576,7 +592,7 @@ impl Core {
         if header.watched == 0 {
             self.copy_suppressions();
         } else {
-            signals::watch();
+            signals::watch(is_forked);
         }
         follow::joined();
         header.phase.store(Phase::Recording as u32, Ordering::Release);

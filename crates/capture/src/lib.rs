@@ -24,6 +24,7 @@ pub mod exec;
 mod expression;
 mod follow;
 pub mod hooks;
+mod image;
 pub mod loader;
 mod local;
 mod memo;

@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
-use channel::{CUSTOM, Event, Path, Region, StackId};
+use channel::{CUSTOM, Event, Path, Region, StackId, Stamp};
 use format::{Domain, Module, RawBlock, Thread, Totals};
 use std::sync::atomic::Ordering;
 
@@ -100,6 +100,15 @@ impl Recorder {
         // Most programs report nothing, and their files have nothing of it.
         if self.custom_totals().is_some() {
             self.custom.take_blocks(&mut put);
+        }
+    }
+
+    /// The target became another program (exec): its blocks are gone, neither freed nor leaked.
+    pub fn new_image(&mut self, stamp: Stamp, image: u32) {
+        self.blocks.clear();
+        for lane in [&mut self.malloc, &mut self.custom] {
+            lane.mark(stamp, &mut self.timeline);
+            lane.new_image(image);
         }
     }
 
@@ -202,13 +211,7 @@ impl Recorder {
                 self.context::<false>(item);
             }
             // Comes before the slot has said whose it is.
-            Event::Image { stamp, image } => {
-                self.blocks.clear();
-                for lane in [&mut self.malloc, &mut self.custom] {
-                    lane.mark(stamp, &mut self.timeline);
-                    lane.new_image(image);
-                }
-            }
+            Event::Image { stamp, image } => self.new_image(stamp, image),
         }
         Verdict::Taken
     }

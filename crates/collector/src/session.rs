@@ -8,7 +8,7 @@ mod telling;
 
 use crate::clock::Timeline;
 use crate::drain::{Drain, Drained};
-use crate::live::Ask;
+use crate::live::{Ask, Backlog};
 use crate::mapping::Mapping;
 use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
@@ -70,6 +70,9 @@ pub(crate) struct Collector {
     losses: Losses,
     sandbox_doubts: u32,
     letters: Letters,
+    /// Snapshots that wait, and those that were asked for and not made.
+    backlog: Backlog,
+    unanswered: u64,
     looks: Looks,
     is_live: bool,
     /// Our own resident memory when the target was forked, and some more.
@@ -115,6 +118,8 @@ impl Collector {
             losses: Losses::default(),
             sandbox_doubts: 0,
             letters,
+            backlog: Backlog::default(),
+            unanswered: 0,
             looks: Looks::new(),
             is_live,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,

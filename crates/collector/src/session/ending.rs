@@ -33,6 +33,11 @@ impl Collector {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        if self.unrecorded_exec().is_some() {
+            let stamp = self.header.unrecorded_exec_stamp.load(Ordering::Acquire);
+            let image = self.header.image.load(Ordering::Acquire);
+            self.recorder.new_image(stamp, image.saturating_add(1));
+        }
         self.recorder.refresh();
         self.write_pending();
         self.write_suppressions();
@@ -92,6 +97,7 @@ impl Collector {
             write_error: written.error,
             last,
             unread: Vec::new(),
+            unanswered: self.unanswered.saturating_add(self.header.requests.missed() as u64),
         };
         if outcome.write_error.is_some() {
             let missing = events.saturating_sub(written.events);

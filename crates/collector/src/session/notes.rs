@@ -2,7 +2,7 @@
 use super::Collector;
 use crate::modules::text;
 use crate::process::Process;
-use channel::Loss;
+use channel::{Loss, UnrecordedExec};
 use format::{Losses, Session, Suppressions};
 use std::sync::atomic::Ordering;
 
@@ -66,6 +66,11 @@ impl Collector {
         losses
     }
 
+    /// Why the program that the target has become is not recorded, if it is not.
+    pub(super) fn unrecorded_exec(&self) -> Option<UnrecordedExec> {
+        UnrecordedExec::from_word(self.header.unrecorded_exec.load(Ordering::Acquire))
+    }
+
     /// What the program itself left out of the trace.
     pub(super) fn note(&self) -> Option<String> {
         let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
@@ -80,7 +85,14 @@ impl Collector {
                 "The program paused recording {times} (heaptrack_pause): allocations in between are not in the trace."
             )
         });
-        let sentences: Vec<String> = paused.into_iter().chain(stopped.then(|| ended.to_owned())).collect();
+        let became = self.unrecorded_exec().map(|why| {
+            let reason = why.reason();
+            format!(
+                "The program became another one (exec), which was not recorded because the new program {reason}: what happened after that is not in the trace."
+            )
+        });
+        let sentences: Vec<String> =
+            paused.into_iter().chain(stopped.then(|| ended.to_owned())).chain(became).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 }
