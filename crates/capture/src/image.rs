@@ -105,17 +105,13 @@ pub unsafe fn obstacle(
     None
 }
 
-/// The new program opens both with the user, the root folder and the mounts that this process has now.
+/// The new program opens both with the user, the root folder and the mounts that this process has now. To open them here
+/// would prove nothing: a process that became another user may keep capabilities until the exec takes them away.
+/// access(2) judges without those capabilities.
 fn can_be_opened(carried: &Carried) -> bool {
     let channel = carried.value.as_c_string();
     let channel = channel.strip_prefix(b"-,").unwrap_or(channel);
-    for fd in [sys::open_read(carried.library.as_c_string()), sys::open(channel)] {
-        match fd {
-            Some(fd) => sys::close(fd),
-            None => return false,
-        }
-    }
-    true
+    sys::may(carried.library.as_c_string(), sys::READ) && sys::may(channel, sys::READ | sys::WRITE)
 }
 
 fn open(room: &mut [u8], path: &[u8]) -> Option<i32> {
@@ -132,7 +128,7 @@ fn look_up(room: &mut [u8], name: &[u8], search: &[u8]) -> Option<i32> {
         let folder = if folder.is_empty() { b"." } else { folder };
         let end = put(room, 0, folder).and_then(|at| put(room, at, b"/")).and_then(|at| put(room, at, name));
         let Some(path) = end.and_then(|end| room.get(..=end)) else { continue };
-        if sys::can_execute(path) {
+        if sys::may(path, sys::EXECUTE) {
             return sys::open_read(path);
         }
     }

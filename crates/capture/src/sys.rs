@@ -158,11 +158,14 @@ pub fn has_capabilities(fd: i32) -> bool {
     n > 0
 }
 
-/// True for a NUL-terminated path of a file that this process may execute.
-pub fn can_execute(path: &[u8]) -> bool {
-    const X_OK: usize = 1;
+pub const EXECUTE: usize = 1;
+pub const WRITE: usize = 2;
+pub const READ: usize = 4;
+
+/// True when the real user may do all of that with the file of a NUL-terminated path.
+pub fn may(path: &[u8], what: usize) -> bool {
     // SAFETY: the path is NUL-terminated, checked here.
-    path.last() == Some(&0) && unsafe { call(269, AT_FDCWD, path.as_ptr() as usize, X_OK, 0, 0, 0) == 0 }
+    path.last() == Some(&0) && unsafe { call(269, AT_FDCWD, path.as_ptr() as usize, what, 0, 0, 0) == 0 }
 }
 
 /// The length of what a NUL-terminated path links to, 0 = it does not.

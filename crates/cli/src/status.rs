@@ -148,6 +148,9 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
             outcome.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
         say(format_args!("heaptrack: {} events were not recorded: {}", outcome.losses.lost_events, causes.join(", ")));
     }
+    if let Some(note) = &outcome.losses.note {
+        say(format_args!("heaptrack: {note}"));
+    }
 }
 
 /// As a shell would take it.

@@ -261,6 +261,7 @@ impl Open {
                 book.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
             notes.push(format!("{} events were not recorded: {}.", book.losses.lost_events, causes.join(", ")));
         }
+        notes.extend(book.losses.note.clone());
         if let Some(until) = book.folded_until_ns() {
             notes.push(format!(
                 "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, the timeline shows of that time the peak and what survived.",

@@ -1,11 +1,22 @@
 //! What is told while there is no trace: snapshots, on a signal or when asked for.
 use super::Collector;
+use crate::drain::Drained;
 use crate::live::{Ask, Reason, Snapshot};
 use channel::{Farewell, MOST_REQUESTS, Request, Stamp};
 use rustix::thread::futex;
 use std::sync::atomic::Ordering;
 
 impl Collector {
+    /// Up to which instant signals can be served in this round. A thread that records alone and does nothing holds the
+    /// watermark at its last event, so that a signal to an idle program would wait for its next allocation. If nothing
+    /// was written for a whole round, every call that has returned is drained, and a report has them all.
+    pub(super) fn served_until(&mut self, now: Stamp, watermark: Stamp, drained: Drained) -> Stamp {
+        let is_idle = drained.words == 0 && watermark == self.last_watermark;
+        let is_alone = self.header.pace.load(Ordering::Acquire) != 0;
+        self.last_watermark = watermark;
+        if is_idle && is_alone { now } else { watermark }
+    }
+
     /// Serves the signals that the target was sent, each at the instant that its handler saw, in the order of those instants.
     pub(super) fn serve_signals(&mut self, watermark: Stamp) {
         // No more than the queue holds: a target that signals itself all the time must not keep us from draining its rings.
