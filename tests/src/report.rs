@@ -68,6 +68,11 @@ impl Report {
         self.json["totals"][name].as_u64().unwrap_or_else(|| panic!("no total `{name}`: {}", self.json["totals"]))
     }
 
+    /// The sentence about what the trace does not have.
+    pub fn note(&self) -> Option<&str> {
+        self.json["losses"]["note"].as_str()
+    }
+
     /// Every stack that allocated.
     pub fn sites(&self) -> Vec<Site> {
         self.list("allocations")

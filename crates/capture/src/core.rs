@@ -29,7 +29,8 @@ use crate::signals;
 use crate::sys;
 use crate::unwatched;
 use channel::{
-    Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, NO_CALLS_SAID, PAGE, Phase, Region, Stamp, VERSION,
+    Clock, Farewell, Fence, Geometry, Header, Loss, MAGIC, NO_CALLS_SAID, PAGE, Phase, Region, Stamp, UnrecordedExec,
+    VERSION,
 };
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -350,6 +351,18 @@ impl Core {
         self.clock.check_thread(self.header());
     }
 
+    /// As `may_call`, where the gate may be shut.
+    pub fn may_call_if_ready(&self) -> bool {
+        self.parts_if_any().is_none_or(|parts| parts.region.header().no_syscalls.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether this process is about to become a program that cannot be recorded. `None`: it can be, or the exec failed.
+    pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
+        if self.gate() & ACTIVE != 0 {
+            self.header().unrecorded_exec.store(why.map_or(0, |why| why as u32), Ordering::Release);
+        }
+    }
+
     /// False while a seccomp filter may punish any call of ours.
     pub fn may_call(&self) -> bool {
         self.header().no_syscalls.load(Ordering::Relaxed) == 0
@@ -623,7 +636,7 @@ impl Core {
         if header.watched == 0 {
             self.copy_suppressions();
         } else {
-            signals::watch();
+            signals::watch(is_forked);
         }
         follow::joined();
         header.phase.store(Phase::Recording as u32, Ordering::Release);
@@ -754,11 +767,9 @@ impl Core {
     /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
-        // In a sandbox the next program could not record: its start takes system calls.
-        if self.gate() & ACTIVE != 0 && !self.may_call() {
-            return None;
-        }
-        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && sys::getpid() == parts.pid;
+        // In a sandbox the pid cannot be asked for. There, nothing is carried: see `exec.rs`.
+        let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
+        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
         // SAFETY: set before `Ready`.
         is_carried.then(|| unsafe { &*self.carried.get() })
     }

@@ -119,33 +119,35 @@ pub unsafe fn bytes<'a>(text: *const u8) -> &'a [u8] {
 pub struct Environment(pub *mut *mut u8);
 
 impl Environment {
+    /// The last entry before `end` that starts with `prefix`. Ours come after all entries of the program.
+    ///
     /// # Safety
-    /// The list is the process's initial one, and no other thread uses it.
-    unsafe fn find(self, prefix: &[u8]) -> Option<usize> {
-        let mut i = 0;
-        loop {
-            // SAFETY: the caller's promise; the list ends with a null.
+    /// The list is the process's initial one, and no other thread uses it. It has at least `end` entries, or ends before.
+    unsafe fn find(self, prefix: &[u8], end: usize) -> Option<usize> {
+        let mut found = None;
+        for i in 0..end {
+            // SAFETY: the list ends with a null, at which this loop stops.
             let entry = unsafe { *self.0.add(i) };
             if entry.is_null() {
-                return None;
+                break;
             }
             // SAFETY: entries are NUL-terminated strings.
             if unsafe { bytes(entry) }.starts_with(prefix) {
-                return Some(i);
+                found = Some(i);
             }
-            i += 1;
         }
+        found
     }
 
     /// Copies a variable's value and cuts the variable out.
     ///
     /// # Safety
-    /// As `find`.
+    /// As `find`; the strings are writable (they are on the stack).
     pub unsafe fn take(self, prefix: &[u8]) -> Value {
         let mut value = Value::EMPTY;
         // SAFETY: the caller's promise.
         unsafe {
-            let Some(at) = self.find(prefix) else { return value };
+            let Some(at) = self.find(prefix, usize::MAX) else { return value };
             let text = bytes(*self.0.add(at));
             value.push(text.get(prefix.len()..).unwrap_or(&[]));
             self.remove(at);
@@ -161,7 +163,7 @@ impl Environment {
         let mut value = Value::EMPTY;
         // SAFETY: the caller's promise.
         unsafe {
-            if let Some(at) = self.find(prefix) {
+            if let Some(at) = self.find(prefix, usize::MAX) {
                 value.push(bytes(*self.0.add(at)).get(prefix.len()..).unwrap_or(&[]));
             }
         }
@@ -176,18 +178,27 @@ impl Environment {
         let mut value = Value::EMPTY;
         // SAFETY: the caller's promise.
         unsafe {
-            if let Some(at) = self.find(PRELOAD) {
+            if let Some(at) = self.find(PRELOAD, usize::MAX) {
                 value.push(split_preload(bytes(*self.0.add(at)).get(PRELOAD.len()..).unwrap_or(&[])).0);
             }
         }
         value
     }
 
+    /// Cuts an entry out. Its text becomes zeros, so that /proc/PID/environ does not show it either.
+    ///
     /// # Safety
-    /// As `find`; `at` is an index of an entry.
+    /// As `find`; `at` is the index of an entry, whose text is writable.
     unsafe fn remove(self, mut at: usize) {
+        // SAFETY: the caller's promise about `at` and its text.
+        unsafe {
+            let text = *self.0.add(at);
+            for i in 0..length(text) {
+                *text.add(i) = 0;
+            }
+        }
         loop {
-            // SAFETY: the caller's promise.
+            // SAFETY: `at` is the index of an entry, and the list ends with a null.
             unsafe {
                 let next = *self.0.add(at + 1);
                 *self.0.add(at) = next;
@@ -199,25 +210,27 @@ impl Environment {
         }
     }
 
-    /// Cuts our library (the first one named) out of LD_PRELOAD and returns its path; what the user had set stays.
+    /// Cuts our library, the first one of the last LD_PRELOAD, out of the environment and returns its path. What the user
+    /// preloads stays: either it stands in an entry of its own before ours, or our entry is changed into the user's.
     ///
     /// # Safety
     /// As `find`; the strings are writable (they are on the stack).
     pub unsafe fn take_library(self) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; `at` and `before` are indices of entries.
         unsafe {
-            let Some(at) = self.find(PRELOAD) else { return value };
+            let Some(at) = self.find(PRELOAD, usize::MAX) else { return value };
             let entry = *self.0.add(at);
-            let text = bytes(entry);
-            let list = text.get(PRELOAD.len()..).unwrap_or(&[]);
-            let end = list.iter().position(|&b| b == b':' || b == b' ').unwrap_or(list.len());
-            value.push(list.get(..end).unwrap_or(&[]));
-            if end >= list.len() {
+            let list = bytes(entry).get(PRELOAD.len()..).unwrap_or(&[]);
+            let (ours, theirs) = split_preload(list);
+            value.push(ours);
+            let before = self.find(PRELOAD, at).map(|before| bytes(*self.0.add(before)));
+            let is_there = before.and_then(|before| before.get(PRELOAD.len()..)) == Some(theirs);
+            if theirs.is_empty() || is_there {
                 self.remove(at);
             } else {
                 // "LD_PRELOAD=ours:theirs" becomes "LD_PRELOAD=theirs", written over its own middle.
-                let start = entry.add(end + 1);
+                let start = entry.add(ours.len() + 1);
                 for (i, &byte) in PRELOAD.iter().enumerate() {
                     *start.add(i) = byte;
                 }
@@ -281,6 +294,30 @@ mod tests {
             assert_eq!(library.get(), b"/tmp/ours.so");
             assert_eq!(show(), ["B=2"]);
         });
+    }
+
+    #[test]
+    fn what_was_there_before_ours_stays_untouched() {
+        for theirs in [
+            &["LD_PRELOAD=/lib/a.so"][..],
+            &["LD_PRELOAD=/lib/b.so", "", "LD_PRELOAD=/lib/a.so", "X"],
+            &["LD_PRELOAD=/lib/a.so", "LD_PRELOAD="],
+            &["B=1", "B=2", "=", "bare"],
+            &[],
+        ] {
+            let last = theirs.iter().rev().find_map(|entry| entry.strip_prefix("LD_PRELOAD="));
+            let ours = match last {
+                Some(last) if !last.is_empty() => format!("LD_PRELOAD=/tmp/ours.so:{last}"),
+                _ => "LD_PRELOAD=/tmp/ours.so".to_owned(),
+            };
+            let all: Vec<&str> = theirs.iter().copied().chain([&*ours, "HEAPTRACK_CHANNEL=3,x"]).collect();
+            with(&all, |environment, show| {
+                // SAFETY: the list of this test.
+                let (channel, library) = unsafe { (environment.take(CHANNEL), environment.take_library()) };
+                assert_eq!((channel.get(), library.get()), (&b"3,x"[..], &b"/tmp/ours.so"[..]));
+                assert_eq!(show(), theirs);
+            });
+        }
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! exec in the target's own process: the new program image goes on in the same trace.
 //!
 //! The program's environment never shows our variables, so the exec functions put them into the one that the new image
-//! gets. Everything else (children, spawned programs, processes that do not record) passes through untouched, unless
-//! a whole tree of processes is followed: then everybody gets them.
+//! gets, if that image can be recorded (`image.rs`). Everything else (children, spawned programs, processes that do not
+//! record) passes through untouched, unless a whole tree of processes is followed: then every process gets them.
 use crate::core::CORE;
 use crate::elf::LinkMap;
-use crate::environment::{Carried, PRELOAD, bytes, split_preload};
+use crate::environment::{CHANNEL, Carried, PRELOAD, bytes, split_preload};
 use crate::follow;
+use crate::image;
 use crate::leaving::{leaving, stayed};
 use crate::real;
 use crate::sys;
+use channel::UnrecordedExec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 type Strings = *const *const u8;
@@ -70,21 +72,54 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
     // SAFETY: the path or the file name of the call; a descriptor has neither.
     unsafe { leaving(if matches!(flavour, Flavour::Descriptor) { core::ptr::null() } else { first as *const u8 }) };
+    // SAFETY: `first` is what the flavour takes, and `environ` is a list of strings.
+    let why = unsafe { obstacle(flavour, first, carried) };
+    CORE.note_unrecorded_exec(why);
     // SAFETY: a list of strings.
-    match unsafe { Extended::new(environment, carried) } {
-        Some(extended) => {
-            let result = real(first, argv, extended.list());
-            // Only a failed exec comes back.
-            extended.free();
-            stayed();
-            result
+    let edited = unsafe {
+        match why {
+            // In a sandbox there may be no memory to be had, and the program's own list has nothing of ours.
+            Some(UnrecordedExec::Sandbox) => None,
+            Some(_) => Edited::without_ours(environment, carried),
+            None => Edited::with_ours(environment, carried),
         }
-        None => {
-            let result = real(first, argv, environment);
-            stayed();
-            result
+    };
+    let result = real(first, argv, edited.as_ref().map_or(environment, Edited::list));
+    // Only a failed exec returns.
+    edited.into_iter().for_each(Edited::free);
+    CORE.note_unrecorded_exec(None);
+    stayed();
+    result
+}
+
+/// Why the new image cannot be recorded. In a sandbox we may not even look.
+///
+/// # Safety
+/// As `image::obstacle`.
+unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<UnrecordedExec> {
+    if !CORE.may_call_if_ready() {
+        return Some(UnrecordedExec::Sandbox);
+    }
+    // SAFETY: the caller's promise; PATH is a string of libc's own list.
+    unsafe { image::obstacle(flavour, first, find(current(), b"PATH="), carried) }
+}
+
+/// The value of the first entry with this prefix, or null.
+///
+/// # Safety
+/// `environment` is null or a list of strings.
+unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
+    let mut at = environment;
+    // SAFETY: the list ends with a null; entries are NUL-terminated.
+    unsafe {
+        while !at.is_null() && !(*at).is_null() {
+            if bytes(*at).starts_with(prefix) {
+                return (*at).add(prefix.len());
+            }
+            at = at.add(1);
         }
     }
+    core::ptr::null()
 }
 
 /// Hands a posix_spawn on; its child gets our variables where a tree is followed.
@@ -102,14 +137,19 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     let [pid, path, actions, attributes, argv, envp] = arguments;
     let environment = envp as Strings;
     let carried = if follow::is_on() { CORE.carried() } else { None };
-    // SAFETY: a list of strings.
-    let extended = carried.and_then(|carried| unsafe { Extended::new(environment, carried) });
-    let list = extended.as_ref().map_or(environment, Extended::list);
+    // SAFETY: the path or file name of the program's own call, and a list of strings.
+    let edited = carried.and_then(|carried| unsafe {
+        let flavour = if matches!(kind, Spawn::Search) { Flavour::Search } else { Flavour::Path };
+        if obstacle(flavour, path, carried).is_some() {
+            Edited::without_ours(environment, carried)
+        } else {
+            Edited::with_ours(environment, carried)
+        }
+    });
+    let list = edited.as_ref().map_or(environment, Edited::list);
     let result = real(pid, path, actions, attributes, argv, list);
     // The child has its own copy by now: libc waits for its exec.
-    if let Some(extended) = extended {
-        extended.free();
-    }
+    edited.into_iter().for_each(Edited::free);
     result
 }
 
@@ -120,8 +160,8 @@ fn current() -> Strings {
     if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
-/// A copy of an environment list with our two variables, in memory of its own.
-struct Extended {
+/// An environment list with or without our two variables, in memory of its own. The program's entries keep their order.
+struct Edited {
     at: *mut u8,
     len: usize,
 }
@@ -146,69 +186,136 @@ impl Pen {
     }
 }
 
-impl Extended {
+/// What an environment list has already.
+struct Entries {
+    list: Strings,
+    count: usize,
+    /// The last LD_PRELOAD, which is the one that the loader heeds: its index, and its value.
+    preload: Option<(usize, &'static [u8])>,
+    /// The last entry of the carried variable.
+    variable: Option<usize>,
+}
+
+impl Entries {
+    /// # Safety
+    /// `list` is null or a list of strings that stays for the whole exec.
+    unsafe fn of(list: Strings, variable: &[u8]) -> Self {
+        let mut entries = Entries { list, count: 0, preload: None, variable: None };
+        while let Some(entry) = entries.get(entries.count) {
+            // SAFETY: an entry of the list, which stays.
+            let text: &'static [u8] = unsafe { bytes(entry) };
+            if let Some(value) = text.strip_prefix(PRELOAD) {
+                entries.preload = Some((entries.count, value));
+            }
+            if text.starts_with(variable) {
+                entries.variable = Some(entries.count);
+            }
+            entries.count += 1;
+        }
+        entries
+    }
+
+    /// The entry, unless the list ends there. `i` is at most `count`.
+    fn get(&self, i: usize) -> Option<*const u8> {
+        // SAFETY: the list is null or has `count` entries and a null after them, by the promise to `of`.
+        let entry = unsafe { if self.list.is_null() { core::ptr::null() } else { *self.list.add(i) } };
+        (!entry.is_null()).then_some(entry)
+    }
+
+    /// The libraries that the user preloads, and whether ours is before them.
+    fn theirs(&self, library: &[u8]) -> (&'static [u8], bool) {
+        let list = self.preload.map_or(&b""[..], |(_, list)| list);
+        let (first, rest) = split_preload(list);
+        if first == library { (rest, true) } else { (list, false) }
+    }
+}
+
+impl Edited {
+    /// Memory for `entries` pointers, then `strings` bytes.
+    fn new(entries: usize, strings: usize) -> Option<(Edited, Pen)> {
+        let list_len = entries * 8;
+        let len = list_len + strings;
+        let at = sys::map_private(len)?;
+        Some((Edited { at, len }, Pen { at: at.wrapping_add(list_len), end: at.wrapping_add(len) }))
+    }
+
+    fn set(&self, i: usize, entry: *const u8) {
+        if i * 8 + 8 <= self.len {
+            // SAFETY: inside the mapping, checked.
+            unsafe { *self.at.cast::<*const u8>().add(i) = entry };
+        }
+    }
+
     /// `None`: the list has them already, or there is no memory.
     ///
     /// # Safety
     /// `environment` is null or a list of strings.
-    unsafe fn new(environment: Strings, carried: &Carried) -> Option<Extended> {
+    unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
         // SAFETY: the caller's promise.
-        let entry = |i: usize| unsafe { if environment.is_null() { core::ptr::null() } else { *environment.add(i) } };
-        let mut count = 0;
-        let mut theirs: &[u8] = &[];
-        let (mut has_library, mut has_variable) = (false, false);
-        while !entry(count).is_null() {
-            // SAFETY: an entry of the list.
-            let text = unsafe { bytes(entry(count)) };
-            if text.starts_with(PRELOAD) {
-                theirs = text.get(PRELOAD.len()..).unwrap_or(&[]);
-                let (first, rest) = split_preload(theirs);
-                has_library = first == carried.library.get();
-                theirs = if has_library { rest } else { theirs };
-            }
-            has_variable |= text.starts_with(carried.variable);
-            count += 1;
-        }
-        if has_library && has_variable {
+        let entries = unsafe { Entries::of(environment, carried.variable) };
+        let (theirs, has_library) = entries.theirs(carried.library.get());
+        if has_library && entries.variable.is_some() {
             return None;
         }
-        let list_len = (count + 3) * 8;
-        let strings_len =
-            PRELOAD.len() + carried.variable.len() + carried.library.get().len() + carried.value.get().len();
-        let len = list_len + strings_len + theirs.len() + 8;
-        let at = sys::map_private(len)?;
-        let list = at.cast::<*const u8>();
-        let mut pen = Pen { at: at.wrapping_add(list_len), end: at.wrapping_add(len) };
+        let (library, value) = (carried.library.get(), carried.value.get());
+        let strings = PRELOAD.len() + library.len() + theirs.len() + carried.variable.len() + value.len() + 3;
+        let (edited, mut pen) = Edited::new(entries.count + 3, strings)?;
         let preload = pen.at;
         pen.put(PRELOAD);
-        pen.put(carried.library.get());
+        pen.put(library);
         if !theirs.is_empty() {
             pen.put(b":");
             pen.put(theirs);
         }
         pen.put(&[0]);
-        let channel = pen.at;
+        let variable = pen.at;
         pen.put(carried.variable);
-        pen.put(carried.value.get());
+        pen.put(value);
         pen.put(&[0]);
-        let mut n = 0;
-        for i in 0..count {
-            // SAFETY: entries of the list; the copy has room for all of them and three more words.
-            unsafe {
-                let text = bytes(entry(i));
-                if !text.starts_with(PRELOAD) && !text.starts_with(carried.variable) {
-                    *list.add(n) = entry(i);
-                    n += 1;
-                }
+        for i in 0..entries.count {
+            edited.set(i, entries.get(i).unwrap_or(core::ptr::null()));
+        }
+        // What the library will cut off is appended. Where a tree is followed nothing is cut off, so what is there is replaced.
+        let stays = carried.variable != CHANNEL;
+        let mut count = entries.count;
+        let places = [(entries.preload.map(|(at, _)| at), preload), (entries.variable, variable)];
+        for (known, text) in places {
+            let at = known.filter(|_| stays).unwrap_or(count);
+            edited.set(at, text);
+            count += (at == count) as usize;
+        }
+        edited.set(count, core::ptr::null());
+        Some(edited)
+    }
+
+    /// For a program that our library cannot be loaded into, from a process whose own environment has our variables.
+    /// `None`: the list has nothing of ours, or there is no memory.
+    ///
+    /// # Safety
+    /// `environment` is null or a list of strings.
+    unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
+        // SAFETY: the caller's promise.
+        let entries = unsafe { Entries::of(environment, carried.variable) };
+        let (theirs, has_library) = entries.theirs(carried.library.get());
+        if !has_library {
+            return None;
+        }
+        let (edited, mut pen) = Edited::new(entries.count + 1, PRELOAD.len() + theirs.len() + 1)?;
+        let preload = pen.at;
+        pen.put(PRELOAD);
+        pen.put(theirs);
+        pen.put(&[0]);
+        let mut count = 0;
+        for i in 0..entries.count {
+            let is_preload = entries.preload.is_some_and(|(at, _)| at == i);
+            if entries.variable == Some(i) || is_preload && theirs.is_empty() {
+                continue;
             }
+            edited.set(count, if is_preload { preload } else { entries.get(i).unwrap_or(core::ptr::null()) });
+            count += 1;
         }
-        // SAFETY: as above.
-        unsafe {
-            *list.add(n) = preload;
-            *list.add(n + 1) = channel;
-            *list.add(n + 2) = core::ptr::null();
-        }
-        Some(Extended { at, len })
+        edited.set(count, core::ptr::null());
+        Some(edited)
     }
 
     fn list(&self) -> Strings {
@@ -216,7 +323,7 @@ impl Extended {
     }
 
     fn free(self) {
-        // SAFETY: our own mapping, no longer used.
+        // SAFETY: our own mapping, which nobody uses after the exec or spawn returned.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

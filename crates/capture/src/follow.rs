@@ -114,6 +114,13 @@ impl Path {
         path
     }
 
+    pub fn of_own_descriptor(fd: u32) -> Self {
+        let mut path = Path { bytes: [0; 48], len: 0 };
+        path.push(b"/proc/self/fd/");
+        path.push_number(fd);
+        path
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.len + 1 < self.bytes.len()
@@ -151,6 +158,7 @@ mod tests {
         assert_eq!(Path::of_descriptor(1, 0).get(), b"/proc/1/fd/0\0");
         assert_eq!(Path::of_descriptor(4_194_304, 1030).get(), b"/proc/4194304/fd/1030\0");
         assert_eq!(Path::of_descriptor(u32::MAX, u32::MAX).get(), b"/proc/4294967295/fd/4294967295\0");
+        assert_eq!(Path::of_own_descriptor(17).get(), b"/proc/self/fd/17\0");
         assert!(pid_is_true(std::process::id()) && !pid_is_true(1));
     }
 }

@@ -27,6 +27,7 @@ pub mod families;
 mod filters;
 mod follow;
 pub mod hooks;
+mod image;
 mod imports;
 pub mod leaving;
 pub mod loader;

@@ -141,6 +141,53 @@ pub fn read(fd: i32, buffer: &mut [u8]) -> usize {
     if n < 0 { 0 } else { n as usize }
 }
 
+/// The number of bytes read from `offset` on, 0 on an error.
+pub fn read_at(fd: i32, buffer: &mut [u8], offset: usize) -> usize {
+    // SAFETY: the kernel fills a buffer that we were lent.
+    let n = unsafe { call(17, fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0) };
+    if n < 0 { 0 } else { n as usize }
+}
+
+/// What decides who a program runs as.
+pub struct Status {
+    pub mode: u32,
+    pub user: u32,
+    pub group: u32,
+}
+
+pub fn status(fd: i32) -> Option<Status> {
+    // The kernel's `struct stat`: st_mode is at byte 24, then st_uid, st_gid.
+    let mut words = [0u32; 36];
+    // SAFETY: the kernel fills 144 bytes of ours.
+    let done = unsafe { call(5, fd as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0) } == 0;
+    done.then_some(Status { mode: words[6], user: words[7], group: words[8] })
+}
+
+/// Real and effective user, real and effective group.
+pub fn identity() -> [u32; 4] {
+    // SAFETY: these calls have no arguments.
+    [102, 107, 104, 108].map(|number| unsafe { call(number, 0, 0, 0, 0, 0, 0) as u32 })
+}
+
+/// True when the file grants capabilities to a process that executes it.
+pub fn has_capabilities(fd: i32) -> bool {
+    let mut value = [0u8; 64];
+    let name = b"security.capability\0";
+    // SAFETY: the name is NUL-terminated; the kernel fills at most 64 bytes of ours.
+    let n = unsafe { call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0) };
+    n > 0
+}
+
+pub const EXECUTE: usize = 1;
+pub const WRITE: usize = 2;
+pub const READ: usize = 4;
+
+/// True when the real user may do all of that with the file of a NUL-terminated path.
+pub fn may(path: &[u8], what: usize) -> bool {
+    // SAFETY: the path is NUL-terminated, checked here.
+    path.last() == Some(&0) && unsafe { call(269, AT_FDCWD, path.as_ptr() as usize, what, 0, 0, 0) == 0 }
+}
+
 /// The length of what a NUL-terminated path links to, 0 = it does not.
 pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
     if path.last() != Some(&0) {
@@ -238,12 +285,24 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// True when nobody handles or ignores the signal.
-pub fn signal_is_default(signal: i32) -> bool {
-    let mut action = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
+/// What happens when a signal arrives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    Default,
+    Ignored,
+    /// By a function, or the kernel did not say.
+    Handled,
+}
+
+pub fn disposition(signal: i32) -> Disposition {
+    let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: only asks; the kernel fills a structure of ours.
-    let asked = unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
-    asked == 0 && action.handler == 0
+    unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
+    match action.handler {
+        0 => Disposition::Default,
+        1 => Disposition::Ignored,
+        _ => Disposition::Handled,
+    }
 }
 
 /// System calls that the signal interrupts go on.

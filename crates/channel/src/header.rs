@@ -1,5 +1,6 @@
 //! The first page: who is there, what both agreed on, what was lost.
 use crate::geometry::Geometry;
+use crate::requests::Requests;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
@@ -43,23 +44,6 @@ pub enum Fence {
 pub enum OnFull {
     Wait = 0,
     Drop = 1,
-}
-
-/// What a signal to a watched target asks for. An index into `Header::requests`.
-#[repr(usize)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// SIGUSR1: what lives, by size.
-    BySize = 0,
-    /// SIGUSR2: what lives, by count.
-    ByCount = 1,
-    /// SIGQUIT: a new measuring window.
-    Window = 2,
-}
-
-impl Request {
-    pub const COUNT: usize = 3;
-    pub const ALL: [Request; Self::COUNT] = [Request::BySize, Request::ByCount, Request::Window];
 }
 
 /// A watched target that ends by itself lets its memory be looked at before. Stored in `Header::farewell`.
@@ -190,8 +174,8 @@ pub struct Header {
     // -- the live front end
     /// C, before the target starts: nonzero = signals are taken and a farewell is said.
     pub watched: u32,
-    /// T: the stamp at which a signal came, 0 = none. See `Request`.
-    pub requests: [AtomicU64; Request::COUNT],
+    /// Reports that signals asked for.
+    pub requests: Requests,
     /// `Farewell`, a futex.
     pub farewell: AtomicU32,
     /// T: how often the program itself paused recording.
@@ -207,6 +191,8 @@ pub struct Header {
     pub left_at: AtomicU64,
     /// T: the path that it names, ended by a zero byte unless it was cut.
     pub left_for: [AtomicU64; LEFT_FOR_WORDS],
+    /// T: `UnrecordedExec`, 0 = none. Stored before the exec, and taken back if the exec fails.
+    pub unrecorded_exec: AtomicU32,
 }
 
 impl Header {

@@ -27,15 +27,15 @@ mod hub;
 mod module;
 mod record;
 mod region;
+mod requests;
 mod ring;
 mod slot;
 mod sync;
+mod unrecorded;
 
 pub use frame::FrameKey;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
-pub use header::{
-    Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, Request, VERSION,
-};
+pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION};
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
@@ -43,5 +43,7 @@ pub use record::{
     RecordError, StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,
 };
 pub use region::Region;
+pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};
 pub use ring::{Ring, RingError};
 pub use slot::{Intent, Owner, SlotHeader, SlotState};
+pub use unrecorded::UnrecordedExec;

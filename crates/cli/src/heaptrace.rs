@@ -76,11 +76,10 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
         say(format_args!("heaptrace: {warning}"));
     }
     hub.offer(1);
-    let mut command =
-        launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable());
     let child =
-        spawn(&mut command, Some(recording.mapping()), inherited).map_err(|error| refusal(&program.path, &error))?.id();
-    signals.pass_on_to(child);
+        launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable())
+            .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, |pid| signals.pass_on_to(pid)))
+            .map_err(|error| refusal(&program.path, &error))?;
     let end = Tree::new(options, hub, signals).watch(child, recording);
     Ok(code(end.exit))
 }
@@ -108,10 +107,10 @@ fn unwatched(
     inherited: &Inherited,
     signals: &signals::Signals,
 ) -> Result<ExitCode, Refusal> {
-    let mut command = launch::plain(program, &options.command);
-    let child = spawn(&mut command, None, inherited).map_err(cannot)?;
-    signals.pass_on_to(child.id());
-    Ok(code(wait_for(child.id()).exit))
+    let child = launch::plain(program, &options.command)
+        .and_then(|launch| spawn(&launch, None, inherited, |pid| signals.pass_on_to(pid)))
+        .map_err(cannot)?;
+    Ok(code(wait_for(child).exit))
 }
 
 const _: () = assert!(NOT_FOUND == 127 && NOT_POSSIBLE == 126);

@@ -1,63 +1,94 @@
-//! The command that becomes the target.
+//! What is executed to become the target.
 //!
-//! Given: the program, the library, the channel's variable. Gives back: a command, or the same under gdb. What must
-//! hold: the program gets its own words, environment and terminal; only the two variables that the library takes away
-//! again are added.
+//! Given: the program, the library, the channel's variable. Returns: a launch of the program, or of gdb. What must hold: the
+//! program gets its own words and its own environment in its own order. Our variables are appended after it, where the
+//! library cuts them off again.
+use collector::{Launch, environment};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::Command;
 
-pub const CHANNEL: &str = "HEAPTRACK_CHANNEL";
+const CHANNEL: &str = "HEAPTRACK_CHANNEL";
 /// Where a whole tree of processes is followed: the path of its hub.
 const FOLLOW: &str = "HEAPTRACK_FOLLOW";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Ours in front of what was there.
-fn preload(library: &Path) -> OsString {
+fn entry(name: &str, value: impl AsRef<OsStr>) -> OsString {
+    let mut entry = OsString::from(name);
+    entry.push("=");
+    entry.push(value);
+    entry
+}
+
+/// The value, if this entry is of the variable `name`.
+fn value_of(entry: &OsStr, name: &str) -> Option<OsString> {
+    let value = entry.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+    Some(OsString::from_vec(value.to_vec()))
+}
+
+/// The entry that the loader heeds: it takes the last of several.
+fn last_preload(environment: &[OsString]) -> Option<(usize, OsString)> {
+    let value = |(at, entry): (usize, &OsString)| Some((at, value_of(entry, PRELOAD)?));
+    environment.iter().enumerate().rev().find_map(value)
+}
+
+/// Our library before those that the user preloads.
+fn before(library: &Path, theirs: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_owned();
-    if let Some(old) = std::env::var_os(PRELOAD).filter(|old| !old.is_empty()) {
+    if let Some(theirs) = theirs.filter(|theirs| !theirs.is_empty()) {
         value.push(":");
-        value.push(old);
+        value.push(theirs);
     }
     value
 }
 
 /// The program as it was called, unrecorded.
-pub fn plain(program: &Path, words: &[OsString]) -> Command {
-    let mut command = Command::new(program);
-    if let Some((name, rest)) = words.split_first() {
-        command.arg0(name).args(rest);
+pub fn plain(program: &Path, words: &[OsString]) -> io::Result<Launch> {
+    Launch::new(program, words.to_vec(), environment())
+}
+
+/// A user's own LD_PRELOAD stays where it is. Ours is a second one at the end, which the loader heeds and the library removes.
+pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
+    let mut entries = environment();
+    // heaptrace follows this process if it follows us. It does not follow what we record.
+    entries.retain(|entry| value_of(entry, FOLLOW).is_none());
+    let theirs = last_preload(&entries).map(|(_, value)| value);
+    entries.push(entry(PRELOAD, before(library, theirs)));
+    entries.push(entry(CHANNEL, channel));
+    Launch::new(program, words.to_vec(), entries)
+}
+
+/// The same for a program that is watched with everything that it starts. The variables stay in the environment, so there
+/// is one LD_PRELOAD: ours is written into the user's own.
+pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> io::Result<Launch> {
+    let mut entries = environment();
+    entries.retain(|entry| value_of(entry, FOLLOW).is_none());
+    let (at, theirs) = last_preload(&entries).map_or((entries.len(), None), |(at, value)| (at, Some(value)));
+    let ours = entry(PRELOAD, before(library, theirs));
+    match entries.get_mut(at) {
+        Some(place) => *place = ours,
+        None => entries.push(ours),
     }
-    command
+    entries.push(entry(FOLLOW, hub));
+    entries.push(entry(CHANNEL, channel));
+    Launch::new(program, words.to_vec(), entries)
 }
 
-pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> Command {
-    let mut command = plain(program, words);
-    // Whoever follows us does not follow what we record.
-    command.env(PRELOAD, preload(library)).env(CHANNEL, channel).env_remove(FOLLOW);
-    command
-}
-
-/// The same for a program that is watched with everything that it starts.
-pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> Command {
-    let mut command = recorded(program, words, library, channel);
-    command.env(FOLLOW, hub);
-    command
-}
-
-/// gdb, in which `run` starts the recorded program; gdb itself and its helpers stay as they are.
-pub fn under_gdb(program: &Path, words: &[OsString], library: &Path, channel: &str) -> Command {
-    let mut command = Command::new("gdb");
+/// gdb, in which `run` starts the recorded program. gdb itself and its helpers stay as they are.
+pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
+    let entries = environment();
+    let mut line = vec![OsString::from("gdb")];
     let mut set = |name: &str, value: &OsStr| {
-        let mut line = OsString::from(format!("set environment {name} "));
-        line.push(value);
-        command.arg("-iex").arg(line);
+        let mut command = OsString::from(format!("set environment {name} "));
+        command.push(value);
+        line.extend(["-iex".into(), command]);
     };
-    set(PRELOAD, &preload(library));
+    set(PRELOAD, &before(library, last_preload(&entries).map(|(_, value)| value)));
     set(CHANNEL, OsStr::new(channel));
     // Without a shell in between: the first process that has the variables is the program.
-    command.args(["-iex", "set startup-with-shell off", "--args"]).arg(program);
-    command.args(words.iter().skip(1));
-    command
+    line.extend(["-iex", "set startup-with-shell off", "--args"].map(OsString::from));
+    line.push(program.into());
+    line.extend(words.iter().skip(1).cloned());
+    Launch::new(gdb, line, entries)
 }

@@ -1,9 +1,10 @@
 //! Puts the capture library where the loader can map it.
 //!
-//! Given: the library inside this binary. Gives back: a path for LD_PRELOAD. What must hold: only we can write what is
-//! there (a folder of mode 0700 that is ours); what is already there is compared byte by byte; a folder that is
-//! mounted noexec is left alone; where there is no other place, the library lives in our memory.
-use rustix::fs::{MemfdFlags, Mode, StatVfsMountFlags};
+//! Given: the library inside this binary. Returns: a path for LD_PRELOAD. What must hold: only we can write there (a folder of
+//! mode 0711 that is ours); others can read it, because a program that gives up its privileges may start others that
+//! preload it; what is already there is compared byte by byte; a folder that is mounted noexec is left alone; where
+//! there is no other place, the library lives in our memory.
+use rustix::fs::{MemfdFlags, Mode, OFlags, StatVfsMountFlags};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,6 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
+
+/// Others may pass through our folder, but neither list nor change it; they may read and execute the library.
+const OWN_FOLDER: u32 = 0o711;
+const LIBRARY: u32 = 0o555;
 
 /// The library on disk or in memory; it must be kept until the program has started, and longer if that may `exec`.
 #[derive(Debug)]
@@ -29,11 +34,19 @@ pub fn place(output_folder: &Path) -> io::Result<Library> {
     }
 }
 
-/// A file that stays when we are gone.
+/// A file that stays when we are gone. Folders that every user can reach come first.
 pub fn on_disk(last: &Path) -> Option<PathBuf> {
     let variables = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let folders = variables.chain([PathBuf::from("/tmp"), last.to_path_buf()]);
-    folders.filter(|folder| !folder.as_os_str().is_empty()).find_map(|folder| place_in(&folder).ok())
+    let mut folders: Vec<PathBuf> = folders.filter(|folder| !folder.as_os_str().is_empty()).collect();
+    folders.sort_by_key(|folder| !is_open_to_all(folder));
+    folders.iter().find_map(|folder| place_in(folder).ok())
+}
+
+/// True when every user may go through the folder and all that it is in.
+fn is_open_to_all(folder: &Path) -> bool {
+    let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0);
+    folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(is_open))
 }
 
 fn place_in(folder: &Path) -> io::Result<PathBuf> {
@@ -61,9 +74,16 @@ fn own_folder(folder: &Path) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => (),
     }
-    let metadata = fs::symlink_metadata(&own)?;
-    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o7777 != 0o700 {
+    // Through a descriptor: what is checked is what is changed.
+    let folder = rustix::fs::open(&own, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let status = rustix::fs::fstat(&folder)?;
+    let mode = status.st_mode & 0o7777;
+    if status.st_uid != user || mode & 0o066 != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    if mode != OWN_FOLDER {
+        // Made just now, where the umask may have taken bits away, or by an older version.
+        rustix::fs::fchmod(&folder, Mode::from_raw_mode(OWN_FOLDER))?;
     }
     Ok(own)
 }
@@ -72,7 +92,7 @@ fn is_ours(path: &Path) -> bool {
     let is_sound = fs::symlink_metadata(path).is_ok_and(|metadata| {
         metadata.is_file()
             && metadata.uid() == rustix::process::geteuid().as_raw()
-            && metadata.mode() & 0o022 == 0
+            && metadata.mode() & 0o777 == LIBRARY
             && metadata.len() == CONTENT.len() as u64
     });
     is_sound && fs::read(path).is_ok_and(|bytes| bytes == CONTENT)
@@ -83,7 +103,7 @@ fn write(own: &Path, path: &Path) -> io::Result<()> {
     let unfinished = own.join(format!(".{}", std::process::id()));
     let written = File::create(&unfinished)
         .and_then(|mut file| file.write_all(CONTENT))
-        .and_then(|()| fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o500)))
+        .and_then(|()| fs::set_permissions(&unfinished, fs::Permissions::from_mode(LIBRARY)))
         .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         let _ = fs::remove_file(&unfinished);
@@ -98,7 +118,7 @@ fn in_memory() -> io::Result<Library> {
     let mut file = File::from(memory);
     file.write_all(CONTENT)?;
     let memory = OwnedFd::from(file);
-    rustix::fs::fchmod(&memory, Mode::from_raw_mode(0o500))?;
+    rustix::fs::fchmod(&memory, Mode::from_raw_mode(LIBRARY))?;
     let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()));
     if !path.exists() {
         return Err(io::Error::new(
@@ -131,8 +151,19 @@ mod tests {
         fs::write(&path, vec![0; CONTENT.len()]).unwrap();
         place_in(&folder).unwrap();
         assert_eq!(fs::read(&path).unwrap(), CONTENT, "a changed file is replaced");
-        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(place_in(&folder).is_err(), "a folder that others can enter is not used");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let own = path.parent().unwrap();
+        assert_eq!((mode(own), mode(&path)), (OWN_FOLDER, LIBRARY));
+        fs::set_permissions(own, fs::Permissions::from_mode(0o700)).unwrap();
+        place_in(&folder).unwrap();
+        assert_eq!(mode(own), OWN_FOLDER, "a folder of an older version is opened for others");
+        for open in [0o733, 0o777, 0o755] {
+            fs::set_permissions(own, fs::Permissions::from_mode(open)).unwrap();
+            assert!(place_in(&folder).is_err(), "a folder that others could change is not used");
+        }
+        fs::remove_dir_all(own).unwrap();
+        std::os::unix::fs::symlink("/tmp", own).unwrap();
+        assert!(place_in(&folder).is_err(), "a link is not followed");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -4,8 +4,7 @@
 //! on if it cannot be had; when the program has ended, the page stays until somebody ends us.
 use crate::analyze::{is_at_hand, open_browser};
 use crate::say;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use crate::signals::Signals;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use web::{Options, Server, Shelf};
@@ -44,10 +43,8 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
 
 impl Live {
     /// Until Ctrl-C, SIGTERM or the terminal's end.
-    pub fn wait(self) {
+    pub fn wait(self, signals: &Signals) {
         say(format_args!("heaptrack: the page stays at {} until Ctrl-C", self.address));
-        if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) {
-            signals.forever().next();
-        }
+        signals.wait_for_interrupt();
     }
 }

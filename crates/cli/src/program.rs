@@ -65,6 +65,11 @@ pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     Ok(Program { path, image, warning, suppressions })
 }
 
+/// The path of a helper program.
+pub fn look_up_in_path(name: &str) -> Result<PathBuf, Refusal> {
+    look_up(OsStr::new(name), std::env::var_os("PATH").as_deref())
+}
+
 /// As a shell does it: a word with a slash is a path, any other is looked for in PATH.
 fn look_up(word: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Refusal> {
     let missing = |sentence: String| Err(Refusal { code: NOT_FOUND, sentence });

@@ -14,14 +14,14 @@ use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
 use channel::Geometry;
-use collector::{Bound, End, Inherited, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
+use collector::{Bound, End, Inherited, Launch, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
 use rustix::fs::FlockOperation;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long the program's end may be followed by work of ours.
@@ -61,16 +61,14 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         Err(SetupError::Memory(error)) if inherited.limits_file_size() => {
             say(format_args!("heaptrack: not recorded, the limit on file sizes (ulimit -f) leaves no room: {error}"));
             drop(output);
-            let mut command = launch::plain(&program.path, &options.command);
-            return unrecorded(&mut command, inherited, &signals);
+            return unrecorded(launch::plain(&program.path, &options.command), inherited, &signals);
         }
         Err(error) => return Err(cannot(error)),
     };
     if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
         say(format_args!("heaptrack: {warning}"));
     }
-    let child = start(options, inherited, &program, &library.path, &recording)?;
-    signals.pass_on_to(child);
+    let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
     let place = output.place();
     let folder = File::open(output.folder()).ok();
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
@@ -102,7 +100,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
     }
     if let Some(live) = live {
-        live.wait();
+        live.wait(&signals);
     }
     Ok(code(end.exit))
 }
@@ -153,17 +151,20 @@ fn start(
     program: &Program,
     library: &Path,
     recording: &Recording,
+    signals: &Signals,
 ) -> Result<u32, Refusal> {
     let words = &options.command;
-    let child = if options.debug {
+    let ready = |pid| signals.pass_on_to(pid);
+    if options.debug {
+        let gdb = program::look_up_in_path("gdb")?;
         // The first process that comes with the variables is the target: gdb starts it when told to.
-        spawn(&mut launch::under_gdb(&program.path, words, library, &recording.variable_by_path()), None, inherited)
-            .map_err(|error| cannot(format_args!("cannot start gdb: {error}")))
-    } else {
-        let mut command = launch::recorded(&program.path, words, library, &recording.variable());
-        spawn(&mut command, Some(recording.mapping()), inherited).map_err(|error| refusal(&program.path, &error))
-    };
-    child.map(|child| child.id())
+        return launch::under_gdb(&gdb, &program.path, words, library, &recording.variable_by_path())
+            .and_then(|launch| spawn(&launch, None, inherited, ready))
+            .map_err(|error| cannot(format_args!("cannot start gdb: {error}")));
+    }
+    launch::recorded(&program.path, words, library, &recording.variable())
+        .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, ready))
+        .map_err(|error| refusal(&program.path, &error))
 }
 
 pub(crate) fn refusal(path: &Path, error: &io::Error) -> Refusal {
@@ -171,10 +172,10 @@ pub(crate) fn refusal(path: &Path, error: &io::Error) -> Refusal {
     Refusal { code, sentence: format!("{} cannot be started: {error}", path.display()) }
 }
 
-fn unrecorded(command: &mut Command, inherited: &Inherited, signals: &Signals) -> Result<ExitCode, Refusal> {
-    let child = spawn(command, None, inherited).map_err(cannot)?;
-    signals.pass_on_to(child.id());
-    Ok(code(wait_for(child.id()).exit))
+fn unrecorded(launch: io::Result<Launch>, inherited: &Inherited, signals: &Signals) -> Result<ExitCode, Refusal> {
+    let start = |launch: Launch| spawn(&launch, None, inherited, |pid| signals.pass_on_to(pid));
+    let child = launch.and_then(start).map_err(cannot)?;
+    Ok(code(wait_for(child).exit))
 }
 
 /// Waits for our child. Other children are orphans that came to us as the first process of a container: they are

@@ -1,54 +1,87 @@
 //! Signals sent to us, passed on to the program.
 //!
-//! Given: the target's pid. Gives back: nothing; a thread waits. What must hold: we never die of a signal that the
-//! program could survive; what the terminal sends to the whole group is not sent twice.
+//! Given: the target's pid. Returns: nothing; a thread waits. What must hold: we never die of a signal that the program could
+//! survive; a signal that comes before the program has started reaches it when it starts; what the terminal sends to the
+//! whole process group is not sent twice.
+use collector::{Inbox, Received};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
 };
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::{Cause, Sent};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// All that people send to a service, whose pid they take ours for: as the first process of a container ours is the only
-/// one they know. Left out is what stops a process or is about a mistake of its own.
+/// Everything that people send to a service whose pid they take ours for: as the first process of a container ours is the
+/// only one they know. Left out are signals that stop a process or report its own fault.
 const PASSED_ON: [i32; 13] =
     [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH];
 
-/// Takes signals from now on; they are passed on once the target is known.
+/// Sends a signal to the target, if there is one.
+pub fn pass_on(target: i32, signal: i32) {
+    if let (Some(pid), Some(signal)) = (Pid::from_raw(target), Signal::from_named_raw(signal)) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// True for what the terminal sends to every process of the group, so to the program as well.
+pub fn is_for_group(received: Received) -> bool {
+    received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
+}
+
+/// Blocks signals from now on; they are passed on once the target is there.
 #[derive(Debug)]
 pub struct Signals {
+    inbox: Inbox,
     target: Arc<AtomicI32>,
+    start: Sender<()>,
+    interrupts: Receiver<i32>,
 }
 
 impl Signals {
     pub fn take() -> io::Result<Self> {
-        let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON)?;
+        let inbox = Inbox::open(&PASSED_ON);
         let target = Arc::new(AtomicI32::new(0));
         let known = Arc::clone(&target);
+        let (start, started) = channel();
+        let (interrupted, interrupts) = channel();
         std::thread::Builder::new().name("heaptrack-sig".into()).spawn(move || {
-            for origin in signals.forever() {
-                let from_terminal = !matches!(origin.cause, Cause::Sent(Sent::User | Sent::Queue | Sent::TKill));
-                let is_for_group =
-                    from_terminal && matches!(origin.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH);
-                let pid = Pid::from_raw(known.load(Ordering::Acquire));
-                if let (Some(pid), Some(signal), false) = (pid, Signal::from_named_raw(origin.signal), is_for_group) {
-                    let _ = kill_process(pid, signal);
+            if started.recv().is_err() {
+                return;
+            }
+            loop {
+                let received = inbox.wait();
+                match known.load(Ordering::Acquire) {
+                    0 if matches!(received.signal, SIGINT | SIGTERM | SIGHUP) => {
+                        crate::unfinished::interrupt(received.signal);
+                        let _ = interrupted.send(received.signal);
+                    }
+                    pid if !is_for_group(received) => pass_on(pid, received.signal),
+                    _ => (),
                 }
             }
         })?;
-        Ok(Signals { target })
+        Ok(Signals { inbox, target, start, interrupts })
     }
 
+    /// The target exists, has not started yet, and has all signals blocked. It gets every signal that came so far. One that
+    /// the terminal also sent to the target stays a single signal, because it is still pending there.
     pub fn pass_on_to(&self, pid: u32) {
+        while let Some(received) = self.inbox.pending() {
+            pass_on(pid as i32, received.signal);
+        }
         self.target.store(pid as i32, Ordering::Release);
+        let _ = self.start.send(());
     }
 
-    /// The target is gone, its pid may be somebody else's soon.
+    /// The target is gone, and its pid may soon be another process's.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
+    }
+
+    /// Returns when somebody interrupts us after the target's end.
+    pub fn wait_for_interrupt(&self) {
+        let _ = self.interrupts.recv();
     }
 }

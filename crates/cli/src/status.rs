@@ -151,6 +151,9 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
     for unseen in &outcome.unseen {
         say(format_args!("heaptrack: not recorded: {}", unseen.sentence));
     }
+    if let Some(note) = &outcome.losses.note {
+        say(format_args!("heaptrack: {note}"));
+    }
 }
 
 /// As a shell would take it.

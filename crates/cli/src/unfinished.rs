@@ -69,16 +69,27 @@ fn watch() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("heaptrack-tidy".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // Locked to the end: nobody may finish one meanwhile.
-            let current = current();
-            for (name, path) in current.iter() {
-                let _ = fs::remove_file(name);
-                crate::say(format_args!("heaptrack: interrupted; {} was not written", path.display()));
-            }
-            std::process::exit(128 + signal);
+            end(&current(), signal);
         }
     })?;
     Ok(())
+}
+
+/// A signal arrived where all threads block it (`signals.rs`): ends the process if a file is unfinished.
+pub fn interrupt(signal: i32) {
+    let current = current();
+    if !current.is_empty() {
+        end(&current, signal);
+    }
+}
+
+/// `current` stays locked to the end of the process, so that no other thread finishes a file meanwhile.
+fn end(current: &[(PathBuf, PathBuf)], signal: i32) -> ! {
+    for (name, path) in current {
+        let _ = fs::remove_file(name);
+        crate::say(format_args!("heaptrack: interrupted; {} was not written", path.display()));
+    }
+    std::process::exit(128 + signal)
 }
 
 #[cfg(test)]

@@ -106,10 +106,10 @@ fn sandbox() -> Unseen {
 }
 
 fn replaced(replaced: &Replaced) -> Unseen {
-    let Replaced { by, time_ns } = replaced;
+    let Replaced { by, time_ns, why } = replaced;
     let name = if by.is_empty() { "a file without a name" } else { by };
     let seconds = *time_ns as f64 / 1e9;
-    let why = why_not_recorded(by);
+    let why = why.map_or_else(|| why_not_recorded(by), |why| format!("it {}", why.reason()));
     let sentence =
         format!("the program replaced itself by {name} after {seconds:.3} s, which could not be recorded ({why}).");
     unseen("exec", by, sentence)

@@ -54,5 +54,5 @@ pub use memory::Memory;
 pub use observed::{Inspect, Observed, Replaced};
 pub use place::Place;
 pub use recording::{Attachment, End, LivePlan, Outcome, Plan, Recording};
-pub use spawn::{Inherited, children_peak_rss, spawn};
+pub use spawn::{Inbox, Inherited, Launch, Received, children_peak_rss, environment, spawn};
 pub use stats::Stats;

@@ -2,6 +2,8 @@
 use crate::aggregate::LiveSite;
 use crate::memory::Memory;
 use format::{Losses, Module, Totals};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Why there is a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +28,43 @@ pub enum Ask {
     Window,
 }
 
+/// Sites that may wait in snapshots which nobody has finished with: about 100 MB.
+const MOST_WAITING: usize = 1 << 20;
+/// What a snapshot costs besides its sites and modules, counted in sites.
+const FIXED_COST: usize = 1 << 10;
+
+/// How much memory the snapshots of a session take. Shared by all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog(Arc<AtomicUsize>);
+
+impl Backlog {
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.load(Ordering::Acquire) >= MOST_WAITING
+    }
+
+    /// Counts a snapshot until the result is dropped.
+    pub(crate) fn hold(&self, sites: usize, modules: usize) -> Held {
+        let cost = sites + modules + FIXED_COST;
+        self.0.fetch_add(cost, Ordering::AcqRel);
+        Held { backlog: Arc::clone(&self.0), cost }
+    }
+}
+
+/// A snapshot's share of the backlog.
+#[derive(Debug)]
+pub struct Held {
+    backlog: Arc<AtomicUsize>,
+    cost: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.backlog.fetch_sub(self.cost, Ordering::AcqRel);
+    }
+}
+
 /// What lives in the target at one instant.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Snapshot {
     pub reason: Reason,
     pub pid: u32,
@@ -42,4 +79,25 @@ pub struct Snapshot {
     pub modules: Vec<Module>,
     /// The last look at it, which for a target that is gone was before its end.
     pub memory: Memory,
+    /// Keeps the session's count of waiting snapshots right.
+    pub held: Held,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_that_wait_are_bounded() {
+        let backlog = Backlog::default();
+        let mut waiting = Vec::new();
+        while !backlog.is_full() {
+            waiting.push(backlog.hold(100_000, 0));
+        }
+        assert_eq!(waiting.len(), 11);
+        waiting.pop();
+        assert!(!backlog.is_full());
+        drop(waiting);
+        assert_eq!(backlog.0.load(Ordering::Relaxed), 0);
+    }
 }

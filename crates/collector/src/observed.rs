@@ -2,7 +2,7 @@
 //!
 //! The collector has the facts; the front end looks at the modules' files and makes sentences of both.
 use crate::session::Collector;
-use channel::Header;
+use channel::{Header, UnrecordedExec};
 use format::{Module, Unseen};
 use std::sync::atomic::Ordering;
 
@@ -27,6 +27,8 @@ pub struct Replaced {
     /// What it asked for: a path, or a name that was looked for in PATH. Empty if it had neither.
     pub by: String,
     pub time_ns: u64,
+    /// Why, if the target found that out before.
+    pub why: Option<UnrecordedExec>,
 }
 
 impl Collector {
@@ -53,7 +55,8 @@ impl Collector {
         }
         let stamp = self.header.left_at.load(Ordering::Relaxed);
         self.recorder.end_image(stamp, image + 1);
-        Some(Replaced { by: left_for(self.header), time_ns: self.recorder.timeline.ns(stamp) })
+        let why = UnrecordedExec::from_word(self.header.unrecorded_exec.load(Ordering::Relaxed));
+        Some(Replaced { by: left_for(self.header), time_ns: self.recorder.timeline.ns(stamp), why })
     }
 }
 

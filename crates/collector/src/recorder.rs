@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
-use channel::{CUSTOM, Event, Path, Region, StackId};
+use channel::{CUSTOM, Event, Path, Region, StackId, Stamp};
 use format::{Domain, Module, RawBlock, Thread, Totals};
 
 pub struct Recorder {
@@ -207,7 +207,7 @@ impl Recorder {
     }
 
     /// An exec took all blocks with it. `image` is the number of what came after it.
-    pub fn end_image(&mut self, stamp: channel::Stamp, image: u32) {
+    pub fn end_image(&mut self, stamp: Stamp, image: u32) {
         self.blocks.clear();
         for lane in [&mut self.malloc, &mut self.custom] {
             lane.mark(stamp, &mut self.timeline);

@@ -52,9 +52,6 @@ pub struct LivePlan {
     pub depth: usize,
 }
 
-/// Snapshots that wait for somebody who reads them.
-const MOST_SNAPSHOTS: usize = 4;
-
 /// A process that runs already.
 #[derive(Debug)]
 pub struct Attachment {
@@ -88,6 +85,8 @@ pub struct Outcome {
     pub last: Option<Snapshot>,
     /// Snapshots before it that nobody has read.
     pub unread: Vec<Snapshot>,
+    /// Snapshots that were asked for, by a signal or by us, and not made because too many waited already.
+    pub unanswered: u64,
 }
 
 /// How the target ended.
@@ -150,7 +149,7 @@ pub(crate) struct Letters {
     /// Blocks that others made.
     pub(crate) further: mpsc::Receiver<RawBlock>,
     pub(crate) asks: mpsc::Receiver<Ask>,
-    pub(crate) snapshots: mpsc::SyncSender<Snapshot>,
+    pub(crate) snapshots: mpsc::Sender<Snapshot>,
 }
 
 impl Recording {
@@ -213,7 +212,7 @@ impl Recording {
         let (blocks, further) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let (asks, asks_inbox) = mpsc::channel();
-        let (to_reader, snapshots) = mpsc::sync_channel(MOST_SNAPSHOTS);
+        let (to_reader, snapshots) = mpsc::channel();
         let letters = Letters { further, asks: asks_inbox, snapshots: to_reader };
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
@@ -255,7 +254,7 @@ impl Recording {
         self.ring();
     }
 
-    /// The next one that is there. Nobody waits: what is not read in time is left out.
+    /// The next one that is there. While too many wait, no more are made, and that is counted.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.snapshots.try_recv().ok()
     }

@@ -8,7 +8,7 @@ mod telling;
 
 use crate::clock::Timeline;
 use crate::drain::{Drain, Drained};
-use crate::live::Ask;
+use crate::live::{Ask, Backlog};
 use crate::mapping::Mapping;
 use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
@@ -70,6 +70,11 @@ pub(crate) struct Collector {
     suppressions_written: bool,
     losses: Losses,
     letters: Letters,
+    /// Snapshots that wait, and those that were asked for and not made.
+    backlog: Backlog,
+    unanswered: u64,
+    /// The watermark of the round before.
+    last_watermark: Stamp,
     looks: Looks,
     is_live: bool,
     /// Our own resident memory when the target was forked, and some more.
@@ -114,6 +119,9 @@ impl Collector {
             suppressions_written: false,
             losses: Losses::default(),
             letters,
+            backlog: Backlog::default(),
+            unanswered: 0,
+            last_watermark: 0,
             looks: Looks::new(),
             is_live,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
@@ -166,7 +174,8 @@ impl Collector {
         let watermark = self.drain.watermark(now);
         let drained = self.drain.empty_rings(&mut self.merge);
         if self.is_live {
-            self.serve_signals(watermark);
+            let until = self.served_until(now, watermark, drained);
+            self.serve_signals(until);
         }
         self.merge_drained(drained, watermark);
         if self.is_live {

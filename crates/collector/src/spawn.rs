@@ -1,150 +1,190 @@
-//! Starts the target as if nobody stood between it and whoever started us.
+//! Starts the target in the surroundings that we were started in.
 //!
-//! Given: a command. Gives back: its process. What must hold: the program has the signal mask, ignored signals and
-//! limits that we were started with; between fork and exec only calls that are safe there are made.
+//! Given: a file, its words and its environment. Returns: the pid of the new process. What must hold: the program gets the
+//! environment, descriptors, signal mask, ignored signals and limits that we were started with; every signal that
+//! somebody sends while the program is being started reaches it; the child makes only async-signal-safe calls between
+//! fork and exec.
 //!
-//! With `mapping.rs` the only file of this crate with unsafe code.
+//! ```text
+//! parent                                             child (all signals blocked)
+//! fork ------------------------------------------->  waits for the word to go
+//! passes on the signals that came so far
+//! says "go" -------------------------------------->  restores signals, limits, descriptors; execve
+//! reads until the end: nothing, or an error number
+//! ```
+//! `spawn.rs`, `spawn/` and `mapping.rs` are the only files of this crate with unsafe code.
+mod inbox;
+mod inherited;
+
+pub use inbox::{Inbox, Received};
+pub use inherited::Inherited;
+
 use crate::mapping::Mapping;
-use std::io;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::{CString, OsString};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Rust's runtime ignores SIGPIPE before `main`, so it must be asked for earlier.
-static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
-
-#[used]
-// SAFETY: `.init_array` holds functions of this type, which libc calls once before `main`.
-#[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = before_main;
-
-extern "C" fn before_main() {
-    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+/// A program to execute: its file, its words (the first is its name) and its environment, as `execve` takes them.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    file: CString,
+    words: Vec<CString>,
+    environment: Vec<CString>,
 }
 
-fn is_ignored(signal: i32) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only; the place is large enough.
-    let known = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } == 0;
-    // SAFETY: zeroed, and filled by the call.
-    known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+fn c_string(text: OsString) -> io::Result<CString> {
+    CString::new(text.into_vec())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a word contains a zero byte"))
 }
 
-const SIGNALS: i32 = 64;
-
-/// What a program inherits, as it was when we were started. Make it before signal handlers are set.
-#[derive(Clone, Copy)]
-pub struct Inherited {
-    /// Bit n: signal n was ignored.
-    ignored: u128,
-    mask: libc::sigset_t,
-    address_space: libc::rlimit,
-    file_size: libc::rlimit,
-}
-
-fn limit(resource: libc::__rlimit_resource_t) -> libc::rlimit {
-    let mut value = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: writes into `value`.
-    unsafe { libc::getrlimit(resource, &mut value) };
-    value
-}
-
-/// Takes a limit off ourselves, as far as we may.
-fn lift(resource: libc::__rlimit_resource_t, now: libc::rlimit) {
-    if now.rlim_cur == libc::RLIM_INFINITY {
-        return;
+impl Launch {
+    pub fn new(file: &Path, words: Vec<OsString>, environment: Vec<OsString>) -> io::Result<Self> {
+        let all = |texts: Vec<OsString>| texts.into_iter().map(c_string).collect::<io::Result<Vec<_>>>();
+        Ok(Launch { file: c_string(file.into())?, words: all(words)?, environment: all(environment)? })
     }
-    let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    let highest = libc::rlimit { rlim_cur: now.rlim_max, rlim_max: now.rlim_max };
-    // SAFETY: read by the kernel only.
+}
+
+/// Our own environment, entry by entry as the kernel passed it. `std::env` drops entries without `=`.
+pub fn environment() -> Vec<OsString> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: libc's list of NUL-terminated strings, which ends with a null pointer. Nothing in this program changes it.
     unsafe {
-        if libc::setrlimit(resource, &none) != 0 {
-            libc::setrlimit(resource, &highest);
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            entries.push(OsString::from_vec(std::ffi::CStr::from_ptr(*entry).to_bytes().to_vec()));
+            entry = entry.add(1);
         }
     }
+    entries
 }
 
-impl Inherited {
-    /// Remembers, then frees us of what would stop a recorder: limits, and death by a file that is too large.
-    pub fn take() -> Self {
-        let mut ignored = 0u128;
-        for signal in 1..=SIGNALS {
-            let was =
-                if signal == libc::SIGPIPE { PIPE_WAS_IGNORED.load(Ordering::Relaxed) } else { is_ignored(signal) };
-            ignored |= (was as u128) << signal;
-        }
-        let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: asks only; the place is large enough.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
-        // SAFETY: zeroed, and filled by the call.
-        let mask = unsafe { mask.assume_init() };
-        let (address_space, file_size) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_FSIZE));
-        lift(libc::RLIMIT_AS, address_space);
-        lift(libc::RLIMIT_FSIZE, file_size);
-        // SAFETY: no handler is involved.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        Inherited { ignored, mask, address_space, file_size }
-    }
+/// What the child needs, made before the fork because it must not allocate.
+struct Child<'a> {
+    file: *const libc::c_char,
+    words: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    /// The memfd, which the child inherits under the same number, and where to store the child's pid.
+    channel: Option<(RawFd, &'a AtomicU32)>,
+    inherited: &'a Inherited,
+    go: RawFd,
+    failed: RawFd,
+    /// The parent's ends of the pipes: while the child holds them open, it would not notice the parent's death.
+    of_parent: [RawFd; 2],
+}
 
-    /// The target's address space has a limit: our memory in it must be small.
-    pub const fn limits_address_space(&self) -> bool {
-        self.address_space.rlim_cur != libc::RLIM_INFINITY
-    }
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
 
-    pub const fn limits_file_size(&self) -> bool {
-        self.file_size.rlim_cur != libc::RLIM_INFINITY
-    }
-
-    /// In the forked child: only calls that are safe after a fork.
-    fn restore(&self) {
-        for signal in 1..=SIGNALS {
-            if self.ignored >> signal & 1 != 0 {
-                // SAFETY: no handler is involved.
-                unsafe { libc::signal(signal, libc::SIG_IGN) };
-            } else if signal == libc::SIGXFSZ {
-                // SAFETY: as above.
-                unsafe { libc::signal(signal, libc::SIG_DFL) };
-            }
-        }
-        // SAFETY: read by the kernel only.
+impl Child<'_> {
+    /// Runs in the forked child, with all signals blocked. Makes system calls and atomic stores only.
+    fn execute(&self) -> ! {
+        let error = self.try_execute();
+        // SAFETY: writes four bytes of this stack frame into our own pipe, then ends the process without running anything.
         unsafe {
-            libc::setrlimit(libc::RLIMIT_AS, &self.address_space);
-            libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut());
+            libc::write(self.failed, ptr::from_ref(&error).cast(), size_of::<i32>());
+            libc::_exit(127)
         }
     }
-}
 
-/// Starts `command`. With a mapping the child may record: it inherits the memfd under the same number, and its pid is
-/// in the header before the program starts.
-pub fn spawn(command: &mut Command, mapping: Option<&Mapping>, inherited: &Inherited) -> io::Result<Child> {
-    let inherited = *inherited;
-    let channel = mapping.map(|mapping| (mapping.fd().as_raw_fd(), &mapping.region().header().target_pid));
-    let prepare = move || {
-        if let Some((fd, target_pid)) = channel {
+    /// Returns the error number of the first call that failed.
+    fn try_execute(&self) -> i32 {
+        // SAFETY: our own descriptors and a buffer on this stack frame.
+        let is_told = unsafe {
+            self.of_parent.iter().for_each(|fd| {
+                libc::close(*fd);
+            });
+            let mut word = 0u8;
+            libc::read(self.go, ptr::from_mut(&mut word).cast(), 1) == 1
+        };
+        if !is_told {
+            return libc::ECANCELED;
+        }
+        if let Some((fd, target_pid)) = self.channel {
             // SAFETY: changes a flag of our own descriptor.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
-                return Err(io::Error::last_os_error());
+                return errno();
             }
             // SAFETY: has no preconditions.
             target_pid.store(unsafe { libc::getpid() } as u32, Ordering::Release);
         }
-        inherited.restore();
-        Ok(())
+        self.inherited.restore();
+        // SAFETY: the three pointers lead to NUL-terminated strings and null-terminated lists that `self` keeps alive.
+        unsafe { libc::execve(self.file, self.words.as_ptr(), self.environment.as_ptr()) };
+        errno()
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
+}
+
+/// Executes a program in a new process. With a mapping the child may record: it inherits the memfd under the same
+/// number, and its pid is in the header before the program starts. `before_start` runs while the child exists and
+/// has all signals blocked: a signal that is sent to it then is delivered exactly once, right before the program starts.
+pub fn spawn(
+    launch: &Launch,
+    mapping: Option<&Mapping>,
+    inherited: &Inherited,
+    before_start: impl FnOnce(u32),
+) -> io::Result<u32> {
+    let (go, say_go) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (failure, failed) = pipe_with(PipeFlags::CLOEXEC)?;
+    let child = Child {
+        file: launch.file.as_ptr(),
+        words: pointers(&launch.words),
+        environment: pointers(&launch.environment),
+        channel: mapping.map(|mapping| (mapping.fd().as_raw_fd(), &mapping.region().header().target_pid)),
+        inherited,
+        go: go.as_raw_fd(),
+        failed: failed.as_raw_fd(),
+        of_parent: [say_go.as_raw_fd(), failure.as_raw_fd()],
     };
-    // SAFETY: the closure makes system calls and an atomic store, nothing that needs a lock or memory.
-    unsafe { command.pre_exec(prepare) };
-    command.spawn()
+    let before = inherited::block_all();
+    // SAFETY: the child calls only `execute`, which needs no lock and no memory of other threads.
+    let pid = match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => child.execute(),
+        pid => Ok(pid as u32),
+    };
+    inherited::set_mask(before);
+    let pid = pid?;
+    drop((go, failed));
+    before_start(pid);
+    // The child does not read it only if somebody killed it, and then the caller finds that out when it waits.
+    let _ = std::fs::File::from(say_go).write_all(b"g");
+    match read_failure(failure) {
+        None => Ok(pid),
+        Some(error) => {
+            // SAFETY: waits for the child that we just made; nobody else knows its pid.
+            unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) };
+            Err(error)
+        }
+    }
+}
+
+/// Waits until the child has executed the program (the pipe closes) or says why it could not.
+fn read_failure(pipe: OwnedFd) -> Option<io::Error> {
+    let mut number = [0; 4];
+    std::fs::File::from(pipe).read_exact(&mut number).ok()?;
+    Some(io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
 /// The most resident memory that any child we waited for ever had. The kernel counts from the fork, so a program that
 /// stayed smaller than we were then is told as large as us.
 pub fn children_peak_rss() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the place is large enough.
+    // SAFETY: the kernel fills a structure of this stack frame.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    // SAFETY: zeroed, and filled by the call.
+    // SAFETY: all zero bytes are a valid `rusage`, whatever the call did.
     unsafe { usage.assume_init() }.ru_maxrss as u64 * 1024
 }

@@ -13,6 +13,7 @@ use format::HeapAtAttach;
 
 pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
     let signals = Signals::take()?;
+    signals.listen();
     let checked = Checked::new(pid)?;
     let heap = heap_of(&checked.process).unwrap_or_default();
     let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };

@@ -1,19 +1,19 @@
 //! Signals sent to `heaptrace` itself.
 //!
 //! SIGUSR1, SIGUSR2 and SIGQUIT are for us, all others for the program. What must hold: we never die of a signal that the
-//! program could survive; what the terminal sends to the whole group is not sent twice.
-use collector::Bell;
-use rustix::process::{Pid, Signal, kill_process};
+//! program could survive; a signal that comes before the program has started is not lost; what the terminal sends to the
+//! whole process group is not sent twice.
+use crate::signals::{is_for_group, pass_on};
+use collector::{Bell, Inbox, Received};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::{Cause, Sent};
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+const WANTED: [i32; 6] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+
 /// What we were told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
     BySize,
     ByCount,
@@ -22,56 +22,101 @@ pub enum Told {
     Stop,
 }
 
+fn for_us(signal: i32) -> Option<Told> {
+    match signal {
+        SIGUSR1 => Some(Told::BySize),
+        SIGUSR2 => Some(Told::ByCount),
+        SIGQUIT => Some(Told::Window),
+        _ => None,
+    }
+}
+
 pub struct Signals {
+    inbox: Inbox,
     target: Arc<AtomicI32>,
+    start: mpsc::Sender<()>,
+    send: mpsc::Sender<Told>,
     told: mpsc::Receiver<Told>,
     bell: Arc<Mutex<Option<Bell>>>,
 }
 
+/// What the thread that waits for signals has.
+struct Waiter {
+    inbox: Inbox,
+    target: Arc<AtomicI32>,
+    send: mpsc::Sender<Told>,
+    bell: Arc<Mutex<Option<Bell>>>,
+}
+
+impl Waiter {
+    /// Serves what is pending. The kernel hands signals out by number, so of several that came at once a report goes before
+    /// a new window, in which nothing would be left to report.
+    fn serve(&self) {
+        let first = self.inbox.wait();
+        let all: Vec<Received> =
+            [first].into_iter().chain(std::iter::from_fn(|| self.inbox.pending()).take(WANTED.len())).collect();
+        let pid = self.target.load(Ordering::Acquire);
+        let mut told: Vec<Told> = Vec::new();
+        for received in all {
+            match for_us(received.signal) {
+                Some(ours) => told.push(ours),
+                None if pid == 0 => told.push(Told::Stop),
+                None if is_for_group(received) => (),
+                None => pass_on(pid, received.signal),
+            }
+        }
+        told.sort_unstable();
+        for ours in told {
+            let _ = self.send.send(ours);
+        }
+        if let Some(bell) = *self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
+            bell.ring();
+        }
+    }
+}
+
 impl Signals {
     pub fn take() -> io::Result<Self> {
-        let wanted = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
-        let mut signals = SignalsInfo::<WithOrigin>::new(wanted)?;
+        let inbox = Inbox::open(&WANTED);
         let target = Arc::new(AtomicI32::new(0));
-        let (sender, told) = mpsc::channel();
+        let (send, told) = mpsc::channel();
+        let (start, started) = mpsc::channel();
         let bell = Arc::new(Mutex::new(None::<Bell>));
-        let (known, rung) = (Arc::clone(&target), Arc::clone(&bell));
+        let waiter = Waiter { inbox, target: Arc::clone(&target), send: send.clone(), bell: Arc::clone(&bell) };
         std::thread::Builder::new().name("heaptrace-sig".into()).spawn(move || {
-            for origin in signals.forever() {
-                let pid = Pid::from_raw(known.load(Ordering::Acquire));
-                let ours = match origin.signal {
-                    SIGUSR1 => Some(Told::BySize),
-                    SIGUSR2 => Some(Told::ByCount),
-                    SIGQUIT => Some(Told::Window),
-                    _ => pid.is_none().then_some(Told::Stop),
-                };
-                if let Some(ours) = ours {
-                    let _ = sender.send(ours);
-                    if let Some(bell) = *rung.lock().unwrap_or_else(PoisonError::into_inner) {
-                        bell.ring();
-                    }
-                    continue;
-                }
-                let from_terminal = !matches!(origin.cause, Cause::Sent(Sent::User | Sent::Queue | Sent::TKill));
-                let is_for_group = from_terminal && matches!(origin.signal, SIGINT | SIGHUP);
-                if let (Some(pid), Some(signal), false) = (pid, Signal::from_named_raw(origin.signal), is_for_group) {
-                    let _ = kill_process(pid, signal);
-                }
+            if started.recv().is_err() {
+                return;
+            }
+            loop {
+                waiter.serve();
             }
         })?;
-        Ok(Signals { target, told, bell })
+        Ok(Signals { inbox, target, start, send, told, bell })
     }
 
+    /// The target exists, has not started yet, and has all signals blocked: it gets every signal for it that came so far.
     pub fn pass_on_to(&self, pid: u32) {
+        while let Some(received) = self.inbox.pending() {
+            match for_us(received.signal) {
+                Some(ours) => drop(self.send.send(ours)),
+                None => pass_on(pid as i32, received.signal),
+            }
+        }
         self.target.store(pid as i32, Ordering::Release);
+        self.listen();
     }
 
-    /// The target is gone, its pid may be somebody else's soon.
+    /// Serves signals from now on.
+    pub fn listen(&self) {
+        let _ = self.start.send(());
+    }
+
+    /// The target is gone, and its pid may soon be another process's.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
     }
 
-    /// Whoever waits there is woken by a signal.
+    /// A signal wakes the thread that waits there.
     pub fn wake(&self, bell: Bell) {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// How long a process can be gone, or a snapshot wait, before it is noticed.
 const TICK: Duration = Duration::from_millis(10);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Reports that wait for a slow terminal; then no more are asked for.
+/// Reports that wait for a slow terminal; then `--interval` and `--watch` ask for no more.
 const MOST_WAITING: usize = 32;
 
 /// Numbers under which snapshots are asked for.
@@ -37,6 +37,8 @@ pub struct Tree {
     processes: Vec<Process>,
     next_id: Id,
     is_stopped: bool,
+    /// What signals asked for and is not answered yet.
+    told: Vec<Told>,
     /// Sessions that are being ended.
     ending: Vec<JoinHandle<()>>,
 }
@@ -58,6 +60,7 @@ impl Tree {
             processes: Vec::new(),
             next_id: 0,
             is_stopped: false,
+            told: Vec::new(),
             ending: Vec::new(),
         }
     }
@@ -126,7 +129,9 @@ impl Tree {
         self.serve_told();
         if let Some((pause, number)) = self.pause.filter(|_| Instant::now() >= self.next) {
             self.next = Instant::now() + pause;
-            self.ask_all(Ask::Snapshot(number));
+            if self.letterbox().waiting() < MOST_WAITING {
+                self.ask_all(Ask::Snapshot(number));
+            }
         }
         self.tell_snapshots();
     }
@@ -161,20 +166,24 @@ impl Tree {
     }
 
     fn serve_told(&mut self) {
-        for told in self.signals.told().collect::<Vec<_>>() {
+        self.told.extend(self.signals.told());
+        self.is_stopped |= self.told.contains(&Told::Stop);
+        // A signal that comes before the first process records is answered as soon as it does.
+        if !self.processes.iter().any(|process| process.is_announced) {
+            return;
+        }
+        for told in std::mem::take(&mut self.told) {
             match told {
                 Told::BySize => self.ask_all(Ask::Snapshot(BY_SIZE)),
                 Told::ByCount => self.ask_all(Ask::Snapshot(BY_COUNT)),
                 Told::Window => self.ask_all(Ask::Window),
-                Told::Stop => self.is_stopped = true,
+                Told::Stop => (),
             }
         }
     }
 
     fn ask_all(&self, what: Ask) {
-        if self.letterbox().waiting() < MOST_WAITING {
-            self.processes.iter().filter(|process| process.is_announced).for_each(|process| process.ask(what));
-        }
+        self.processes.iter().filter(|process| process.is_announced).for_each(|process| process.ask(what));
     }
 
     fn tell_snapshots(&mut self) {
@@ -267,6 +276,12 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
         say(format_args!("heaptrace: watching {pid} failed, there is no report"));
         return;
     };
+    if outcome.unanswered > 0 {
+        let count = outcome.unanswered;
+        say(format_args!(
+            "heaptrace: {count} reports of {pid} are missing, because they were asked for faster than written"
+        ));
+    }
     let Some(last) = outcome.last.filter(|_| outcome.started) else {
         say(format_args!("heaptrace: {pid} was not watched, {}", why_not(outcome.refusal)));
         return;

@@ -1,21 +1,30 @@
 //! What is told while there is no trace: snapshots, on a signal or when asked for.
 use super::Collector;
+use crate::drain::Drained;
 use crate::live::{Ask, Reason, Snapshot};
-use channel::{Farewell, Request, Stamp};
+use channel::{Farewell, MOST_REQUESTS, Request, Stamp};
 use rustix::thread::futex;
 use std::sync::atomic::Ordering;
 
 impl Collector {
-    /// Signals that the target was sent: each is served at the very instant that its handler saw.
+    /// Up to which instant signals can be served in this round. A thread that records alone and does nothing holds the
+    /// watermark at its last event, so that a signal to an idle program would wait for its next allocation. If nothing
+    /// was written for a whole round, every call that has returned is drained, and a report has them all.
+    pub(super) fn served_until(&mut self, now: Stamp, watermark: Stamp, drained: Drained) -> Stamp {
+        let is_idle = drained.words == 0 && watermark == self.last_watermark;
+        let is_alone = self.header.pace.load(Ordering::Acquire) != 0;
+        self.last_watermark = watermark;
+        if is_idle && is_alone { now } else { watermark }
+    }
+
+    /// Serves the signals that the target was sent, each at the instant that its handler saw, in the order of those instants.
     pub(super) fn serve_signals(&mut self, watermark: Stamp) {
-        let mut due =
-            Request::ALL.map(|request| (self.header.requests[request as usize].load(Ordering::Acquire), request));
-        due.sort_unstable_by_key(|(stamp, _)| *stamp);
-        for (stamp, request) in due.into_iter().filter(|(stamp, _)| (1..=watermark).contains(stamp)) {
-            self.merge_to(stamp);
-            let place = &self.header.requests[request as usize];
-            let _ = place.compare_exchange(stamp, 0, Ordering::AcqRel, Ordering::Relaxed);
-            match request {
+        // No more than the queue holds: a target that signals itself all the time must not keep us from draining its rings.
+        for _ in 0..MOST_REQUESTS {
+            let Some(waiting) = self.header.requests.oldest(watermark) else { return };
+            self.merge_to(waiting.stamp);
+            self.header.requests.remove(&waiting);
+            match waiting.request {
                 Request::BySize => self.send_snapshot(Reason::BySize),
                 Request::ByCount => self.send_snapshot(Reason::ByCount),
                 Request::Window => self.new_window(),
@@ -48,22 +57,28 @@ impl Collector {
     }
 
     pub(super) fn send_snapshot(&mut self, reason: Reason) {
+        if self.backlog.is_full() {
+            self.unanswered += 1;
+            return;
+        }
         let pid = self.header.target_pid.load(Ordering::Acquire);
         self.looks.look(pid, self.recorder.timeline.now_ns());
         let snapshot = self.snapshot_now(reason);
-        let _ = self.letters.snapshots.try_send(snapshot);
+        let _ = self.letters.snapshots.send(snapshot);
     }
 
     pub(super) fn snapshot_now(&self, reason: Reason) -> Snapshot {
+        let (sites, modules) = (self.recorder.live_sites(), self.recorder.modules().to_vec());
         Snapshot {
             reason,
             pid: self.header.target_pid.load(Ordering::Acquire),
             name: self.looks.name.clone(),
             time_ns: self.recorder.timeline.now_ns(),
-            sites: self.recorder.live_sites(),
+            held: self.backlog.hold(sites.len(), modules.len()),
+            sites,
             totals: self.recorder.totals(),
             losses: self.read_losses(),
-            modules: self.recorder.modules().to_vec(),
+            modules,
             memory: self.looks.last,
         }
     }

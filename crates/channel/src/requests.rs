@@ -1,0 +1,108 @@
+//! Reports that a watched target's signals ask for: a bounded queue in the header page.
+//!
+//! Any thread of the target may write, also in a handler that interrupts another handler; the collector alone reads. An entry
+//! is one word, so it is there as a whole or not at all. The order of requests is that of their stamps, not of their
+//! places.
+use crate::record::Stamp;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// What a signal to a watched target asks for.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGUSR1: what lives, by size.
+    BySize = 1,
+    /// SIGUSR2: what lives, by count.
+    ByCount = 2,
+    /// SIGQUIT: a new measuring window.
+    Window = 3,
+}
+
+impl Request {
+    pub const COUNT: usize = 3;
+    pub const ALL: [Request; Self::COUNT] = [Request::BySize, Request::ByCount, Request::Window];
+}
+
+/// Requests that can wait for the collector, which looks every 10 ms.
+pub const MOST_REQUESTS: usize = 128;
+const KIND_BITS: u32 = 2;
+
+#[repr(C)]
+pub struct Requests {
+    /// T: `stamp << 2 | Request`, 0 = empty. C: empties it.
+    entries: [AtomicU64; MOST_REQUESTS],
+    /// T: requests that found the queue full.
+    missed: AtomicU32,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub stamp: Stamp,
+    pub request: Request,
+    word: u64,
+    at: usize,
+}
+
+impl Requests {
+    /// Async-signal-safe, without a lock, with a bounded number of steps.
+    pub fn put(&self, request: Request, stamp: Stamp) {
+        let word = stamp << KIND_BITS | request as u64;
+        for entry in &self.entries {
+            if entry.load(Ordering::Relaxed) == 0
+                && entry.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+        }
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The oldest request, if it is not younger than `watermark`.
+    pub fn oldest(&self, watermark: Stamp) -> Option<Waiting> {
+        let waiting = |(at, entry): (usize, &AtomicU64)| {
+            let word = entry.load(Ordering::Acquire);
+            let request = Request::ALL.into_iter().find(|request| *request as u64 == word & ((1 << KIND_BITS) - 1))?;
+            Some(Waiting { stamp: word >> KIND_BITS, request, word, at })
+        };
+        let all = self.entries.iter().enumerate().filter_map(waiting);
+        all.filter(|waiting| waiting.stamp <= watermark).min_by_key(|waiting| waiting.stamp)
+    }
+
+    /// The request was served.
+    pub fn remove(&self, served: &Waiting) {
+        if let Some(entry) = self.entries.get(served.at) {
+            let _ = entry.compare_exchange(served.word, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    pub fn missed(&self) -> u32 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn requests_come_out_in_the_order_of_their_stamps() {
+        let requests = Requests { entries: [const { AtomicU64::new(0) }; MOST_REQUESTS], missed: AtomicU32::new(0) };
+        for stamp in [5, 3, 4, 1 << 60] {
+            requests.put(if stamp == 4 { Request::Window } else { Request::ByCount }, stamp);
+        }
+        let mut seen = Vec::new();
+        while let Some(waiting) = requests.oldest(100) {
+            seen.push((waiting.stamp, waiting.request));
+            requests.remove(&waiting);
+        }
+        assert_eq!(seen, [(3, Request::ByCount), (4, Request::Window), (5, Request::ByCount)]);
+        assert_eq!(requests.oldest(Stamp::MAX).map(|waiting| waiting.stamp), Some(1 << 60));
+        for stamp in 0..200 {
+            requests.put(Request::BySize, stamp);
+        }
+        assert_eq!(requests.missed() as usize, 200 - (MOST_REQUESTS - 1));
+    }
+}

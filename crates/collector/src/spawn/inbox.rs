@@ -1,0 +1,69 @@
+//! Signals that wait until they are taken.
+//!
+//! Given: the signals that somebody may send us. Returns: each, with its origin. What must hold: the signals are blocked in
+//! every thread, so one that nobody has taken yet stays pending in the kernel and is never lost. A handler could not
+//! promise that: between fork and exec it would run in the child, too.
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// A signal that was sent to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub signal: i32,
+    /// The kernel sent it, not a process. A signal from the terminal goes to its whole process group.
+    pub is_from_kernel: bool,
+}
+
+/// The signals of this inbox. Make it before any thread is started: threads inherit the blocked signals.
+#[derive(Clone, Copy)]
+pub struct Inbox {
+    wanted: libc::sigset_t,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Inbox")
+    }
+}
+
+impl Inbox {
+    /// Blocks these signals for this thread and those that it will start.
+    pub fn open(signals: &[i32]) -> Self {
+        let mut wanted = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: fills a set of this stack frame; signals that do not exist are refused without effect.
+        let wanted = unsafe {
+            libc::sigemptyset(wanted.as_mut_ptr());
+            signals.iter().for_each(|signal| {
+                libc::sigaddset(wanted.as_mut_ptr(), *signal);
+            });
+            wanted.assume_init()
+        };
+        // SAFETY: the set is initialized and only read.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &wanted, ptr::null_mut()) };
+        Inbox { wanted }
+    }
+
+    /// Waits for the next signal.
+    pub fn wait(&self) -> Received {
+        loop {
+            if let Some(received) = self.take(ptr::null()) {
+                return received;
+            }
+        }
+    }
+
+    /// The next signal that is pending now, lowest number first.
+    pub fn pending(&self) -> Option<Received> {
+        self.take(&libc::timespec { tv_sec: 0, tv_nsec: 0 })
+    }
+
+    /// `timeout` is null (no timeout) or valid.
+    fn take(&self, timeout: *const libc::timespec) -> Option<Received> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the set is initialized, the kernel fills `info`, `timeout` comes from the two callers above.
+        let signal = unsafe { libc::sigtimedwait(&self.wanted, info.as_mut_ptr(), timeout) };
+        // SAFETY: all zero bytes are a valid `siginfo_t`, whatever the call did.
+        let info = unsafe { info.assume_init() };
+        (signal > 0).then_some(Received { signal, is_from_kernel: info.si_code > 0 })
+    }
+}

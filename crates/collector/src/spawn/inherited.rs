@@ -1,0 +1,151 @@
+//! What a program inherits, as it was when we were started.
+//!
+//! Rust's runtime changes some of it before `main`: it ignores SIGPIPE and opens /dev/null for closed standard streams. So
+//! signals and descriptors are looked at in a constructor. The system calls are made without libc, which hides signals
+//! 32 and 33 from its callers.
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bit n - 1: signal n was ignored at our start.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+/// Bit n: descriptor n (0 to 2) was closed at our start.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+#[used]
+// SAFETY: `.init_array` holds functions of this type, which libc calls once before `main`.
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+extern "C" fn before_main() {
+    let ignored = (1..=SIGNALS).filter(|signal| handler_of(*signal) == libc::SIG_IGN).map(bit).sum();
+    IGNORED.store(ignored, Ordering::Relaxed);
+    // SAFETY: asks for a flag of a descriptor, open or not.
+    let is_closed = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } == -1;
+    let closed = (0..3).filter(is_closed).map(|fd| 1 << fd).sum();
+    CLOSED.store(closed, Ordering::Relaxed);
+}
+
+const SIGNALS: i32 = 64;
+/// Bytes of the kernel's signal set.
+const SET: usize = 8;
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+fn handler_of(signal: i32) -> usize {
+    let mut action = Action::default();
+    // SAFETY: asks only; the kernel fills a structure of this stack frame.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, ptr::null::<Action>(), &raw mut action, SET) };
+    action.handler
+}
+
+/// `handler` is `SIG_DFL` or `SIG_IGN`.
+fn set_handler(signal: i32, handler: usize) {
+    let action = Action { handler, ..Action::default() };
+    // SAFETY: no function of ours becomes a handler; the structure is only read.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, ptr::null_mut::<Action>(), SET) };
+}
+
+/// Sets this thread's signal mask and returns the old one.
+pub(super) fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: reads one word and fills another, both of this stack frame.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, SET) };
+    before
+}
+
+/// Blocks all signals for this thread and returns the old mask.
+pub(super) fn block_all() -> u64 {
+    set_mask(u64::MAX)
+}
+
+fn mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: asks only; the kernel fills one word of this stack frame.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, ptr::null::<u64>(), &raw mut mask, SET) };
+    mask
+}
+
+/// Take it before signals are blocked.
+#[derive(Clone, Copy)]
+pub struct Inherited {
+    ignored: u64,
+    closed: u32,
+    mask: u64,
+    address_space: libc::rlimit,
+    file_size: libc::rlimit,
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> libc::rlimit {
+    let mut value = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel fills `value`.
+    unsafe { libc::getrlimit(resource, &mut value) };
+    value
+}
+
+/// Removes a limit from ourselves, as far as we may.
+fn lift(resource: libc::__rlimit_resource_t, now: libc::rlimit) {
+    if now.rlim_cur == libc::RLIM_INFINITY {
+        return;
+    }
+    let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let highest = libc::rlimit { rlim_cur: now.rlim_max, rlim_max: now.rlim_max };
+    // SAFETY: the kernel only reads the structures.
+    unsafe {
+        if libc::setrlimit(resource, &none) != 0 {
+            libc::setrlimit(resource, &highest);
+        }
+    }
+}
+
+impl Inherited {
+    /// Remembers, then frees us of what would stop a recorder: limits, death by a file that is too large, and children
+    /// whose exit code the kernel throws away because SIGCHLD is ignored.
+    pub fn take() -> Self {
+        let (address_space, file_size) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_FSIZE));
+        lift(libc::RLIMIT_AS, address_space);
+        lift(libc::RLIMIT_FSIZE, file_size);
+        set_handler(libc::SIGXFSZ, libc::SIG_IGN);
+        set_handler(libc::SIGCHLD, libc::SIG_DFL);
+        let (ignored, closed) = (IGNORED.load(Ordering::Relaxed), CLOSED.load(Ordering::Relaxed));
+        Inherited { ignored, closed, mask: mask(), address_space, file_size }
+    }
+
+    /// The target's address space has a limit: our memory in it must be small.
+    pub const fn limits_address_space(&self) -> bool {
+        self.address_space.rlim_cur != libc::RLIM_INFINITY
+    }
+
+    pub const fn limits_file_size(&self) -> bool {
+        self.file_size.rlim_cur != libc::RLIM_INFINITY
+    }
+
+    /// Runs in the forked child: only async-signal-safe calls. Signals come last, because a pending one that the program
+    /// does not ignore ends the process here, as it would have ended the program.
+    pub(super) fn restore(&self) {
+        // SAFETY: the kernel only reads the limits. The descriptors are the /dev/null that Rust's runtime opened.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_AS, &self.address_space);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
+            (0..3).filter(|fd| self.closed >> fd & 1 != 0).for_each(|fd| {
+                libc::close(fd);
+            });
+        }
+        for signal in 1..=SIGNALS {
+            let is_ignored = self.ignored & bit(signal) != 0;
+            set_handler(signal, if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+        }
+        set_mask(self.mask);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a program inherits is byte for byte what it inherits alone: environment, descriptors, signals, limits.
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Folder, Report, process};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs `surroundings` in odd surroundings (`kinds`), after `prefix`, and returns what it wrote down. Its standard streams
+/// are /dev/null both times, because a pipe has another number each time.
+fn written(folder: &Folder, kinds: &str, prefix: &[OsString], rest: &[&str]) -> String {
+    let (program, out) = (target("surroundings"), folder.join("out"));
+    let _ = std::fs::remove_file(&out);
+    let mut command = Command::new(&program);
+    command.arg("launch").arg(kinds).args(prefix).arg(&program).arg(&out).args(rest);
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert_eq!(process::code(status), 9, "{command:?}");
+    std::fs::read_to_string(&out).expect("what the program wrote down")
+}
+
+fn recorder(trace: &Path) -> Vec<OsString> {
+    [heaptrack().as_os_str(), "-o".as_ref(), trace.as_os_str(), "--".as_ref()].map(OsString::from).into()
+}
+
+/// Asserts that nothing differs, and that every image was recorded.
+fn assert_same(kinds: &str, rest: &[&str]) -> String {
+    let folder = Folder::new();
+    let trace = folder.join("trace.htz");
+    let alone = written(&folder, kinds, &[], rest);
+    let recorded = written(&folder, kinds, &recorder(&trace), rest);
+    assert_eq!(recorded, alone, "{kinds} {rest:?}");
+    let images = alone.matches("\n--\n").count() as u64;
+    assert_eq!(images, 1 + rest.len() as u64);
+    assert_eq!(Report::of(&trace).of_size(4321).allocations, 3 * images, "{kinds} {rest:?}");
+    alone
+}
+
+const ENVIRONMENTS: [&str; 5] = ["empty", "twice", "bare", "many", "bare,twice,set:HEAPTRACK_CHANNEL=mine,many"];
+
+#[test]
+fn the_environment_keeps_its_order_duplicates_and_odd_entries() {
+    for kinds in ENVIRONMENTS {
+        assert_same(kinds, &[]);
+    }
+    let text = assert_same("twice,bare", &[]);
+    for entry in ["<B=1>\nentry <A=>\nentry <B=2>\nentry <B=1>", "<no_equals_sign>\nentry <>\nentry <=nameless>"] {
+        assert!(text.contains(entry), "the test did not test: {text}");
+    }
+}
+
+#[test]
+fn the_environment_stays_the_same_after_an_exec_in_place() {
+    for kinds in ENVIRONMENTS {
+        assert_same(kinds, &["exec"]);
+    }
+    assert_same("twice", &["execenv"]);
+}
+
+#[test]
+fn libraries_that_the_user_preloads_stay() {
+    let bump = target("libbump.so");
+    let bump = bump.display();
+    let one = format!("set:LD_PRELOAD={bump}");
+    for kinds in [
+        one.clone(),
+        format!("{one},set:X=,set:LD_PRELOAD=,set:Y="),
+        format!("set:LD_PRELOAD=,{one},{one}"),
+        format!("{one}:{bump},set:LD_PRELOAD={bump} {bump}"),
+    ] {
+        assert_same(&kinds, &[]);
+        assert_same(&kinds, &["exec"]);
+        assert_same(&kinds, &["execenv"]);
+    }
+}
+
+#[test]
+fn closed_descriptors_stay_closed_and_none_of_ours_is_seen() {
+    for numbers in ["0", "1", "2", "0+1", "1+2", "0+2", "0+1+2"] {
+        let text = assert_same(&format!("close:{numbers}"), &["exec"]);
+        let is_standard = |line: &&str| (0..3).any(|number| line.starts_with(&format!("descriptor {number} ")));
+        let open = text.split("\n--\n").next().unwrap().lines().filter(is_standard).count();
+        assert_eq!(open, 3 - numbers.split('+').count(), "the test did not test: {text}");
+    }
+}
+
+#[test]
+fn signals_are_ignored_and_blocked_as_before() {
+    let all: Vec<String> = (1..=64).filter(|number| ![9, 19].contains(number)).map(|n| n.to_string()).collect();
+    let all = all.join("+");
+    for kinds in ["ignore:13", "ignore:2+3", "block:10+32+33+64"] {
+        assert_same(kinds, &["exec"]);
+    }
+    let text = assert_same(&format!("ignore:{all},block:{all}"), &["exec"]);
+    assert!(text.contains("signal 32 ignored") && text.contains("blocked fffffffffffbfeff"), "{text}");
+}
+
+/// `heaptrace` follows children, so its two variables stay. Nothing else differs, but for the handlers of its signals.
+#[test]
+fn under_heaptrace_only_its_variables_and_signals_differ() {
+    let prefix = [heaptrack().as_os_str(), "heaptrace".as_ref()].map(OsString::from);
+    let bump = target("libbump.so");
+    let preloaded = format!("set:A=1,set:LD_PRELOAD={},set:B=2", bump.display());
+    for kinds in ["empty", "twice,bare", "close:0+1+2", "ignore:2+13,block:64", "many", &preloaded] {
+        for rest in [&[][..], &["exec"]] {
+            let folder = Folder::new();
+            let alone = written(&folder, kinds, &[], rest);
+            let watched = written(&folder, kinds, &prefix, rest);
+            let without_ours = |text: &str| {
+                let keep = |line: &&str| {
+                    !line.starts_with("entry <HEAPTRACK_FOLLOW=")
+                        && !line.starts_with("entry <LD_PRELOAD=")
+                        && !line.starts_with("/proc/self/environ")
+                        && !["signal 3 ", "signal 10 ", "signal 12 "].iter().any(|name| line.starts_with(name))
+                };
+                text.lines().filter(keep).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(without_ours(&watched), without_ours(&alone), "{kinds} {rest:?}");
+            let ours = watched.lines().filter(|line| line.starts_with("entry <HEAPTRACK_FOLLOW=")).count();
+            assert_eq!(ours, 1 + rest.len(), "{kinds} {rest:?}");
+        }
+    }
+}
