@@ -133,6 +133,16 @@ fn an_exec_into_a_static_program_is_told() {
     assert!(!report.complete());
 }
 
+/// The new user namespace takes away the right to open the collector's memory.
+#[test]
+fn an_exec_with_other_rights_is_told() {
+    let outcome = Program::new("unshare").args(["-U", "/bin/true"]).same_output();
+    assert_said(&outcome, "exec", "/bin/true");
+    let report = outcome.report();
+    assert_eq!(report.total("leaked_allocations"), 0);
+    assert!(!report.complete());
+}
+
 #[test]
 fn an_exec_that_is_recorded_or_fails_is_not_told() {
     let recorded = Program::target("execs").arg(target("hello")).same_output().whole_report();
