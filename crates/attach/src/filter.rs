@@ -6,7 +6,7 @@
 use crate::error::Refusal;
 use crate::process::{Process, Status};
 use crate::ptrace;
-use crate::world::World;
+use crate::world::{self, World};
 use libc::sock_filter;
 
 const STRICT: u32 = 1;
@@ -61,7 +61,7 @@ pub fn check(process: &Process, status: &Status) -> Result<bool, Refusal> {
 fn read(process: &Process) -> Result<Vec<Vec<sock_filter>>, Refusal> {
     let unknown = || Refusal::UnknownFilter { pid: process.pid };
     let tid = process.threads().ok().and_then(|tids| tids.first().copied()).ok_or_else(unknown)?;
-    let world = World::stop_one(process, tid)?;
+    let world = World::stop_one(process, tid, world::PATIENCE)?;
     let mut filters = Vec::new();
     while let Some(filter) = ptrace::seccomp_filter(tid, filters.len()).map_err(|_| unknown())? {
         filters.push(filter);
