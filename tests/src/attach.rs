@@ -13,9 +13,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A program that nobody records yet. Killed when it goes out of scope.
 pub struct Target {
-    child: Child,
+    /// `None` for a process that the harness did not start itself.
+    child: Option<Child>,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    output: Option<BufReader<ChildStdout>>,
     /// The process that is meant: the child itself, or one below it.
     pub pid: u32,
 }
@@ -30,9 +31,14 @@ impl Target {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let output = Some(BufReader::new(child.stdout.take().expect("piped")));
         let pid = child.id();
-        Target { child, input, output, pid }
+        Target { child: Some(child), input, output, pid }
+    }
+
+    /// A process that a target has forked. It can be looked at, and is killed when it goes out of scope.
+    pub fn of(pid: u32) -> Target {
+        Target { child: None, input: None, output: None, pid }
     }
 
     /// Waits until it waits for us: before, it may not even have its libraries.
@@ -48,7 +54,7 @@ impl Target {
 
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.output.read_line(&mut line).expect("the target writes");
+        self.output.as_mut().expect("ours").read_line(&mut line).expect("the target writes");
         line.trim_end().to_owned()
     }
 
@@ -66,8 +72,8 @@ impl Target {
     pub fn finish(mut self) -> (i32, String) {
         drop(self.input.take());
         let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("text");
-        (process::code(self.child.wait().expect("can be waited for")), rest)
+        self.output.as_mut().expect("ours").read_to_string(&mut rest).expect("text");
+        (process::code(self.child.as_mut().expect("ours").wait().expect("can be waited for")), rest)
     }
 
     pub fn maps(&self) -> String {
@@ -80,6 +86,16 @@ impl Target {
             entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    /// How many of its descriptors are of files with that in their name.
+    pub fn descriptors_of(&self, name: &str) -> usize {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).expect("the target lives");
+        let is_it = |path: PathBuf| path.to_string_lossy().contains(name);
+        entries
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .filter(|path| is_it(path.clone()))
+            .count()
     }
 
     pub fn threads(&self) -> usize {
@@ -130,8 +146,13 @@ fn range(line: &str) -> (u64, u64) {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.child {
+            Some(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            None => process::signal("KILL", &[self.pid]),
+        }
     }
 }
 
@@ -216,7 +237,7 @@ impl Ended {
 
     /// How long all threads stood still, each time, in milliseconds.
     pub fn pauses(&self) -> Vec<f64> {
-        let behind = self.text.split("stood still for ").skip(1);
+        let behind = self.text.split("paused the program for ").skip(1);
         behind.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
     }
 }

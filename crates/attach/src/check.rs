@@ -1,7 +1,9 @@
 //! What can be said about a process before it is touched: whether it can be attached to at all.
-use crate::CHANNEL;
 use crate::error::Refusal;
 use crate::filter::{self, Verdict};
+use crate::frozen;
+use crate::interrupt::Interrupt;
+use crate::launch;
 use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -29,35 +31,22 @@ pub struct Checked {
 
 impl Checked {
     pub fn new(pid: u32) -> Result<Checked, Refusal> {
+        Self::interruptible(pid, Interrupt::default())
+    }
+
+    /// The same; every wait for the process, from now on, ends when `interrupt` is set.
+    pub fn interruptible(pid: u32, interrupt: Interrupt) -> Result<Checked, Refusal> {
         if pid == std::process::id() {
             return Err(Refusal::Ourselves(pid));
         }
         let process = Process::new(pid).map_err(|_| Refusal::NoProcess(pid))?;
-        let status = process.status().map_err(|_| Refusal::NoProcess(pid))?;
-        if matches!(status.state, 'Z' | 'X') {
-            return Err(Refusal::Dead(pid));
-        }
-        if !status.vm_size {
-            return Err(Refusal::Kernel(pid));
-        }
-        if status.tracer != 0 {
-            return Err(Refusal::seize(&process, &std::io::Error::from_raw_os_error(libc::EPERM)));
-        }
-        let maps = Maps::of(&process.folder).map_err(|error| Refusal::seize(&process, &error))?;
-        let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(&process, &error))?;
-        if !is_ours(&process) {
-            return Err(Refusal::Architecture { pid });
-        }
-        let mut checked = Checked {
-            process,
-            memory,
-            maps,
-            filtered: false,
-            may_ask_for_counter: false,
-            seccomp_modes: BTreeSet::new(),
-        };
-        checked.check_filters()?;
-        Ok(checked)
+        let process = Process { interrupt, ..process };
+        check(&process).map_err(|refusal| refusal.checked(&process, None))
+    }
+
+    /// Replaces a refusal that is only a consequence of something else, see [`Refusal::checked`].
+    pub fn truth(&self, refusal: Refusal) -> Refusal {
+        refusal.checked(&self.process, Some(&self.memory))
     }
 
     /// Looks at the seccomp filters of all threads.
@@ -70,9 +59,44 @@ impl Checked {
 
     /// The channel of a program that heaptrack started.
     pub fn is_launched(&self) -> bool {
-        let is_channel = |name: &str| name.starts_with("/memfd:heaptrack") && !name.starts_with(CHANNEL);
-        self.maps.0.iter().any(|mapping| is_channel(&mapping.name))
+        launch::is_launched(self)
     }
+}
+
+fn check(process: &Process) -> Result<Checked, Refusal> {
+    let pid = process.pid;
+    let status = process.status().map_err(|_| Refusal::NoProcess(pid))?;
+    if matches!(status.state, 'Z' | 'X') {
+        return Err(Refusal::Dead(pid));
+    }
+    if process.is_kernel() {
+        return Err(Refusal::Kernel(pid));
+    }
+    if let Some(cgroup) = frozen::cgroup_of(process) {
+        return Err(Refusal::Frozen { pid, cgroup });
+    }
+    if status.tracer != 0 {
+        return Err(Refusal::seize(process, &std::io::Error::from_raw_os_error(libc::EPERM)));
+    }
+    // The memory first: if the program is replaced between the two, what the maps say is not found in it.
+    let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
+    let maps = Maps::of(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
+    if !is_ours(process) {
+        return Err(Refusal::Architecture { pid });
+    }
+    let mut checked = Checked {
+        process: process.clone(),
+        memory,
+        maps,
+        filtered: false,
+        may_ask_for_counter: false,
+        seccomp_modes: BTreeSet::new(),
+    };
+    checked.check_filters()?;
+    if checked.memory.is_gone() || checked.maps.0.is_empty() {
+        return Err(Refusal::Gone);
+    }
+    Ok(checked)
 }
 
 /// 64-bit x86.

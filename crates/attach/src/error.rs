@@ -1,4 +1,6 @@
 //! Why a process cannot be attached to: one sentence each, which says what to do.
+use crate::frozen;
+use crate::memory::Memory;
 use crate::process::Process;
 use std::{fs, io};
 
@@ -8,9 +10,9 @@ pub enum Refusal {
     NoProcess(u32),
     #[error("process {0} is heaptrack itself")]
     Ourselves(u32),
-    #[error("process {0} has ended already and only waits to be buried by its parent")]
+    #[error("process {0} has already exited (zombie)")]
     Dead(u32),
-    #[error("process {0} is a thread of the kernel: it has no heap")]
+    #[error("process {0} is a kernel thread: it has no heap")]
     Kernel(u32),
     #[error("process {pid} belongs to user {uid}: run heaptrack as that user or as root")]
     OtherUser { pid: u32, uid: u32 },
@@ -32,6 +34,19 @@ pub enum Refusal {
     Recorded { pid: u32, recorder: u32 },
     #[error("process {pid} was started by heaptrack and carries its library: its allocations are recorded there")]
     Launched { pid: u32 },
+    #[error(
+        "process {pid} was launched by heaptrack and is recorded by process {recorder}; that recording ends when the program does \
+         (`kill {recorder}` is passed on to it)"
+    )]
+    LaunchedBy { pid: u32, recorder: u32 },
+    #[error(
+        "process {pid} was launched by heaptrack, whose process has ended: nothing records it any more, and nothing is patched"
+    )]
+    LaunchedByNobody { pid: u32 },
+    #[error("process {pid} is frozen (cgroup {cgroup}): thaw it first (`docker unpause`, or the cgroup's freezer)")]
+    Frozen { pid: u32, cgroup: String },
+    #[error("interrupted")]
+    Interrupted,
     #[error("process {pid} is not a 64-bit x86 program; this heaptrack records no others")]
     Architecture { pid: u32 },
     #[error(
@@ -58,17 +73,24 @@ pub enum Refusal {
     Stripped { exe: String },
     #[error("no malloc was found in process {pid}: there is nothing to record")]
     NoMalloc { pid: u32 },
-    #[error("{function} of {module} cannot be patched: {why}, and import tables do not lead to it")]
+    #[error("{function} of {module} cannot be patched: {why}, and no module imports it")]
     NotPatchable { function: String, module: String, why: &'static str },
     #[error(
         "thread {tid} cannot be stopped: it has been in an uninterruptible system call all the time; try again later"
     )]
     Unstoppable { tid: u32 },
+    /// As a first guess: see [`Refusal::checked`].
     #[error("the process has ended or become another program meanwhile")]
     Gone,
+    #[error("process {pid} has exited meanwhile")]
+    Exited { pid: u32 },
+    #[error("process {pid} has become another program (exec) meanwhile: try again")]
+    Replaced { pid: u32 },
+    #[error("the threads of process {pid} came and went too fast; try again")]
+    Restless { pid: u32 },
     #[error("the process keeps changing what is to be patched; try again")]
     Busy,
-    #[error("no place was found in the program from which a system call can be made")]
+    #[error("no usable `syscall` instruction was found in the program")]
     NoGadgets,
     #[error("thread {tid} has no stack that could be used")]
     NoStack { tid: u32 },
@@ -89,6 +111,35 @@ impl Refusal {
 
     pub fn memory(pid: u32) -> impl FnOnce(io::Error) -> Refusal {
         move |error| Refusal::Memory { pid, error }
+    }
+
+    /// The reason that is true at the end. What was found may only be a consequence of the process's exit or exec, of its
+    /// being frozen, or of the user's wish to stop. `memory` is that of the program that was looked at first.
+    pub fn checked(self, process: &Process, memory: Option<&Memory>) -> Refusal {
+        let pid = process.pid;
+        if matches!(self, Refusal::Kernel(_)) {
+            return self;
+        }
+        if process.has_exited() {
+            return if process.is_zombie() && matches!(self, Refusal::Dead(_)) {
+                self
+            } else {
+                Refusal::Exited { pid }
+            };
+        }
+        if memory.is_some_and(Memory::is_gone) {
+            return Refusal::Replaced { pid };
+        }
+        if process.interrupt.is_set() {
+            return Refusal::Interrupted;
+        }
+        if let Some(cgroup) = frozen::cgroup_of(process) {
+            return Refusal::Frozen { pid, cgroup };
+        }
+        match self {
+            Refusal::Gone => Refusal::Restless { pid },
+            refusal => refusal,
+        }
     }
 
     /// Why a thread could not be seized.
@@ -128,6 +179,9 @@ fn name_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interrupt::Interrupt;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_setting_that_refuses_is_named() {
@@ -149,8 +203,37 @@ mod tests {
             "the memory of process 7 cannot be read or written: Input/output error (os error 5)"
         );
         assert_eq!(said(Refusal::Image("why")), "heaptrack itself is broken: why");
-        let gone = Process { pid: 0x7fff_fff0, folder: "/proc/2147483632".into() };
+        let gone = Process {
+            pid: 0x7fff_fff0,
+            folder: "/proc/2147483632".into(),
+            started: 1,
+            interrupt: Interrupt::default(),
+        };
         let gone = [Refusal::seize(&gone, &error()), Refusal::seize(&gone, &io::Error::from_raw_os_error(libc::ESRCH))];
         assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);
+    }
+
+    /// A reason that was only a consequence is replaced by its cause.
+    #[test]
+    fn a_refusal_is_checked_before_it_is_said() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let us = Process::new(std::process::id()).unwrap();
+        let us = Process { interrupt: Interrupt::new(Arc::clone(&flag)), ..us };
+        fn checked(process: &Process, memory: Option<&Memory>) -> String {
+            Refusal::NoMalloc { pid: 7 }.checked(process, memory).to_string()
+        }
+        let memory = Memory::open(&us.folder).unwrap();
+        assert!(checked(&us, Some(&memory)).starts_with("no malloc was found"));
+        assert!(matches!(Refusal::Gone.checked(&us, Some(&memory)), Refusal::Restless { .. }));
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = Process::new(child.id()).unwrap();
+        let theirs = Memory::open(&process.folder).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(checked(&process, None), format!("process {} has exited meanwhile", process.pid));
+        let replaced = format!("process {} has become another program (exec) meanwhile: try again", us.pid);
+        assert_eq!(checked(&us, Some(&theirs)), replaced);
+        flag.store(true, Ordering::Release);
+        assert_eq!(checked(&us, Some(&memory)), "interrupted");
     }
 }

@@ -6,7 +6,7 @@
 use crate::error::Refusal;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
-use crate::world::World;
+use crate::world::{self, World};
 use libc::sock_filter;
 use std::collections::BTreeSet;
 
@@ -100,7 +100,7 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
 
 fn read(process: &Process, tid: Tid) -> Result<Vec<Vec<sock_filter>>, Refusal> {
     let unknown = || Refusal::UnknownFilter { pid: process.pid };
-    let world = World::stop_one(process, tid)?;
+    let world = World::stop_one(process, tid, world::PATIENCE)?;
     let mut filters = Vec::new();
     while let Some(filter) = ptrace::seccomp_filter(tid, filters.len()).map_err(|_| unknown())? {
         filters.push(filter);

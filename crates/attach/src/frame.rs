@@ -29,6 +29,7 @@ const IN_USE: usize = 512;
 /// The legacy area and the header.
 const SMALLEST: usize = 576;
 /// Where the saved instruction pointer is in a frame.
+#[cfg(test)]
 pub const RIP: u64 = 8 + 40 + 16 * 8;
 /// More than any frame takes without AMX.
 pub const ROOM: u64 = 4096;

@@ -114,7 +114,7 @@ impl Journal {
         places.filter_map(|mapping| Journal::read(memory, mapping.start)).collect()
     }
 
-    fn read(memory: &Memory, at: u64) -> Option<Journal> {
+    pub fn read(memory: &Memory, at: u64) -> Option<Journal> {
         if memory.word(at).ok()? != MAGIC {
             return None;
         }
@@ -227,10 +227,16 @@ impl Journal {
         self.patches.len() < PATCHES && self.pads.len() < PADS
     }
 
+    /// False in a forked child, which has a copy of its parent's journal.
+    pub const fn is_about(&self, process: &Process) -> bool {
+        self.target == process.pid && self.target_started == process.started
+    }
+
     /// The process is recorded now.
     pub fn is_recorded(&self, process: &Process) -> bool {
-        let is_about_it = self.target == process.pid && self.target_started == process.started();
-        self.recorder != 0 && is_about_it && crate::process::started(self.recorder) == Some(self.recorder_started)
+        self.recorder != 0
+            && self.is_about(process)
+            && crate::process::started(self.recorder) == Some(self.recorder_started)
     }
 }
 

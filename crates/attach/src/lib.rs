@@ -17,16 +17,21 @@
 
 mod candidates;
 mod check;
+mod children;
 mod code;
 mod error;
 mod files;
 mod filter;
 mod frame;
+mod frozen;
 mod heap;
 mod home;
 mod image;
 mod imports;
+mod in_hook;
+mod interrupt;
 mod journal;
+mod launch;
 mod loader;
 mod maps;
 mod memory;
@@ -46,13 +51,16 @@ mod unwind;
 mod world;
 
 pub use check::Checked;
+pub use children::Children;
 pub use error::Refusal;
 pub use heap::{Heap, heap_of};
+pub use interrupt::Interrupt;
 pub use prepare::Prepared;
 pub use process::Process;
 pub use repair::Restored;
 pub use session::{Attached, Standing};
 
+use image::Image;
 use journal::Journal;
 
 /// How the shared memory is called in the target.
@@ -68,17 +76,23 @@ pub enum Detached {
     Restored(Restored),
 }
 
-/// Ends a session whose recorder is gone.
-pub fn detach(pid: u32) -> Result<Detached, Refusal> {
-    let checked = Checked::new(pid)?;
+/// Ends a session whose recorder is gone. `library`: the file that an attach of this build would write.
+pub fn detach(pid: u32, library: &[u8], interrupt: Interrupt) -> Result<Detached, Refusal> {
+    let image_id = Image::parse(library)?.id;
+    let checked = Checked::interruptible(pid, interrupt)?;
     let journals = Journal::find(&checked.maps, &checked.memory);
     if journals.is_empty() {
-        return Err(Refusal::NotAttached(pid));
+        return Err(checked.truth(match launch::recorder_of(&checked) {
+            Some(Some(recorder)) => Refusal::LaunchedBy { pid, recorder },
+            Some(None) => Refusal::LaunchedByNobody { pid },
+            None => Refusal::NotAttached(pid),
+        }));
     }
     if let Some(journal) = journals.iter().find(|journal| journal.is_recorded(&checked.process)) {
         return Ok(Detached::Recorder(journal.recorder));
     }
-    on_own_thread(|| repair::restore(&checked, &journals)).map(Detached::Restored)
+    let restored = on_own_thread(|| repair::restore(&checked, &journals, image_id));
+    restored.map(Detached::Restored).map_err(|refusal| checked.truth(refusal))
 }
 
 /// Tracing belongs to a thread, and the kernel lets go what it traces when the thread ends, however it does.

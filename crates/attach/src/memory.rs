@@ -3,18 +3,19 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::{io, slice};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
-    file: File,
+    file: Arc<File>,
 }
 
 impl Memory {
     /// The memory of the program that runs now: after an exec, reads find nothing.
     pub fn open(folder: &Path) -> io::Result<Memory> {
         let file = File::options().read(true).write(true).open(folder.join("mem"))?;
-        Ok(Memory { file })
+        Ok(Memory { file: Arc::new(file) })
     }
 
     pub fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -75,6 +76,12 @@ impl Memory {
     pub fn write_value<T>(&self, at: u64, value: &T) -> io::Result<()> {
         // SAFETY: the bytes of a live value, given to the kernel. Padding may be anything, and so it arrives.
         self.write(at, unsafe { slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) })
+    }
+
+    /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not mapped is an
+    /// error instead, so any address will do.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.file.read_at(&mut [0], 1 << 12), Ok(0))
     }
 
     /// The program of before is still there.

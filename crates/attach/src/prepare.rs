@@ -8,6 +8,7 @@ use crate::error::Refusal;
 use crate::home;
 use crate::image::{Image, Places};
 use crate::imports::Export;
+use crate::interrupt::Patience;
 use crate::journal::{self, Journal, Pad};
 use crate::loader::Loader;
 use crate::maps::Maps;
@@ -17,7 +18,7 @@ use crate::ptrace::{self, Tid};
 use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
 use crate::slots::{self, PAD, SLOT};
-use crate::world::World;
+use crate::world::{self, World};
 use crate::{CHANNEL_NAME, frame, repair};
 use capture::entry::Range;
 use channel::Geometry;
@@ -30,16 +31,15 @@ use std::time::Duration;
 const STACK_LEFT: u64 = 64 << 10;
 /// What the ABI lets a function use below its stack pointer.
 const RED_ZONE: u64 = 128;
-/// How often we look for a thread that can be stopped.
-const TRIES: u32 = 40;
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+/// How long one thread is waited for, before another one is tried.
+const ONE_THREAD: Duration = Duration::from_millis(100);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
 
 /// The target with our memory in it.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) checked: Checked,
-    pub(crate) gadgets: Gadgets,
     pub(crate) journal: Journal,
     pub(crate) places: Places,
     pub(crate) loader: Loader,
@@ -63,7 +63,8 @@ impl Prepared {
     /// `library`: the file that is to lie in the target.
     pub fn new(checked: Checked, library: &[u8]) -> Result<Prepared, Refusal> {
         let image = Image::parse(library)?;
-        crate::on_own_thread(|| prepare(checked, &image))
+        let (process, memory) = (checked.process.clone(), checked.memory.clone());
+        crate::on_own_thread(|| prepare(checked, &image)).map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
     pub const fn geometry(&self) -> Geometry {
@@ -100,7 +101,7 @@ fn look(checked: &Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
     Ok((gadgets, loader, plan))
 }
 
-fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
+fn prepare(checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     let pid = checked.process.pid;
     let found = Journal::find(&checked.maps, &checked.memory);
     if let Some(journal) = found.iter().find(|journal| journal.is_recorded(&checked.process)) {
@@ -110,7 +111,13 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
         return Err(Refusal::Launched { pid });
     }
     // What a recorder left that died: first everything is as it was.
-    repair::restore(&checked, &found)?;
+    repair::restore(&checked, &found, image.id)?;
+    let (process, memory) = (checked.process.clone(), checked.memory.clone());
+    build(checked, image, found).inspect_err(|_| repair::give_up(&process, &memory, image.id))
+}
+
+/// Memory, slots and shared memory, for a process in which nothing of ours is in force.
+fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Prepared, Refusal> {
     let (gadgets, loader, plan) = find_allocators(&mut checked)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
@@ -132,7 +139,6 @@ fn prepare(mut checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
         ));
     }
     Ok(Prepared {
-        gadgets,
         places,
         loader,
         written,
@@ -288,30 +294,37 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make calls for us; and where its frame can be. If all are in calls that cannot be interrupted (a
-/// vfork whose child is not yet through), later.
+/// Stops a thread that can make calls for us, and says where its frame can be. Threads in calls that cannot be interrupted are
+/// waited for while the others run.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
-    let mut picked = try_pick(checked);
-    for _ in 0..TRIES {
-        if !matches!(picked, Err(Refusal::Unstoppable { .. })) {
-            break;
+    let mut patience = Patience::new(&checked.process, world::PATIENCE);
+    loop {
+        match try_pick(checked, &patience) {
+            Err(Refusal::Unstoppable { .. } | Refusal::Gone)
+                if !patience.is_over() && !checked.process.has_exited() =>
+            {
+                patience.rest(BETWEEN_TRIES)?;
+            }
+            picked => return picked,
         }
-        sleep(BETWEEN_TRIES);
-        picked = try_pick(checked);
     }
-    picked
 }
 
-fn try_pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
+fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u64), Refusal> {
     let process = &checked.process;
-    let mut tids = process.threads().map_err(|_| Refusal::Gone)?;
-    let stuck = tids.iter().copied().find(|tid| process.thread_state(*tid) == Some('D'));
-    tids.retain(|tid| !matches!(process.thread_state(*tid), None | Some('D' | 'Z' | 'X')));
-    // The first one has the stack that is known best.
-    tids.sort_by_key(|tid| *tid != process.pid);
-    let mut last = stuck.map_or(Refusal::Gone, |tid| Refusal::Unstoppable { tid });
-    for tid in tids {
-        match World::stop_one(process, tid) {
+    let tids = process.threads().map_err(|_| Refusal::Gone)?;
+    let mut tids: Vec<(Tid, bool)> = tids
+        .into_iter()
+        .filter_map(|tid| match process.thread_state(tid)? {
+            'Z' | 'X' => None,
+            state => Some((tid, state == 'D')),
+        })
+        .collect();
+    // The first thread has the stack that is known best. Those in an uninterruptible sleep come last.
+    tids.sort_by_key(|(tid, sleeps)| (*sleeps, *tid != process.pid));
+    let mut last = Refusal::Gone;
+    for (tid, _) in tids {
+        match World::stop_one(process, tid, ONE_THREAD) {
             Ok(world) => match room_on_stack(tid, &checked.maps) {
                 Some(room) => return Ok((world, tid, room)),
                 None => last = Refusal::NoStack { tid },
@@ -319,6 +332,9 @@ fn try_pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
             // It may have ended, or be stuck: another one will do.
             Err(refusal @ (Refusal::Unstoppable { .. } | Refusal::Gone)) => last = refusal,
             Err(refusal) => return Err(refusal),
+        }
+        if patience.is_over() {
+            break;
         }
     }
     Err(last)

@@ -2,6 +2,7 @@
 //!
 //! Given: a pid as we see it. What must hold: a process whose first thread has ended is still looked at, through another
 //! thread's folder, for the process's own shows nothing then.
+use crate::interrupt::Interrupt;
 use crate::ptrace::Tid;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -11,6 +12,10 @@ pub struct Process {
     pub pid: u32,
     /// `/proc/PID/task/TID` of a thread that lives.
     pub folder: PathBuf,
+    /// When it started. Another process may have its pid later, but not with this time.
+    pub started: u64,
+    /// Set when the user no longer wants to wait for it.
+    pub interrupt: Interrupt,
 }
 
 /// What of /proc/PID/status matters to us.
@@ -27,6 +32,8 @@ pub struct Status {
     pub filters: u32,
     pub pending: u64,
     pub blocked: u64,
+    /// Signals that have a handler.
+    pub caught: u64,
 }
 
 impl Status {
@@ -49,6 +56,7 @@ impl Status {
                 "Seccomp_filters" => status.filters = number(),
                 "SigPnd" | "ShdPnd" => status.pending |= mask(),
                 "SigBlk" => status.blocked = mask(),
+                "SigCgt" => status.caught = mask(),
                 _ => (),
             }
         }
@@ -64,7 +72,8 @@ impl Status {
 impl Process {
     pub fn new(pid: u32) -> io::Result<Process> {
         let whole = PathBuf::from(format!("/proc/{pid}"));
-        let mut process = Process { pid, folder: whole.clone() };
+        let started = started(pid).ok_or(io::ErrorKind::NotFound)?;
+        let mut process = Process { pid, folder: whole.clone(), started, interrupt: Interrupt::default() };
         let lives = |folder: &Path| {
             let status = status(folder).unwrap_or_default();
             status.vm_size && !matches!(status.state, 'Z' | 'X' | '?')
@@ -134,15 +143,34 @@ impl Process {
         line.is_some_and(|line| line.split_whitespace().next() != Some("unlimited"))
     }
 
-    /// When it started: with the pid, the name of this process for ever.
-    pub fn started(&self) -> u64 {
-        started(self.pid).unwrap_or(0)
+    /// True when no thread of it runs any more, or each is on its way out: such a thread has given up its memory.
+    pub fn has_exited(&self) -> bool {
+        let lives = |tid: &Tid| {
+            self.thread_status(*tid).is_ok_and(|status| status.vm_size && !matches!(status.state, 'Z' | 'X'))
+        };
+        started(self.pid) != Some(self.started) || !self.threads().is_ok_and(|tids| tids.iter().any(lives))
+    }
+
+    pub fn is_zombie(&self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+
+    /// True for a thread of the kernel. A process on its way out has no memory either, so that alone does not tell.
+    pub fn is_kernel(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x20_0000;
+        field(self.pid, 6).is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
 }
 
+/// When a process started, in clock ticks since the boot. Together with the pid this names a process for ever.
 pub fn started(pid: u32) -> Option<u64> {
+    field(pid, 19)
+}
+
+/// A number of /proc/PID/stat, counted from the state, which follows the name.
+fn field(pid: u32, index: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    text.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    text.rsplit_once(") ")?.1.split(' ').nth(index)?.parse().ok()
 }
 
 fn status(folder: &Path) -> io::Result<Status> {
@@ -161,7 +189,7 @@ mod tests {
         assert_eq!((status.tracer, status.namespace_pids.first().copied()), (0, Some(process.pid)));
         assert!(process.auxiliary(3).is_some_and(|headers| headers != 0));
         assert!(process.threads().unwrap().contains(&process.pid));
-        assert!(process.started() > 0);
+        assert!(process.started > 0 && !process.has_exited() && !process.is_kernel());
         assert!(Process::new(0x7fff_fffe).is_err());
     }
 

@@ -113,21 +113,6 @@ pub fn poll(tid: Tid) -> Option<Event> {
     }
 }
 
-/// Waits for it.
-pub fn wait(tid: Tid) -> Event {
-    let mut status: c_int = 0;
-    loop {
-        // SAFETY: the place is ours.
-        let found = unsafe { libc::waitpid(tid as pid_t, &mut status, libc::__WALL) };
-        if found != -1 {
-            return event(status);
-        }
-        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Event::Gone;
-        }
-    }
-}
-
 fn event(status: c_int) -> Event {
     if !libc::WIFSTOPPED(status) {
         return Event::Gone;

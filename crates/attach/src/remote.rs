@@ -5,11 +5,13 @@
 //! any point lets it go on where it was; afterwards every register is what it was, and a call that it was in restarts.
 use crate::error::Refusal;
 use crate::frame::State;
+use crate::interrupt::Patience;
 use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::ptrace::{self, Event, Tid};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// `syscall; ret`
 const CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
@@ -26,6 +28,13 @@ const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGFPE - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (libc::SIGSYS - 1));
+
+/// How long the target may take for one system call: mapping memory waits for a lock that a page fault of another thread may hold.
+const LONGEST_CALL: Duration = Duration::from_secs(10);
+/// How long a thread that runs may take to stop. Only one that is frozen, or in a call that cannot be interrupted, takes longer.
+const LONGEST_STOP: Duration = Duration::from_secs(1);
+const SPINS: u32 = 200;
+const POLL_EVERY: Duration = Duration::from_micros(20);
 
 /// Instructions that the program has anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,14 +90,6 @@ impl Gadgets {
                 bytes.extend(state.frame(at + bytes.len() as u64, self.call));
                 bytes
             }
-        }
-    }
-
-    /// The word that a signal frame of the program begins with, if it can have any.
-    pub const fn restorer(&self) -> Option<u64> {
-        match self.back {
-            Back::Restorer(restorer) => Some(restorer),
-            Back::Pop(_) => None,
         }
     }
 }
@@ -151,22 +152,64 @@ impl<'a> Remote<'a> {
         };
         ptrace::set_registers(self.tid, &registers)?;
         ptrace::set_signal_mask(self.tid, BLOCKED)?;
-        self.run_to_call()?;
-        self.run_to_call()?;
+        let called = self.run_to_call().and_then(|()| self.run_to_call());
+        if called.is_err() {
+            // It runs, or is frozen on the way. If it cannot be stopped, it will make the call later and go on by its frame.
+            self.stop()?;
+        }
         let result = ptrace::registers(self.tid)?.rax as i64;
         ptrace::set_signal_mask(self.tid, self.before.mask)?;
         ptrace::set_registers(self.tid, &self.before.registers)?;
+        called?;
         if (-4095..0).contains(&result) { Err(io::Error::from_raw_os_error(-result as i32)) } else { Ok(result as u64) }
     }
 
     fn run_to_call(&mut self) -> io::Result<()> {
+        let mut patience = Patience::new(self.process, LONGEST_CALL);
         loop {
             ptrace::resume_to_call(self.tid)?;
-            match ptrace::wait(self.tid) {
+            match self.wait(&mut patience)? {
                 Event::SystemCall => return Ok(()),
                 Event::Stopped => (),
                 Event::Signal(signal) => self.put_off.push(signal),
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+    }
+
+    /// What the thread does next.
+    fn wait(&self, patience: &mut Patience<'_>) -> io::Result<Event> {
+        let mut spins = 0;
+        loop {
+            match ptrace::poll(self.tid) {
+                Some(event) => return Ok(event),
+                None if spins < SPINS => {
+                    spins += 1;
+                    std::thread::yield_now();
+                }
+                None if patience.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+                // Why is found out when the refusal is checked.
+                None => patience.rest(POLL_EVERY).map_err(|_| io::ErrorKind::Interrupted)?,
+            }
+        }
+    }
+
+    /// Waits for the thread without a limit that the user could set: it must not run on with registers of ours.
+    fn stop(&mut self) -> io::Result<()> {
+        ptrace::interrupt(self.tid)?;
+        let end = Instant::now() + LONGEST_STOP;
+        loop {
+            match ptrace::poll(self.tid) {
+                Some(Event::Stopped) => return Ok(()),
+                Some(Event::Gone) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                // A stop before or after the call is as good as any other.
+                Some(Event::SystemCall) => return Ok(()),
+                Some(Event::Signal(signal)) => {
+                    self.put_off.push(signal);
+                    return Ok(());
+                }
+                None if Instant::now() >= end => return Err(io::ErrorKind::TimedOut.into()),
+                None => std::thread::sleep(POLL_EVERY),
             }
         }
     }
@@ -189,12 +232,15 @@ impl Drop for Remote<'_> {
         // From behind a system call the kernel would go back to the program without a look at the call that was interrupted
         // before; from another stop it looks.
         let _ = ptrace::interrupt(self.tid).and_then(|()| ptrace::resume(self.tid, 0));
+        let end = Instant::now() + LONGEST_STOP;
         loop {
-            match ptrace::wait(self.tid) {
-                Event::Stopped | Event::Gone => break,
+            match ptrace::poll(self.tid) {
+                Some(Event::Stopped | Event::Gone) => break,
                 // The registers are its own again: the handler starts behind the next stop.
-                Event::Signal(signal) => drop(ptrace::resume(self.tid, signal)),
-                Event::SystemCall => drop(ptrace::resume(self.tid, 0)),
+                Some(Event::Signal(signal)) => drop(ptrace::resume(self.tid, signal)),
+                Some(Event::SystemCall) => drop(ptrace::resume(self.tid, 0)),
+                None if Instant::now() >= end => break,
+                None => std::thread::yield_now(),
             }
         }
         for signal in self.put_off.drain(..) {
@@ -237,7 +283,7 @@ mod tests {
         let gadgets = Gadgets::find(&maps, &memory).unwrap();
         for tid in process.threads().unwrap() {
             crate::on_own_thread(|| {
-                let world = World::stop_one(&process, tid)?;
+                let world = World::stop_one(&process, tid, crate::world::PATIENCE)?;
                 let room = ptrace::registers(tid).unwrap().rsp - 16384;
                 let mut remote = Remote::new(&process, &memory, gadgets, tid, room).unwrap();
                 assert_eq!(remote.call(libc::SYS_gettid, [0; 6]).unwrap(), u64::from(tid));

@@ -1,13 +1,19 @@
 //! Putting the target back as it was: after a recording, or after the death of whoever recorded.
 //!
 //! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables' words; the
-//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook. Once none is,
-//! none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
+//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook (`in_hook.rs`). Once none
+//! is, none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
+//! Children that were forked meanwhile have copies of everything, and are put back too (`children.rs`).
 use crate::CHANNEL;
 use crate::check::Checked;
+use crate::children::{self, Children};
 use crate::error::Refusal;
+use crate::frozen;
+use crate::in_hook;
+use crate::interrupt::Interrupt;
 use crate::journal::{Found, Journal};
-use crate::maps::Maps;
+use crate::maps::{Mapping, Maps};
+use crate::memory::Memory;
 use crate::prepare::with_thread;
 use crate::process::Process;
 use crate::remote::Gadgets;
@@ -19,35 +25,64 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// How often we look whether threads have left the hooks.
-const LOOKS: u32 = 5;
+const LOOKS: u32 = 25;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// What a restoration found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Restored {
     /// Functions that were patched, and are not any more.
     pub functions: usize,
     /// How long all threads stood still.
     pub pause: Duration,
-    /// Nothing of the shared memory is left.
-    pub unmapped: bool,
+    /// Bytes of shared memory that stay mapped, because a thread may still be in a hook.
+    pub shared_bytes: u64,
+    /// Children that were forked during the recording.
+    pub children: Children,
 }
 
-/// Takes out all that is in force, then the shared memory.
-pub fn restore(checked: &Checked, journals: &[Journal]) -> Result<Restored, Refusal> {
+/// Takes out all that is in force, then the shared memory; then the same in forked children. `image_id`: our own build.
+pub fn restore(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
+    let mut restored = restore_one(checked, journals, image_id)?;
+    restored.children = children::restore(&checked.process, journals, image_id);
+    Ok(restored)
+}
+
+/// The same for one process alone.
+pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = Restored::default();
-    // Whatever comes next, recording is over: threads that cannot be stopped do not write to nobody.
+    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that nobody empties.
     for journal in journals {
         shut(checked, journal)?;
     }
+    let process = &checked.process;
+    if let Some(cgroup) = frozen::cgroup_of(process) {
+        return Err(Refusal::Frozen { pid: process.pid, cgroup });
+    }
     if journals.iter().any(|journal| journal.is_in_force(&checked.memory)) {
-        let world = World::stop(&checked.process)?;
+        let world = World::stop(process)?;
         restored.functions = take_out(checked, journals)?;
         restored.pause = world.elapsed();
         drop(world);
     }
-    restored.unmapped = unshare(checked, journals)?;
+    restored.shared_bytes = unshare(checked, journals, image_id)?;
     Ok(restored)
+}
+
+/// After an attach that has failed, also because the user no longer waits: nothing of it stays, if that is possible at all.
+pub fn give_up(process: &Process, memory: &Memory, image_id: u64) {
+    let process = Process { interrupt: Interrupt::default(), ..process.clone() };
+    let Ok(maps) = Maps::of(&process.folder) else { return };
+    let journals = Journal::find(&maps, memory);
+    let checked = Checked {
+        process,
+        memory: memory.clone(),
+        maps,
+        filtered: false,
+        may_ask_for_counter: false,
+        seccomp_modes: Default::default(),
+    };
+    let _ = restore_one(&checked, &journals, image_id);
 }
 
 fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
@@ -82,35 +117,32 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     Ok(functions)
 }
 
-/// Unmaps the shared memory of sessions that are over. False: a thread may still be in a hook, and it stays.
-fn unshare(checked: &Checked, journals: &[Journal]) -> Result<bool, Refusal> {
+/// Unmaps the shared memory of sessions that are over. Returns the bytes that stay because a thread may still be in a hook.
+fn unshare(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<u64, Refusal> {
     let process = &checked.process;
-    let is_shared = |maps: &Maps| maps.0.iter().any(|mapping| mapping.name.starts_with(CHANNEL));
+    let mut shared_bytes = 0;
     for look in 0..LOOKS {
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
-        if !is_shared(&maps) && forgotten(process).is_empty() {
-            return Ok(true);
+        let shared = maps.0.iter().filter(|mapping| mapping.name.starts_with(CHANNEL));
+        shared_bytes = shared.map(Mapping::len).sum();
+        if shared_bytes == 0 && forgotten(process).is_empty() {
+            return Ok(0);
         }
         if look > 0 {
             sleep(BETWEEN_LOOKS);
         }
         let world = World::stop(process)?;
+        // What is mapped may have changed until now.
+        let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
         let threads = scan::threads(&world.tids, &maps, &checked.memory);
-        let is_ours = |address: u64| {
-            journals.iter().any(|journal| {
-                let home = journal.image..journal.home + journal.home_length;
-                home.contains(&address)
-                    || journal.pads.iter().any(|pad| (pad.at..pad.at + pad.length).contains(&address))
-            })
-        };
-        let is_busy = threads.iter().any(|thread| thread.may_return_to(is_ours));
+        let is_busy = in_hook::is_possible(checked, journals, &maps, &threads, image_id);
         drop(world);
         if !is_busy {
             unmap(checked, &maps)?;
-            return Ok(true);
+            return Ok(0);
         }
     }
-    Ok(false)
+    Ok(shared_bytes)
 }
 
 fn unmap(checked: &Checked, maps: &Maps) -> Result<(), Refusal> {

@@ -1,17 +1,18 @@
 //! What is on the stacks of stopped threads.
 //!
-//! Given: all threads, stopped. Gives back: whether one of them is, or will return, into given addresses. What must hold: a
-//! thread that is there is found, whatever stack it is on; one that is not there may be taken for one that is.
-use crate::frame;
+//! Given: all threads, stopped. Gives back: their registers, and the words of their stacks. What must hold: the stack of the program's
+//! first thread and the stacks that libc made for the others are read from the stack pointer to their ends, or the thread says
+//! that they were not. Of a stack that the program made itself (a coroutine's) only the part next to the stack pointer is read, and
+//! stacks that no thread is on now are not read at all.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
 use libc::user_regs_struct;
 
-/// Of a stack that a thread is on. With many threads less, for all of them stand still meanwhile.
-const DEPTH: u64 = 256 << 10;
-const LEAST_DEPTH: u64 = 32 << 10;
-const ALL_STACKS: u64 = 16 << 20;
+/// Of all stacks together, for all threads stand still meanwhile.
+const ALL_STACKS: u64 = 64 << 20;
+/// Of a stack that the program made itself: its end is not known.
+const FOREIGN: u64 = 1 << 20;
 /// Of a stack that a thread has left for another one, where nobody knows how deep it is.
 const WHOLE: u64 = 8 << 20;
 
@@ -20,53 +21,94 @@ const WHOLE: u64 = 8 << 20;
 pub struct Thread {
     pub tid: Tid,
     pub registers: user_regs_struct,
+    /// There was more on its stacks than could be read.
+    pub is_cut: bool,
     stacks: Vec<Vec<u64>>,
 }
 
 /// Only what runs can be moved, so threads that are gone meanwhile are left out.
 pub fn threads(tids: &[Tid], maps: &Maps, memory: &Memory) -> Vec<Thread> {
-    let depth = (ALL_STACKS / tids.len().max(1) as u64).clamp(LEAST_DEPTH, DEPTH);
-    tids.iter().filter_map(|tid| Thread::of(*tid, maps, memory, depth)).collect()
+    let mut room = ALL_STACKS;
+    tids.iter().filter_map(|tid| Thread::of(*tid, maps, memory, &mut room)).collect()
+}
+
+/// True for the stack of the program's first thread, or the one that libc made for the thread with that thread pointer.
+pub fn is_home(mapping: &Mapping, maps: &Maps, thread_pointer: u64) -> bool {
+    mapping.name == "[stack]" || maps.at(thread_pointer).is_some_and(|home| home.start == mapping.start)
 }
 
 impl Thread {
-    fn of(tid: Tid, maps: &Maps, memory: &Memory, depth: u64) -> Option<Thread> {
+    fn of(tid: Tid, maps: &Maps, memory: &Memory, room: &mut u64) -> Option<Thread> {
         let registers = ptrace::registers(tid).ok()?;
-        let mut stacks = Vec::new();
+        let mut thread = Thread { tid, registers, is_cut: false, stacks: Vec::new() };
         let here = maps.at(registers.rsp);
-        stacks.extend(here.map(|mapping| words(memory, registers.rsp & !7, mapping.end.min(registers.rsp + depth))));
+        let is_at_home = here.is_some_and(|mapping| is_home(mapping, maps, registers.fs_base));
+        if let Some(mapping) = here {
+            let most = if is_at_home { u64::MAX } else { FOREIGN };
+            let end = mapping.end.min(registers.rsp.saturating_add(most));
+            thread.read(memory, registers.rsp & !7, end, room);
+        }
         // A signal handler may run on a stack of its own; what it interrupted is then on the thread's first one.
-        let home = maps.at(registers.fs_base);
-        let is_at_home =
-            |mapping: &Mapping| mapping.name == "[stack]" || home.is_some_and(|home| home.start == mapping.start);
-        if !here.is_some_and(is_at_home) {
+        if !is_at_home {
+            let home = maps.at(registers.fs_base);
             let own = home.filter(|home| home.is_anonymous() && home.len() <= WHOLE + (64 << 10));
             let first = maps.0.iter().find(|mapping| mapping.name == "[stack]");
             for mapping in own.into_iter().chain(first) {
-                stacks.push(words(memory, mapping.start.max(mapping.end.saturating_sub(WHOLE)), mapping.end));
+                thread.read(memory, mapping.start.max(mapping.end.saturating_sub(WHOLE)), mapping.end, room);
             }
         }
-        Some(Thread { tid, registers, stacks })
+        Some(thread)
     }
 
-    /// It runs there, or a word on its stacks leads there.
+    fn read(&mut self, memory: &Memory, from: u64, to: u64, room: &mut u64) {
+        let wanted = to.saturating_sub(from);
+        let length = wanted.min(*room);
+        self.is_cut |= length < wanted;
+        *room -= length;
+        self.stacks.push(words(memory, from, from + length));
+    }
+
+    /// It runs there, or a word on its stacks leads there. The word may be an old one in a frame that was never filled.
     pub fn may_return_to(&self, is_there: impl Fn(u64) -> bool) -> bool {
         is_there(self.registers.rip) || self.stacks.iter().flatten().any(|word| is_there(*word))
     }
 
-    /// A signal handler of it will return there.
-    pub fn is_interrupted_in(&self, restorer: u64, is_there: impl Fn(u64) -> bool) -> bool {
-        let saved = (frame::RIP / 8) as usize;
-        self.stacks.iter().any(|words| {
-            let frames = words.iter().enumerate().filter(|(_, word)| **word == restorer);
-            frames.into_iter().any(|(at, _)| words.get(at + saved).is_some_and(|rip| is_there(*rip)))
-        })
+    /// A signal handler of it will return there. A signal frame is told by the saved segments, two words behind the saved
+    /// instruction pointer, because each libc has its own function that frames lead to.
+    pub fn is_interrupted_in(&self, is_there: impl Fn(u64) -> bool) -> bool {
+        let frames = self.stacks.iter().flat_map(|words| words.windows(3));
+        let mut saved = frames.filter(|frame| frame.get(2) == Some(&SEGMENTS));
+        saved.any(|frame| frame.first().is_some_and(|rip| is_there(*rip)))
     }
 }
+
+/// The code and stack segments of 64-bit programs, as a signal frame has them.
+const SEGMENTS: u64 = 0x2b << 48 | 0x33;
 
 fn words(memory: &Memory, from: u64, to: u64) -> Vec<u64> {
     let mut bytes = vec![0; to.saturating_sub(from) as usize & !7];
     let length = memory.read_some(from, &mut bytes) & !7;
     bytes.truncate(length);
     bytes.chunks_exact(8).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{RIP, State};
+
+    #[test]
+    fn a_signal_frame_is_found_by_its_saved_segments() {
+        // SAFETY: `user_regs_struct` consists of integers only.
+        let registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        let registers = user_regs_struct { rip: 0x1234, cs: 0x33, ss: 0x2b, orig_rax: u64::MAX, ..registers };
+        let frame = State { registers, mask: 0, extended: Vec::new() }.frame(0x1000, 0xabcd);
+        let words: Vec<u64> = frame.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+        assert_eq!(words[RIP as usize / 8], 0x1234);
+        let thread = |stacks| Thread { tid: 1, registers, is_cut: false, stacks };
+        assert!(thread(vec![words]).is_interrupted_in(|at| at == 0x1234));
+        // The address alone is an old word, or a return address.
+        assert!(!thread(vec![vec![0, 0x1234, 0, 0]]).is_interrupted_in(|at| at == 0x1234));
+        assert!(thread(vec![vec![0, 0x1234, 0, 0]]).may_return_to(|at| at == 0x1234));
+    }
 }

@@ -7,6 +7,7 @@
 //! before they change; the gate opens last and shuts first, so that a hook of a half-made or half-undone session does
 //! nothing. Whoever kills us in between leaves a program that runs.
 use crate::check::Checked;
+use crate::children::{self, Children};
 use crate::error::Refusal;
 use crate::files::Object;
 use crate::filter;
@@ -63,22 +64,28 @@ pub enum Standing {
 impl Prepared {
     /// `region` is our mapping of the channel, with a header that is filled in. `stamp`: now.
     pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
-        crate::on_own_thread(|| match begin(&mut self, region, stamp) {
+        let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
+        let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp) {
             Ok((pause, tables)) => {
                 let functions = self.written.ready.len() + self.written.hooks.len();
                 let Prepared { checked, journal, region, places, .. } = self;
                 Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions })
             }
             Err(refusal) => {
-                let _ = repair::restore(&self.checked, std::slice::from_ref(&self.journal));
+                repair::give_up(&self.checked.process, &self.checked.memory, self.journal.image_id);
                 Err(refusal)
             }
-        })
+        });
+        begun.map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
     /// Takes the shared memory back out: nothing has begun.
     pub fn give_up(self) {
-        let _ = crate::on_own_thread(|| repair::restore(&self.checked, std::slice::from_ref(&self.journal)));
+        let Checked { process, memory, .. } = &self.checked;
+        let _ = crate::on_own_thread(|| {
+            repair::give_up(process, memory, self.journal.image_id);
+            Ok(())
+        });
     }
 }
 
@@ -174,8 +181,7 @@ fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Re
         }
     }
     let is_inside = |address: u64| prepared.written.ready.iter().any(|ready| inside(ready, address));
-    let Some(restorer) = prepared.gadgets.restorer() else { return Ok(true) };
-    Ok(!threads.iter().any(|thread| thread.is_interrupted_in(restorer, is_inside)))
+    Ok(!threads.iter().any(|thread| thread.is_interrupted_in(is_inside)))
 }
 
 fn inside(ready: &Ready, address: u64) -> bool {
@@ -210,7 +216,7 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
     let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
-    (journal.target, journal.target_started) = (process.pid, process.started());
+    (journal.target, journal.target_started) = (process.pid, process.started);
     journal.imports = redirects;
     journal.write(memory).map_err(failed)?;
     for ready in &prepared.written.ready {
@@ -256,10 +262,17 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
 impl Attached {
     /// Puts everything back.
     pub fn end(self) -> Result<Restored, Refusal> {
-        crate::on_own_thread(|| {
+        let restored = crate::on_own_thread(|| {
             self.clear_tables();
-            repair::restore(&self.checked, std::slice::from_ref(&self.journal))
-        })
+            repair::restore(&self.checked, std::slice::from_ref(&self.journal), self.journal.image_id)
+        });
+        restored.map_err(|refusal| self.checked.truth(refusal))
+    }
+
+    /// Puts back the children of a program that has ended itself.
+    pub fn end_children(self) -> Children {
+        let Attached { checked, journal, .. } = self;
+        children::restore(&checked.process, std::slice::from_ref(&journal), journal.image_id)
     }
 
     /// Nothing depends on it: what is left there leads to a gate that is shut.

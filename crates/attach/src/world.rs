@@ -1,28 +1,32 @@
 //! Stopping threads of the target, and letting them go.
 //!
-//! Given: a process. Gives back: its threads, stopped, none missing. What must hold: signals on their way are delivered; a
-//! thread that cannot stop is not waited for beyond the budget; whatever happens all are let go, by `Drop` or by the end of
+//! Given: a process. Gives back: its threads, stopped, none missing. What must hold: signals on their way are delivered; the
+//! target never stands still longer than the budget because of one thread that cannot stop; such a thread is waited for while the
+//! others run, for a bounded time that the user can cut short; whatever happens all are let go, by `Drop` or by the end of
 //! the tracing thread; a system call that was interrupted by the stop returns as if it had not been.
 //!
 //! ```text
+//! threads in uninterruptible sleep: seize, interrupt, wait for the first  (the others run)
 //! seize all -> interrupt all -> wait: Stopped --(fix what the stop did)--> work --> release
 //!    ^  new threads have come  |      Signal: delivered, then Stopped
 //!    +-------------------------+      Gone: forgotten
 //! ```
 use crate::error::Refusal;
+use crate::interrupt::Patience;
 use crate::process::Process;
 use crate::ptrace::{self, Event, Tid};
 use std::collections::HashSet;
 use std::io;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long the target may stand still while we wait for its last thread.
 const BUDGET: Duration = Duration::from_millis(100);
-/// How often we try; a thread may be in a call that cannot be interrupted (a vfork whose child is not yet through).
-const TRIES: u32 = 40;
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+/// How long we try in all. A thread may be in a call that cannot be interrupted: a slow disk, a vfork whose child is not yet through.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+/// How long the target runs between two tries.
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const SPINS: u32 = 20;
+const POLL_EVERY: Duration = Duration::from_micros(50);
 /// How long we wait for a thread that came too late, when nobody stands still for it.
 const LATE: Duration = Duration::from_secs(2);
 
@@ -31,7 +35,7 @@ const LATE: Duration = Duration::from_secs(2);
 pub struct World {
     process: Process,
     pub tids: Vec<Tid>,
-    /// When the first one was told to stop.
+    /// When the first one stood still.
     pub since: Instant,
 }
 
@@ -41,79 +45,121 @@ enum Failure {
     Refused(Refusal),
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+/// What became of a thread that was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Stopped,
+    /// It has ended.
+    Gone,
+    /// Not in time.
+    Slow,
+}
+
 impl World {
     /// All threads.
     pub fn stop(process: &Process) -> Result<World, Refusal> {
-        let mut last = 0;
-        for _ in 0..TRIES {
-            // A thread that cannot stop would only hold up the others.
-            if let Some(tid) = uninterruptible(process) {
-                last = tid;
-                sleep(BETWEEN_TRIES / 10);
-                if uninterruptible(process) == Some(tid) {
-                    sleep(BETWEEN_TRIES);
-                    continue;
-                }
-            }
-            match Self::try_stop(process) {
+        let mut patience = Patience::new(process, PATIENCE);
+        loop {
+            match Self::try_stop(process, &mut patience) {
                 Ok(world) => return Ok(world),
                 Err(Failure::Refused(refusal)) => return Err(refusal),
-                Err(Failure::Slow(tid)) => last = tid,
+                Err(Failure::Slow(tid)) if patience.is_over() => return Err(Refusal::Unstoppable { tid }),
+                Err(Failure::Slow(_)) => patience.rest(BETWEEN_TRIES)?,
             }
-            sleep(BETWEEN_TRIES);
         }
-        Err(Refusal::Unstoppable { tid: last })
     }
 
-    /// Only one.
-    pub fn stop_one(process: &Process, tid: Tid) -> Result<World, Refusal> {
-        let mut world = World { process: process.clone(), tids: Vec::new(), since: Instant::now() };
+    /// Only one. It is waited for as long as `time`: nobody else stands still meanwhile.
+    pub fn stop_one(process: &Process, tid: Tid, time: Duration) -> Result<World, Refusal> {
+        let mut world = World::new(process);
         seize(process, tid).map_err(|error| Refusal::seize(process, &error))?;
         world.tids.push(tid);
         ptrace::interrupt(tid).map_err(|error| Refusal::seize(process, &error))?;
-        if !wait_for(process, tid, Instant::now() + BUDGET) {
-            return Err(Refusal::Unstoppable { tid });
+        match wait_for(process, tid, &mut Patience::new(process, time))? {
+            Waited::Stopped => Ok(world),
+            Waited::Gone => Err(Refusal::Gone),
+            Waited::Slow => Err(Refusal::Unstoppable { tid }),
         }
-        Ok(world)
     }
 
-    fn try_stop(process: &Process) -> Result<World, Failure> {
-        let mut world = World { process: process.clone(), tids: Vec::new(), since: Instant::now() };
-        let deadline = world.since + BUDGET;
-        let mut seen = HashSet::new();
+    fn new(process: &Process) -> World {
+        World { process: process.clone(), tids: Vec::new(), since: Instant::now() }
+    }
+
+    fn try_stop(process: &Process, patience: &mut Patience<'_>) -> Result<World, Failure> {
+        let mut world = World::new(process);
+        // A thread that cannot stop yet would hold up the others, so these come first. Until the first of them has stopped,
+        // nobody stands still.
+        let asleep = uninterruptible(process);
+        let mut seen: HashSet<Tid> = asleep.iter().copied().collect();
+        let asleep = world.interrupt(asleep)?;
+        world.wait_for_first(&asleep, patience)?;
+        world.since = Instant::now();
+        let mut budget = Patience::new(process, BUDGET);
+        world.wait_for_all(asleep, &mut budget)?;
         loop {
-            let threads = process.threads().map_err(|_| Failure::Refused(Refusal::Gone))?;
+            let threads = process.threads().map_err(|_| Refusal::Gone)?;
             let new: Vec<Tid> = threads.into_iter().filter(|tid| seen.insert(*tid)).collect();
             if new.is_empty() {
                 break;
             }
-            let mut seized = Vec::new();
-            for tid in new {
-                match seize(process, tid) {
-                    Ok(()) => seized.push(tid),
-                    // It ended meanwhile, or it is the first thread and has ended alone.
-                    Err(error) if is_over(process, tid, &error) => (),
-                    Err(error) => return Err(Failure::Refused(Refusal::seize(process, &error))),
-                }
-            }
-            world.tids.extend(&seized);
-            for tid in &seized {
-                // Gone threads are found when waited for.
-                let _ = ptrace::interrupt(*tid);
-            }
-            for tid in seized {
-                if !wait_for(process, tid, deadline) {
-                    if process.thread_state(tid).is_some_and(|state| !matches!(state, 'Z' | 'X')) {
-                        return Err(Failure::Slow(tid));
-                    }
-                    world.tids.retain(|known| *known != tid);
-                }
-            }
+            let told = world.interrupt(new)?;
+            world.wait_for_all(told, &mut budget)?;
         }
         if world.tids.is_empty() {
             return Err(Failure::Refused(Refusal::Gone));
         }
         Ok(world)
+    }
+
+    /// Tells threads to stop. Gives back those that are still there.
+    fn interrupt(&mut self, tids: Vec<Tid>) -> Result<Vec<Tid>, Refusal> {
+        let mut told = Vec::new();
+        for tid in tids {
+            match seize(&self.process, tid) {
+                Ok(()) => told.push(tid),
+                // It ended meanwhile, or it is the first thread and has ended alone.
+                Err(error) if is_over(&self.process, tid, &error) => (),
+                Err(error) => return Err(Refusal::seize(&self.process, &error)),
+            }
+        }
+        self.tids.extend(&told);
+        for tid in &told {
+            // Gone threads are found when waited for.
+            let _ = ptrace::interrupt(*tid);
+        }
+        Ok(told)
+    }
+
+    /// Returns when one of the threads has stopped or ended, or when there are none.
+    fn wait_for_first(&self, tids: &[Tid], patience: &mut Patience<'_>) -> Result<(), Failure> {
+        let sleeps = |tid: &Tid| self.process.thread_state(*tid) == Some('D');
+        while let Some(tid) = tids.first().filter(|_| tids.iter().all(sleeps)) {
+            if patience.is_over() {
+                return Err(Failure::Slow(*tid));
+            }
+            patience.rest(POLL_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// Those that have ended are forgotten.
+    fn wait_for_all(&mut self, tids: Vec<Tid>, budget: &mut Patience<'_>) -> Result<(), Failure> {
+        for tid in tids {
+            match wait_for(&self.process, tid, budget)? {
+                Waited::Stopped => (),
+                Waited::Gone => self.tids.retain(|known| *known != tid),
+                Waited::Slow if is_dead(&self.process, tid) => self.tids.retain(|known| *known != tid),
+                Waited::Slow => return Err(Failure::Slow(tid)),
+            }
+        }
+        Ok(())
     }
 
     /// How long the target has been standing still.
@@ -129,7 +175,8 @@ impl Drop for World {
         // others run, so it can be waited for. What cannot stop is let go when this thread ends.
         for tid in late {
             let may_stop = self.process.thread_state(tid).is_some_and(|state| !matches!(state, 'D' | 'Z' | 'X'));
-            if may_stop && wait_for(&self.process, tid, Instant::now() + LATE) {
+            let mut patience = Patience::new(&self.process, LATE);
+            if may_stop && matches!(wait_for(&self.process, tid, &mut patience), Ok(Waited::Stopped)) {
                 let _ = ptrace::detach(tid);
             }
         }
@@ -150,31 +197,34 @@ fn is_over(process: &Process, tid: Tid, error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH) || matches!(state, None | Some('Z' | 'X'))
 }
 
-/// A thread in a system call that cannot be interrupted.
-fn uninterruptible(process: &Process) -> Option<Tid> {
-    let threads = process.threads().unwrap_or_default();
-    threads.into_iter().find(|tid| process.thread_state(*tid) == Some('D'))
+fn is_dead(process: &Process, tid: Tid) -> bool {
+    matches!(process.thread_state(tid), None | Some('Z' | 'X'))
 }
 
-/// Waits for a thread's stop, and puts right what the stop did; signals on the way are delivered to it. False: not in time,
-/// or it is gone.
-fn wait_for(process: &Process, tid: Tid, deadline: Instant) -> bool {
+/// Threads in system calls that cannot be interrupted.
+fn uninterruptible(process: &Process) -> Vec<Tid> {
+    let threads = process.threads().unwrap_or_default();
+    threads.into_iter().filter(|tid| process.thread_state(*tid) == Some('D')).collect()
+}
+
+/// Waits for a thread's stop, and puts right what the stop did; signals on the way are delivered to it.
+fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<Waited, Refusal> {
     let mut spins = 0;
     loop {
         match ptrace::poll(tid) {
             Some(Event::Stopped) => {
                 unhurt(process, tid);
-                return true;
+                return Ok(Waited::Stopped);
             }
-            Some(Event::Gone) => return false,
+            Some(Event::Gone) => return Ok(Waited::Gone),
             Some(Event::Signal(signal)) => drop(ptrace::resume(tid, signal)),
             Some(Event::SystemCall) => drop(ptrace::resume(tid, 0)),
-            None if Instant::now() >= deadline => return false,
+            None if patience.is_over() => return Ok(Waited::Slow),
             None if spins < SPINS => {
                 spins += 1;
                 std::thread::yield_now();
             }
-            None => sleep(Duration::from_micros(50)),
+            None => patience.rest(POLL_EVERY)?,
         }
     }
 }

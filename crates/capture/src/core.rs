@@ -9,7 +9,7 @@
 //! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
 mod attached;
 
-pub use attached::{Attached, adopt};
+pub use attached::{Attached, SlotGuards, adopt, geometry_of};
 
 use crate::clock::{Source, StampClock};
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};

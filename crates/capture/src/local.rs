@@ -10,6 +10,7 @@ use crate::pace::Pace;
 use crate::proof::Proof;
 use crate::walk::Scratch;
 use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
@@ -46,6 +47,10 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Where these fields are in a `Local`, for a profiler that reads them from outside.
+    pub const THREAD_POINTER_AT: usize = offset_of!(Local, identity) + offset_of!(Identity, thread_pointer);
+    pub const TID_AT: usize = offset_of!(Local, identity) + offset_of!(Identity, tid);
+
     /// True when this is the slot of the calling thread and not that of a dead one whose pointer it got.
     #[inline(always)]
     pub fn is_mine(&self, pointer: u64) -> bool {

@@ -213,6 +213,9 @@ pub struct Attach {
     /// Do not look up function names while recording.
     #[arg(short = 'r', long = "no-symbols", visible_alias = "raw")]
     pub no_symbols: bool,
+    /// Open the page while the program runs; it stays until Ctrl-C.
+    #[arg(long)]
+    pub live: bool,
     /// When events come faster than they can be written: slow the program down, or lose events and count them.
     #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
     pub on_full: OnFull,
@@ -243,6 +246,7 @@ impl Attach {
             output: record.output.clone(),
             quiet: record.quiet,
             no_symbols: record.no_symbols,
+            live: record.live,
             on_full: record.on_full,
             max_stall: record.max_stall,
             max_size: record.max_size,

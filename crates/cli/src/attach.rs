@@ -8,16 +8,15 @@ use crate::library;
 use crate::names::Names;
 use crate::output::Output;
 use crate::record::{convert, has_memory, name_the_rest};
-use crate::say;
 use crate::status::{self, Bytes, Count, StatusLine};
-use attach::{Attached, Checked, Prepared, Refusal, Standing, heap_of};
+use crate::{say, signals};
+use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing, heap_of};
 use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -26,6 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use symbols::Target;
 
 /// DESIGN section 7.
 pub const REFUSED: u8 = 3;
@@ -53,8 +53,10 @@ pub fn run(options: &Attach) -> ExitCode {
 }
 
 fn try_run(options: &Attach) -> anyhow::Result<()> {
-    let stop = stop_signals()?;
-    let checked = Checked::new(options.pid)?;
+    let stop = signals::stop_flag()?;
+    let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
+    let with_names = !options.no_symbols && has_memory();
+    let target = with_names.then(|| hold_files(options.pid));
     let heap = heap_of(&checked.process).unwrap_or_default();
     let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
     let pidfd = Pid::from_raw(options.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -79,23 +81,27 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     if !options.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), options.quiet, false);
-    let with_names = !options.no_symbols && has_memory();
-    let names = with_names.then(|| Names::start(output.place(), recording.blocks(), options.search.search())).flatten();
+    let live = options.live.then(|| crate::live::start(&path)).flatten();
+    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), options.quiet, options.live);
+    let search = options.search.search();
+    let names = target.and_then(|target| Names::start(output.place(), recording.blocks(), search, Some(target)));
     let cause = wait(options, &attached, pidfd.as_ref(), &stop);
     line.end();
+    // The next signal means that the user does not want to wait for the detach.
+    stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, &names);
     conclude(options, outcome, names, &path, is_kde);
+    if let Some(live) = live {
+        live.wait();
+    }
     Ok(())
 }
 
-/// SIGINT and its kin mean: detach.
-fn stop_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
+/// The program's files, opened before it can end.
+fn hold_files(pid: u32) -> Arc<Target> {
+    let target = Target::new(pid);
+    target.hold_mapped();
+    Arc::new(target)
 }
 
 fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe: String) -> Plan {
@@ -126,7 +132,7 @@ fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: Hea
         None => "until Ctrl-C".to_owned(),
     };
     say(format_args!(
-        "heaptrack: attached to {}, recording {until}; {} functions patched, all threads stood still for {:.2} ms",
+        "heaptrack: attached to {}, recording {until}; {} functions patched, paused the program for {:.2} ms",
         options.pid,
         Count(attached.functions as u64),
         attached.pause.as_secs_f64() * 1e3,
@@ -180,28 +186,62 @@ fn finish(
     let detached = match cause {
         Cause::Over => {
             exit = Exit::Unknown;
-            Ok(None)
+            Err(attached.end_children())
         }
-        Cause::Asked | Cause::Detached => attached.end().map(Some),
+        Cause::Asked | Cause::Detached => Ok(attached.end()),
     };
     if let Some(names) = names {
         names.stop();
     }
     let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect);
     match detached {
-        Ok(Some(restored)) if !options.quiet => say(format_args!(
-            "heaptrack: detached from {}, all threads stood still for {:.2} ms",
-            options.pid,
-            restored.pause.as_secs_f64() * 1e3
-        )),
-        Ok(None) if !options.quiet => say(format_args!("heaptrack: the program has ended, or become another one")),
-        Err(refusal) => say(format_args!(
-            "heaptrack: not everything could be put back: {refusal}; `heaptrack detach {}` tries again",
+        Ok(Ok(restored)) => {
+            if !options.quiet {
+                let pause = restored.pause.as_secs_f64() * 1e3;
+                say(format_args!("heaptrack: detached from {}, paused the program for {pause:.2} ms", options.pid));
+            }
+            tell_left(options.pid, restored.shared_bytes);
+            tell_children(&restored.children, options.quiet);
+        }
+        Ok(Err(refusal)) => say(format_args!(
+            "heaptrack: recording has ended, but not everything could be put back: {refusal}; `heaptrack detach {}` tries again",
             options.pid
         )),
-        Ok(_) => (),
+        Err(children) => {
+            if !options.quiet {
+                say(format_args!("heaptrack: the program has ended, or become another one"));
+            }
+            tell_children(&children, options.quiet);
+        }
     }
     outcome
+}
+
+/// Shared memory that could not be unmapped.
+pub fn tell_left(pid: u32, bytes: u64) {
+    if bytes > 0 {
+        say(format_args!(
+            "heaptrack: {} of shared memory stay mapped in process {pid}, because a thread of it may still be in a hook; the next attach \
+             or `heaptrack detach {pid}` frees them",
+            Bytes(bytes)
+        ));
+    }
+}
+
+/// Children that were forked while the program was recorded.
+pub fn tell_children(children: &Children, quiet: bool) {
+    if children.restored > 0 && !quiet {
+        say(format_args!("heaptrack: {} forked meanwhile, put back as well", children_in_words(children.restored)));
+    }
+    for (pid, why) in &children.left {
+        say(format_args!(
+            "heaptrack: child {pid}, forked meanwhile, still has hooks that do nothing: {why}; `heaptrack detach {pid}` tries again"
+        ));
+    }
+}
+
+fn children_in_words(count: usize) -> String {
+    if count == 1 { "1 child was".to_owned() } else { format!("{count} children were") }
 }
 
 /// What was recorded; its last names, and the format that its name asks for.

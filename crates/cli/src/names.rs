@@ -58,9 +58,15 @@ pub struct Known {
 
 impl Names {
     /// `None`: there is no second way into the file; names come at the end then.
-    pub fn start(place: Arc<Place>, blocks: mpsc::Sender<RawBlock>, search: Search) -> Option<Self> {
+    /// `target`: the process, if files of it are held already.
+    pub fn start(
+        place: Arc<Place>,
+        blocks: mpsc::Sender<RawBlock>,
+        search: Search,
+        target: Option<Arc<Target>>,
+    ) -> Option<Self> {
         let file = place.open().ok()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { target: Mutex::new(target), ..Shared::default() });
         let theirs = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(STACK);
         builder.spawn(move || work(&place, file, &blocks, search, &theirs)).ok()?;
@@ -114,11 +120,11 @@ fn work(place: &Place, file: File, blocks: &mpsc::Sender<RawBlock>, search: Sear
         read(&mut reader, &mut wanted, shared)?;
         if let Some(session) = &wanted.session {
             search.started_unix_ns = session.started_unix_ns;
-            break Arc::new(Target::new(session.pid));
+            let mut known = shared.target.lock().unwrap_or_else(PoisonError::into_inner);
+            break Arc::clone(known.get_or_insert_with(|| Arc::new(Target::new(session.pid))));
         }
         std::thread::sleep(LOOK_EVERY);
     };
-    *shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&target));
     target.keep_unpacked(MOST_MEMORY);
     let next = Instant::now() + FIRST;
     let mut watcher = Watcher { place, file, reader, wanted, blocks, shared, next, is_first: true };

@@ -77,7 +77,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
     let line = StatusLine::start(recording.stats(), folder, options.quiet, options.live);
     let with_names = !options.no_symbols && has_memory();
-    let names = with_names.then(|| Names::start(place, recording.blocks(), options.search.search())).flatten();
+    let names = with_names.then(|| Names::start(place, recording.blocks(), options.search.search(), None)).flatten();
     let mut end = wait_for(child);
     signals.keep();
     line.end();

@@ -1,4 +1,4 @@
-//! Signals sent to us, passed on to the program.
+//! Signals sent to us: passed on to a program that we launched, the end of the recording of one that we attached to.
 //!
 //! Given: the target's pid. Returns: nothing; a thread waits. What must hold: we never die of a signal that the program could
 //! survive; a signal that comes before the program has started reaches it when it starts; what the terminal sends to the
@@ -7,10 +7,11 @@ use collector::{Inbox, Received};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+    SIGXCPU, SIGXFSZ,
 };
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Everything that people send to a service whose pid they take ours for: as the first process of a container ours is the
@@ -28,6 +29,33 @@ pub fn pass_on(target: i32, signal: i32) {
 /// True for what the terminal sends to every process of the group, so to the program as well.
 pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
+}
+
+/// Signals that end a process which has no handler for them: all but those about a mistake of its own, and SIGPIPE, which Rust
+/// ignores. Real-time signals are added.
+const TERMINATING: [i32; 14] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGIO,
+    PWR,
+];
+const STKFLT: i32 = 16;
+const PWR: i32 = 30;
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// A flag that is set by every signal that would end us. Signals that we were started with ignored (`nohup`) stay ignored.
+pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let ignored = ignored();
+    for signal in TERMINATING.into_iter().chain(REAL_TIME).filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+/// One bit for each signal, from 1.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Blocks signals from now on; they are passed on once the target is there.

@@ -88,6 +88,11 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     while let Some(block) = reader.next_block()? {
         wanted.add(block);
     }
+    if let Some(target) = &help.target {
+        for module in wanted.new_modules() {
+            target.hold(module.instance, module.start, Path::new(&module.path));
+        }
+    }
     let works = wanted.take();
     let total: usize = works.iter().map(|work| work.frames.len()).sum();
     if total == 0 {

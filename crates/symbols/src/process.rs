@@ -8,6 +8,7 @@ use crate::kept::Kept;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,15 @@ pub struct Target {
     /// Where it started: some leave files there.
     folder: Option<OwnedFd>,
     held: Mutex<Held>,
+    /// Files that were opened before it was known which module of the trace they are.
+    early: Mutex<Vec<Early>>,
     pub(crate) kept: Arc<Kept>,
+}
+
+/// A file that code was mapped from, and where.
+struct Early {
+    range: Range<u64>,
+    file: File,
 }
 
 impl Target {
@@ -37,7 +46,7 @@ impl Target {
         let open = |name: &str| rustix::fs::open(format!("/proc/{pid}/{name}"), flags, Mode::empty()).ok();
         let (root, folder) = (open("root"), open("cwd"));
         let inner_pid = inner_pid(pid).unwrap_or(pid);
-        Target { pid, inner_pid, root, folder, held: Mutex::default(), kept: Arc::default() }
+        Target { pid, inner_pid, root, folder, held: Mutex::default(), early: Mutex::default(), kept: Arc::default() }
     }
 
     /// From now on, so many bytes of what is unpacked of its files are kept for the next time; 0: none, and what is kept goes.
@@ -83,10 +92,37 @@ impl Target {
         if held.len() >= MOST_HELD || held.contains_key(&instance) {
             return;
         }
-        let file = self.mapped(start).or_else(|| self.open(path));
+        let file = self.opened_early(start).or_else(|| self.mapped(start)).or_else(|| self.open(path));
         if let Some(file) = file {
             held.insert(instance, (path.to_owned(), file));
         }
+    }
+
+    /// Opens all files that code is mapped from, at once. A program that is attached to may have been deleted, and may end before
+    /// the trace says which modules it has.
+    pub fn hold_mapped(&self) {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut whole: Option<(Range<u64>, &str)> = None;
+        let mut keep = |found: Option<(Range<u64>, &str)>| {
+            let Some((range, _)) = found.filter(|_| early.len() < MOST_HELD) else { return };
+            if let Some(file) = self.mapped(range.start) {
+                early.push(Early { range, file });
+            }
+        };
+        // Mappings of one file lie behind each other.
+        for (range, name) in maps.lines().filter_map(mapping) {
+            match &mut whole {
+                Some((known, of)) if *of == name => known.end = range.end,
+                _ => keep(whole.replace((range, name))),
+            }
+        }
+        keep(whole);
+    }
+
+    fn opened_early(&self, address: u64) -> Option<File> {
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.iter().find(|early| early.range.contains(&address))?.file.try_clone().ok()
     }
 
     /// Another handle of a file that is held; its place in the file is its own.
@@ -98,16 +134,18 @@ impl Target {
         open(Path::new(&own)).or_else(|| file.try_clone().ok())
     }
 
-    /// The very file that is mapped there, deleted or not. Needs rights that a parent may not have.
+    /// The very file that is mapped there, deleted or not. Of other files than the program's own this needs rights that a parent may
+    /// not have.
     fn mapped(&self, address: u64) -> Option<File> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
-        let range = maps.lines().find_map(|line| {
-            let range = line.split(' ').next()?;
-            let (start, end) = range.split_once('-')?;
-            let number = |text| u64::from_str_radix(text, 16).ok();
-            (number(start)? <= address && address < number(end)?).then_some(range)
-        })?;
-        open(Path::new(&format!("/proc/{}/map_files/{range}", self.pid)))
+        let mut found = maps.lines().filter_map(mapping);
+        let (range, name) = found.find(|(range, _)| range.contains(&address))?;
+        let at = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, range.start, range.end);
+        open(Path::new(&at)).or_else(|| {
+            let program = PathBuf::from(format!("/proc/{}/exe", self.pid));
+            let is_program = std::fs::read_link(&program).is_ok_and(|path| path.as_os_str() == name);
+            if is_program { open(&program) } else { None }
+        })
     }
 
     /// Names of files that the target has mapped, as it names them.
@@ -121,6 +159,13 @@ impl Target {
         names.dedup();
         names
     }
+}
+
+/// A line of /proc/PID/maps that is about a file: where it is, and the file's name.
+fn mapping(line: &str) -> Option<(Range<u64>, &str)> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(start)?..number(end)?, &line[line.find('/')?..]))
 }
 
 /// The kernel's code in our own process: the same as the target's if the build-ids are equal.

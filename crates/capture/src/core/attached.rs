@@ -8,8 +8,10 @@ use crate::clock::{Source, StampClock};
 use crate::elf::{Debug, Headers, ProgramHeader};
 use crate::entry::Range;
 use crate::environment::Carried;
+use crate::local::{Identity, Level, Local};
 use crate::modules::Description;
 use channel::{Geometry, Region, Stamp};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 /// What the core must know. Addresses are those in the target.
@@ -63,6 +65,45 @@ impl Attached {
             stderr: AtomicU64::new(0),
             stops: [const { AtomicU64::new(0) }; super::STOPS],
             allocations: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What a thread's slot says about hooks that the thread is in, as the profiler reads it out of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotGuards {
+    pub thread_pointer: u64,
+    /// In the target's own pid namespace.
+    pub tid: u32,
+    /// The CFA of the hook at work, and of the hook that a signal handler started inside of it; 0 = none.
+    pub guards: [u64; 2],
+}
+
+/// The sizes that the header of a channel tells, read out of the target. `None` when they make no sense.
+pub fn geometry_of(bytes: &[u8; size_of::<Geometry>()]) -> Option<Geometry> {
+    // SAFETY: `Geometry` is laid out as in C and consists of integers only, so any bytes of that length are one.
+    let geometry = unsafe { bytes.as_ptr().cast::<Geometry>().read_unaligned() };
+    geometry.check().is_ok().then_some(geometry)
+}
+
+impl SlotGuards {
+    /// How many bytes at the start of a slot's private area are needed.
+    pub const LENGTH: usize = offset_of!(Local, nested) + size_of::<Level>();
+
+    /// Where in the channel's file they are.
+    pub const fn offset(geometry: &Geometry, slot: u32) -> u64 {
+        (geometry.slot_area_at(slot) + geometry.private_in_slot(slot)) as u64
+    }
+
+    /// Only for an image that was built from the same source: nothing else says how the fields lie.
+    pub fn parse(bytes: &[u8; Self::LENGTH]) -> SlotGuards {
+        const GUARD: usize = offset_of!(Level, guard);
+        let word =
+            |at: usize| bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        SlotGuards {
+            thread_pointer: word(Identity::THREAD_POINTER_AT),
+            tid: word(Identity::TID_AT) as u32,
+            guards: [word(offset_of!(Local, main) + GUARD), word(offset_of!(Local, nested) + GUARD)],
         }
     }
 }

@@ -1,0 +1,120 @@
+//! Whether a thread may still need the shared memory of a session that is over.
+//!
+//! A hook looks at the gate before it touches shared memory. When the gate was shut with all threads stopped, only a hook that had
+//! passed the gate before needs the memory still. Three facts tell such a hook:
+//!
+//! - Its guard is up, in the slot of its thread. This holds on whatever stack the hook is, and while it calls the real function.
+//! - Between the gate and the guard, and in the loader's entry, which has no guard, the thread runs code of our image: it stands there,
+//! - or a signal handler has interrupted it there, and a signal frame on its stack says so.
+//!
+//! Return addresses into our image prove nothing: a large frame of the program may cover old ones for ever. They only count where
+//! nothing else tells: where another build of heaptrack has recorded, whose slots cannot be read.
+use crate::check::Checked;
+use crate::journal::Journal;
+use crate::maps::{Mapping, Maps};
+use crate::memory::Memory;
+use crate::scan::{self, Thread};
+use crate::{CHANNEL, process::Process};
+use capture::core::{SlotGuards, geometry_of};
+use channel::{Geometry, Header, MAGIC};
+use std::mem::offset_of;
+
+/// True when a thread is in a hook, or when that cannot be excluded. All threads are stopped. `image_id`: our own build.
+pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads: &[Thread], image_id: u64) -> bool {
+    let Checked { process, memory, .. } = checked;
+    let is_image = |address: u64| {
+        journals.iter().any(|journal| (journal.image..journal.home + journal.home_length).contains(&address))
+    };
+    if threads.iter().any(|thread| is_image(thread.registers.rip)) {
+        return true;
+    }
+    let catches_signals = process.status().map_or(true, |status| status.caught != 0);
+    let is_interrupted = |thread: &Thread| thread.is_cut || thread.is_interrupted_in(is_image);
+    if catches_signals && threads.iter().any(is_interrupted) {
+        return true;
+    }
+    let is_known = journals.iter().all(|journal| journal.image_id == image_id);
+    let is_child = journals.iter().any(|journal| journal.target != 0 && !journal.is_about(process));
+    if is_child {
+        // The slots are those of its parent's threads. It has only the thread that called fork, and no hook calls fork: a signal
+        // handler inside of one might have.
+        let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
+        return threads.iter().any(|thread| thread.may_return_to(is_image) && is_in_handler(thread));
+    }
+    if !is_known {
+        return threads.iter().any(|thread| thread.is_cut || thread.may_return_to(is_image));
+    }
+    sessions(maps).any(|session| match session.guards(memory) {
+        Some(guards) => guards.iter().any(|slot| is_at_work(slot, process, maps, threads)),
+        None => threads.iter().any(|thread| thread.may_return_to(is_image)),
+    })
+}
+
+/// The mappings of one channel: its fixed part, and slots.
+struct Session<'a> {
+    maps: Vec<&'a Mapping>,
+}
+
+/// Each channel that is mapped.
+fn sessions(maps: &Maps) -> impl Iterator<Item = Session<'_>> {
+    let shared = || maps.0.iter().filter(|mapping| mapping.name.starts_with(CHANNEL));
+    let mut inodes: Vec<u64> = shared().map(|mapping| mapping.inode).collect();
+    inodes.sort_unstable();
+    inodes.dedup();
+    inodes.into_iter().map(move |inode| Session { maps: shared().filter(|mapping| mapping.inode == inode).collect() })
+}
+
+impl Session<'_> {
+    /// Where a place in the channel's file is mapped.
+    fn at(&self, offset: u64, length: usize) -> Option<u64> {
+        let fits =
+            |mapping: &&&Mapping| offset >= mapping.offset && offset + length as u64 <= mapping.offset + mapping.len();
+        self.maps.iter().find(fits).map(|mapping| mapping.start + (offset - mapping.offset))
+    }
+
+    fn read<const N: usize>(&self, memory: &Memory, offset: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        memory.read(self.at(offset as u64, N)?, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// The slots that were ever used. `None` when the channel is not one that we understand.
+    fn guards(&self, memory: &Memory) -> Option<Vec<SlotGuards>> {
+        match u64::from_ne_bytes(self.read(memory, offset_of!(Header, magic))?) {
+            MAGIC => (),
+            // Its recorder died before it had filled in the header: no hook has ever run.
+            0 => return Some(Vec::new()),
+            _ => return None,
+        }
+        const GEOMETRY: usize = size_of::<Geometry>();
+        let geometry = geometry_of(&self.read::<GEOMETRY>(memory, offset_of!(Header, geometry))?)?;
+        let count = u32::from_ne_bytes(self.read(memory, offset_of!(Header, slot_count))?).min(geometry.slots);
+        // A slot that is not mapped has no thread.
+        let slot = |slot| self.read(memory, SlotGuards::offset(&geometry, slot) as usize);
+        Some((0..count).filter_map(slot).map(|bytes| SlotGuards::parse(&bytes)).collect())
+    }
+}
+
+/// A hook of that slot is at work, as far as one can tell.
+fn is_at_work(slot: &SlotGuards, process: &Process, maps: &Maps, threads: &[Thread]) -> bool {
+    if slot.guards == [0, 0] {
+        return false;
+    }
+    let own_tid = |thread: &Thread| {
+        let status = process.thread_status(thread.tid).ok()?;
+        status.namespace_pids.last().copied()
+    };
+    // The guard of a thread that has ended in a hook stays up.
+    let Some(thread) = threads.iter().find(|thread| own_tid(thread) == Some(slot.tid)) else { return false };
+    if thread.registers.fs_base != slot.thread_pointer {
+        return true;
+    }
+    slot.guards.iter().any(|guard| *guard != 0 && !was_left(*guard, thread, maps))
+}
+
+/// The hook was left by a jump (`siglongjmp`): its thread is on the same stack, above the frame of it.
+fn was_left(guard: u64, thread: &Thread, maps: &Maps) -> bool {
+    let rsp = thread.registers.rsp;
+    let here = maps.at(rsp).filter(|mapping| scan::is_home(mapping, maps, thread.registers.fs_base));
+    here.is_some_and(|mapping| mapping.holds(guard - 1)) && rsp >= guard
+}

@@ -1,0 +1,63 @@
+//! A request of the user to give up, and how long we wait without one.
+use crate::error::Refusal;
+use crate::frozen;
+use crate::process::Process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A flag that a signal handler of ours sets. Every wait for the target looks at it.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub const fn new(flag: Arc<AtomicBool>) -> Interrupt {
+        Interrupt(flag)
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// How often a wait asks whether the target is frozen: the answer takes several files.
+const FROZEN_EVERY: Duration = Duration::from_millis(50);
+
+/// A wait for something that the target does. It ends when its time is over, when the user gives up, or when the target is frozen.
+pub struct Patience<'a> {
+    process: &'a Process,
+    end: Instant,
+    next_look: Instant,
+}
+
+impl<'a> Patience<'a> {
+    pub fn new(process: &'a Process, time: Duration) -> Patience<'a> {
+        let now = Instant::now();
+        Patience { process, end: now + time, next_look: now + FROZEN_EVERY }
+    }
+
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// Fails when waiting on is pointless, whether or not the time is over.
+    pub fn check(&mut self) -> Result<(), Refusal> {
+        if self.process.interrupt.is_set() {
+            return Err(Refusal::Interrupted);
+        }
+        if Instant::now() >= self.next_look {
+            self.next_look = Instant::now() + FROZEN_EVERY;
+            if let Some(cgroup) = frozen::cgroup_of(self.process) {
+                return Err(Refusal::Frozen { pid: self.process.pid, cgroup });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps for a moment, and checks.
+    pub fn rest(&mut self, time: Duration) -> Result<(), Refusal> {
+        sleep(time);
+        self.check()
+    }
+}

@@ -1,0 +1,53 @@
+/* A server with workers. For "N" on stdin it forks N of them, of which every second one forks another, and prints all their pids in one
+ * line. Workers allocate and free until they are killed; without an argument they die with their parent. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <string.h>
+#include "say.h"
+
+static void work(int dies) {
+    if (dies) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* Who reads our output waits for its end. */
+    close(1);
+    close(2);
+    for (;;) {
+        char *block = malloc(7001);
+        if (!block) _exit(1);
+        memset(block, 1, 7001);
+        KEEP(block);
+        free(block);
+        usleep(100);
+    }
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    KEEP(malloc(10));
+    char line[64];
+    ssize_t length;
+    int pipes[2];
+    if (pipe(pipes) != 0) return 1;
+    signal(SIGCHLD, SIG_IGN);
+    while ((length = read(0, line, sizeof line - 1)) > 0) {
+        line[length] = 0;
+        int count = atoi(line), total = count + count / 2;
+        for (int i = 0; i < count; i++) {
+            if (fork() != 0) continue;
+            pid_t inner = i % 2 ? fork() : -1;
+            pid_t self = getpid();
+            if (write(pipes[1], &self, sizeof self) != sizeof self) _exit(1);
+            (void)inner;
+            work(argc == 1);
+        }
+        char text[1024] = "";
+        for (int i = 0; i < total; i++) {
+            pid_t pid;
+            if (read(pipes[0], &pid, sizeof pid) != sizeof pid) return 1;
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", pid);
+        }
+        say("%s\n", text);
+    }
+    return 0;
+}

@@ -1,0 +1,138 @@
+//! Whatever state a program is in, attach and detach succeed or say why not, and nothing of them stays in any process.
+use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Folder, scale};
+
+/// Lines of maps that are about shared memory of ours.
+fn shared(target: &Target) -> usize {
+    target.maps().lines().filter(|line| line.contains("memfd:heaptrack")).count()
+}
+
+/// What is mapped, without the heap and what the C library maps for its arenas.
+fn mappings(target: &Target) -> Vec<String> {
+    let maps = target.maps();
+    let is_fixed =
+        |line: &&str| !line.contains("[heap]") && !line.contains("rw-p 00000000 00:00 0") && !line.contains("---p");
+    maps.lines().filter(is_fixed).map(str::to_owned).collect()
+}
+
+/// Attaches again and again. After each time nothing is left, and after the first one nothing is added.
+fn cycles_leave_nothing(target: &Target, count: u64, moment: &str) {
+    let (code, descriptors) = (target.code(), target.descriptors());
+    let mut first = None;
+    for number in 0..count {
+        let ended = cycle(target.pid, moment);
+        assert_eq!(ended.code, 0, "cycle {number}: {}", ended.text);
+        assert!(!ended.text.contains("could not be put back"), "cycle {number}: {}", ended.text);
+        assert_eq!(shared(target), 0, "cycle {number}: {}", ended.text);
+        let ours: Vec<String> =
+            mappings(target).into_iter().filter(|line| line.contains("r-xp 00000000 00:00 0")).collect();
+        assert_eq!(*first.get_or_insert_with(|| ours.clone()), ours, "cycle {number}: dormant code is used again");
+    }
+    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.descriptors(), descriptors);
+}
+
+fn right(target: Target) {
+    let (code, text) = target.finish();
+    assert!(code == 0 && text.ends_with("right\n"), "{code} {text}");
+}
+
+#[test]
+fn a_program_that_waits_for_its_disk() {
+    let folder = Folder::new();
+    let mut target = Target::start("attach_sleeps", &[folder.join("file").to_str().unwrap()]);
+    assert_eq!(target.line(), "ready");
+    cycles_leave_nothing(&target, scale::count(200), "2ms");
+    right(target);
+}
+
+/// Nearly all the time it is in a sleep that no signal ends.
+#[test]
+fn a_program_that_waits_for_children_of_vfork() {
+    let mut target = Target::start("attach_sleeps", &[]);
+    assert_eq!(target.line(), "ready");
+    cycles_leave_nothing(&target, scale::count(150), "2ms");
+    // From elsewhere, too.
+    for _ in 0..scale::count(50) {
+        let session = Session::attach(target.pid, &["--no-symbols"]);
+        let (code, text) = detach(target.pid);
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(session.wait().code, 0);
+        assert_eq!(shared(&target), 0);
+    }
+    right(target);
+}
+
+/// Old addresses of hooks stay in the large frames of the loader.
+#[test]
+fn threads_that_load_and_unload_libraries() {
+    let (red, blue) = (target("libred.so"), target("libblue.so"));
+    let mut target = Target::start("attach_storm", &[red.to_str().unwrap(), blue.to_str().unwrap()]);
+    assert_eq!(target.line(), "ready");
+    let maps = mappings(&target).len();
+    let mut most = 0;
+    for number in 0..scale::count(500) {
+        let ended = cycle(target.pid, "5ms");
+        assert_eq!(ended.code, 0, "cycle {number}: {}", ended.text);
+        assert_eq!(shared(&target), 0, "cycle {number}: {}", ended.text);
+        most = most.max(mappings(&target).len());
+    }
+    // What was there, our dormant code, and at most two libraries of five mappings each that were loaded just then.
+    assert!(most <= maps + 10 + 12, "{maps} mappings became {most}");
+    assert_eq!(target.descriptors_of("memfd:heaptrack"), 0);
+    right(target);
+}
+
+/// The pids in a line.
+fn pids(line: &str) -> Vec<u32> {
+    line.split_whitespace().map(|word| word.parse().expect("a pid")).collect()
+}
+
+#[test]
+fn workers_that_were_forked_meanwhile() {
+    let mut server = Target::start("attach_prefork", &[]);
+    let before: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
+    let code = server.code();
+    assert_eq!(before[0].code(), code, "the test did not test");
+    let session = Session::attach(server.pid, &["--no-symbols"]);
+    let workers: Vec<Target> = pids(&server.tell("6")).into_iter().map(Target::of).collect();
+    assert_eq!(workers.len(), 9, "with children of children");
+    assert!(workers.iter().all(|worker| worker.code() != code && shared(worker) > 0), "the test did not test");
+    let ended = session.detach();
+    for process in workers.iter().chain(&before).chain([&server]) {
+        assert_eq!(process.code(), code, "the code of {} is its own again: {}", process.pid, ended.text);
+        assert_eq!(shared(process), 0, "in {}: {}", process.pid, ended.text);
+        assert!(process.is_alive());
+    }
+    assert!(ended.text.contains("9 children were forked meanwhile, put back as well"), "{}", ended.text);
+    assert_eq!(mappings(&workers[0]), mappings(&server), "a child has what its parent has");
+    // Another time, after the death of the recorder.
+    let session = Session::attach(server.pid, &["--no-symbols"]);
+    let orphans: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
+    heaptrack_tests::process::signal("KILL", &[session.pid()]);
+    session.wait();
+    let (status, text) = detach(server.pid);
+    assert_eq!(status, 0, "{text}");
+    for process in orphans.iter().chain([&server]) {
+        assert_eq!((process.code(), shared(process)), (code.clone(), 0), "{}: {text}", process.pid);
+    }
+}
+
+/// Its children live on.
+#[test]
+fn workers_whose_parent_has_ended() {
+    let mut server = Target::start("attach_prefork", &["orphans"]);
+    assert_eq!(server.tell("0"), "");
+    let code = server.code();
+    let session = Session::attach(server.pid, &["--no-symbols"]);
+    let workers: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
+    server.finish();
+    let ended = session.wait();
+    assert_eq!(ended.code, 0, "{}", ended.text);
+    for worker in &workers {
+        assert_eq!(worker.code().len(), code.len());
+        assert_eq!(worker.code(), code, "{}: {}", worker.pid, ended.text);
+        assert_eq!(shared(worker), 0);
+    }
+}
