@@ -92,7 +92,11 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let outcome = finish(options, cause, attached, recording, &names);
     conclude(options, outcome, names, &path, is_kde);
     if let Some(live) = live {
-        live.wait();
+        live.wait(|| {
+            while !stop.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! on if it cannot be had; when the program has ended, the page stays until somebody ends us.
 use crate::analyze::{is_at_hand, open_browser};
 use crate::say;
-use crate::signals::Signals;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use web::{Options, Server, Shelf};
@@ -42,9 +41,9 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
 }
 
 impl Live {
-    /// Until Ctrl-C, SIGTERM or the terminal's end.
-    pub fn wait(self, signals: &Signals) {
+    /// Serves the page until `interrupted` returns: at Ctrl-C, SIGTERM or the terminal's end.
+    pub fn wait(self, interrupted: impl FnOnce()) {
         say(format_args!("heaptrack: the page stays at {} until Ctrl-C", self.address));
-        signals.wait_for_interrupt();
+        interrupted();
     }
 }

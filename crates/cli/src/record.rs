@@ -100,7 +100,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
     }
     if let Some(live) = live {
-        live.wait(&signals);
+        live.wait(|| signals.wait_for_interrupt());
     }
     Ok(code(end.exit))
 }
