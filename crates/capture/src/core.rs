@@ -21,7 +21,7 @@ use crate::filters;
 use crate::follow;
 use crate::loader;
 use crate::local::{Local, Threads};
-use crate::modules::{self, Found, May, Modules};
+use crate::modules::{self, Found, KnownModules, May, Modules};
 use crate::real;
 use crate::rule::Rules;
 use crate::sandbox;
@@ -70,6 +70,8 @@ struct Private {
     /// Where each unit of slot areas is mapped, 0 = not yet.
     areas: [AtomicU64; Geometry::MAX_MAP_UNITS],
     modules: Modules,
+    /// Only for the writer of the table of modules.
+    known_modules: UnsafeCell<KnownModules>,
 }
 
 const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
@@ -241,6 +243,14 @@ impl Core {
     pub fn modules(&self) -> &Modules {
         &self.private().modules
     }
+    /// # Safety
+    /// The caller is the only writer of the table of modules: it is called by the loader, at start-up, or in
+    /// `unwatched::alone`.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn known_modules(&self) -> &mut KnownModules {
+        // SAFETY: the caller's promise: nobody else has a reference to it.
+        unsafe { &mut *self.private().known_modules.get() }
+    }
     pub fn pid(&self) -> u32 {
         self.parts().pid
     }
@@ -271,7 +281,7 @@ impl Core {
         let stamp = self.rough_stamp();
         unwatched::alone(|| {
             // SAFETY: as above; `alone` makes us the only writer.
-            unsafe { (*parts.private).modules.add(&parts.region, map, parts.program, stamp) };
+            unsafe { self.known_modules().add(self.modules(), &parts.region, map, parts.program, stamp) };
             self.rules().clear();
         })?;
         self.modules().find(&parts.region, address)
@@ -280,7 +290,7 @@ impl Core {
     /// A library may be unloaded now: stacks that were remembered are walked anew.
     pub fn modules_may_go(&self) {
         if self.gate() & ACTIVE != 0 {
-            self.modules().doubt();
+            self.modules().forget();
             self.rules().clear();
         }
     }
@@ -663,7 +673,9 @@ impl Core {
         let stamp = self.rough_stamp();
         let may = if self.may_call() { may } else { May::AskNothing };
         // SAFETY: the caller's promise.
-        let change = unsafe { (*parts.private).modules.refresh(&parts.region, parts.debug, parts.program, stamp, may) };
+        let change = unsafe {
+            self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, may)
+        };
         // Its whole path is to be had only while the program lives, which may not be long.
         if change.loaded != 0 && self.may_call() {
             let header = parts.region.header();

@@ -48,16 +48,27 @@ struct Known {
     seen: u32,
 }
 
+/// What every thread may search.
 #[repr(C)]
 pub struct Modules {
     generation: AtomicU32,
-    known_count: u32,
+    indexes: [Index; 2],
+}
+
+/// What the writer alone knows: the modules that are mapped.
+#[repr(C)]
+pub struct KnownModules {
+    count: u32,
     /// Not 0 in a process that ran already. Only a list of calls was looked for in its filters, and asking for its
     /// folder is none of them.
     is_adopted: u32,
-    indexes: [Index; 2],
     known: [Known; LIVE],
 }
+
+/// More entries than any loader's list has: where there are more, the list is broken, and the rest is left out.
+const MOST_MAPS: u32 = 1 << 16;
+/// More than this many changes of the table during one search: the frame has no module then.
+const MOST_SEARCHES: u32 = 1 << 8;
 
 /// A module as a frame needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +117,7 @@ impl Modules {
 
     /// The module that holds `address`.
     pub fn find(&self, region: &Region, address: u64) -> Option<Found> {
-        loop {
+        for _ in 0..MOST_SEARCHES {
             let generation = self.generation.load(Ordering::Acquire);
             let found = self.indexes.get(generation as usize & 1).and_then(|index| index.search(address));
             let found = found.and_then(|instance| describe(region, instance));
@@ -114,6 +125,31 @@ impl Modules {
                 return found.filter(|f| address >= f.start && address < f.end);
             }
         }
+        None
+    }
+
+    /// Builds the other index and puts it in force. There is one writer, the owner of `known`.
+    fn publish(&self, region: &Region, known: &[Known]) {
+        let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
+        let Some(index) = self.indexes.get(next as usize & 1) else { return };
+        let mut count = 0usize;
+        for known in known {
+            let Some(found) = describe(region, known.instance) else { continue };
+            index.insert(count, &found, known.instance);
+            count += 1;
+        }
+        index.count.store(count as u64, Ordering::Relaxed);
+        self.generation.store(next, Ordering::Release);
+    }
+}
+
+impl KnownModules {
+    fn all(&self) -> &[Known] {
+        self.known.get(..self.count as usize).unwrap_or(&[])
+    }
+
+    fn all_mut(&mut self) -> &mut [Known] {
+        self.known.get_mut(..self.count as usize).unwrap_or(&mut [])
     }
 
     /// Looks through the loader's list and publishes what is new and what is gone. New ones only where we may ask the
@@ -123,6 +159,7 @@ impl Modules {
     /// The caller is the only writer, and the list does not change meanwhile (the loader's lock, or its notification).
     pub unsafe fn refresh(
         &mut self,
+        table: &Modules,
         region: &Region,
         debug: *const Debug,
         program: Headers,
@@ -130,16 +167,18 @@ impl Modules {
         may: May,
     ) -> Change {
         let mut change = Change::default();
-        for known in self.known.iter_mut().take(self.known_count as usize) {
+        for known in self.all_mut() {
             known.seen = 0;
         }
         let mut board = debug;
+        let mut left = MOST_MAPS;
         // SAFETY: the loader's structures, stable by the caller's promise.
         while let Some(d) = unsafe { board.as_ref() } {
             let is_other_namespace = !core::ptr::eq(board, debug);
             let mut map = d.maps;
             // SAFETY: as above.
-            while let Some(m) = unsafe { map.as_ref() } {
+            while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
+                left -= 1;
                 let is_new = !self.is_known(m) && may != May::AskNothing;
                 // SAFETY: as above.
                 if is_new && unsafe { self.meet(region, m, program, stamp, may) } {
@@ -149,11 +188,11 @@ impl Modules {
                 }
                 map = m.next;
             }
-            board = if d.version >= 2 { d.next } else { core::ptr::null() };
+            board = if d.version >= 2 && left > 0 { d.next } else { core::ptr::null() };
         }
         change.unloaded = self.drop_unseen(region, stamp);
         if change != Change::default() {
-            self.publish(region);
+            table.publish(region, self.all());
         }
         change
     }
@@ -183,7 +222,7 @@ impl Modules {
         } else {
             0
         };
-        let last = self.known.get((self.known_count as usize).wrapping_sub(1)).map_or(0, |known| known.instance);
+        let last = self.all().last().map_or(0, |known| known.instance);
         if let Some(module) = region.modules().get((last as usize).wrapping_sub(1)) {
             module.flags.fetch_or(flag, Ordering::Relaxed);
         }
@@ -193,27 +232,22 @@ impl Modules {
     ///
     /// # Safety
     /// The caller is the only writer; the map is of an object that stays meanwhile.
-    pub unsafe fn add(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) {
+    pub unsafe fn add(&mut self, table: &Modules, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) {
         let Some((start, end)) = headers_of(map, program).and_then(|headers| headers.bounds(map.bias)) else { return };
-        for known in self.known.iter_mut().take(self.known_count as usize) {
+        for known in self.all_mut() {
             let overlaps = describe(region, known.instance).is_some_and(|old| old.start < end && start < old.end);
             known.seen = !overlaps as u32;
         }
         self.drop_unseen(region, stamp);
         // SAFETY: the caller's promise.
         unsafe { self.meet(region, map, program, stamp, May::Ask) };
-        self.publish(region);
-    }
-
-    /// Everything that was learnt under this generation is to be learnt anew. Its index stays: the parity does.
-    pub fn doubt(&self) {
-        self.generation.fetch_add(2, Ordering::AcqRel);
+        table.publish(region, self.all());
     }
 
     /// True when the map is one that we have; it is then marked as seen.
     fn is_known(&mut self, map: &LinkMap) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
-        let mut known = self.known.iter_mut().take(self.known_count as usize);
+        let mut known = self.all_mut().iter_mut();
         let found = known.find(|known| known.map == address && known.dynamic == dynamic);
         found.map(|known| known.seen = 1).is_some()
     }
@@ -227,29 +261,34 @@ impl Modules {
         let may_ask_folder = may == May::AskForFolder && self.is_adopted == 0;
         // SAFETY: a mapped object of the loader.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
-        let place = self.known_count as usize;
-        let Some(known) = self.known.get_mut(place) else { return false };
+        let Some(known) = self.known.get_mut(self.count as usize) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
-        self.known_count += 1;
+        self.count += 1;
         true
     }
 
     /// Takes in what the profiler found in a process that runs already.
-    pub fn adopt<'a>(&mut self, region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
+    pub fn adopt<'a>(
+        &mut self,
+        table: &Modules,
+        region: &Region,
+        modules: impl Iterator<Item = Description<'a>>,
+        stamp: Stamp,
+    ) {
         self.is_adopted = 1;
         for module in modules {
             let Some(instance) = module.publish(region, stamp) else { continue };
-            let Some(known) = self.known.get_mut(self.known_count as usize) else { break };
+            let Some(known) = self.known.get_mut(self.count as usize) else { break };
             *known = Known { map: module.map, dynamic: module.dynamic, instance, seen: 1 };
-            self.known_count += 1;
+            self.count += 1;
         }
-        self.publish(region);
+        table.publish(region, self.all());
     }
 
     fn drop_unseen(&mut self, region: &Region, stamp: Stamp) -> u32 {
         let mut kept = 0;
         let mut gone = 0;
-        for i in 0..self.known_count as usize {
+        for i in 0..self.count as usize {
             let Some(&known) = self.known.get(i) else { break };
             if known.seen == 0 {
                 gone += 1;
@@ -261,28 +300,14 @@ impl Modules {
                 kept += 1;
             }
         }
-        self.known_count = kept as u32;
+        self.count = kept as u32;
         gone
-    }
-
-    /// Builds the other index and puts it in force.
-    fn publish(&mut self, region: &Region) {
-        let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
-        let Some(index) = self.indexes.get_mut(next as usize & 1) else { return };
-        let mut count = 0usize;
-        for known in self.known.iter().take(self.known_count as usize) {
-            let Some(found) = describe(region, known.instance) else { continue };
-            index.insert(count, &found, known.instance);
-            count += 1;
-        }
-        index.count.store(count as u64, Ordering::Relaxed);
-        self.generation.store(next, Ordering::Release);
     }
 }
 
 impl Index {
     /// Insertion sort: the loader's list is short and mostly in order.
-    fn insert(&mut self, count: usize, found: &Found, instance: u32) {
+    fn insert(&self, count: usize, found: &Found, instance: u32) {
         let mut at = count;
         while at > 0 {
             let Some(before) = self.entries.get(at - 1) else { return };
@@ -297,7 +322,7 @@ impl Index {
         self.set(at, found.start, found.end, instance as u64);
     }
 
-    fn set(&mut self, at: usize, start: u64, end: u64, instance: u64) {
+    fn set(&self, at: usize, start: u64, end: u64, instance: u64) {
         if let Some(entry) = self.entries.get(at) {
             entry.start.store(start, Ordering::Relaxed);
             entry.end.store(end, Ordering::Relaxed);

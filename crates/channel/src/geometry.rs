@@ -64,7 +64,7 @@ impl Geometry {
     /// since a program may set itself a limit later.
     pub const fn roomy() -> Self {
         Geometry {
-            slots: 24 << 10,
+            slots: 22 << 10,
             modules: 8192,
             names: 768 << 10,
             private: Self::PRIVATE_BYTES,

@@ -115,5 +115,8 @@ impl SlotGuards {
 pub unsafe fn adopt<'a>(region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
     let private = region.private().cast::<Private>();
     // SAFETY: the caller's promise; fresh memory reads as zero, which is an empty table.
-    unsafe { (*private).modules.adopt(region, modules, stamp) };
+    unsafe {
+        let table = &(*private).modules;
+        (*(*private).known_modules.get()).adopt(table, region, modules, stamp);
+    }
 }
