@@ -50,7 +50,8 @@ fn run(folder: &Folder, words: &[String]) -> Ended {
 fn assert_harmless(folder: &Folder, command: &[String], reason: &str) -> Report {
     let trace = folder.join("trace.htz");
     let alone = run(folder, command);
-    let recorder = [heaptrack().display().to_string(), "-o".into(), trace.display().to_string(), "--".into()];
+    let recorder =
+        [heaptrack().display().to_string(), "-r".into(), "-o".into(), trace.display().to_string(), "--".into()];
     let recorded = run(folder, &[&recorder, command].concat());
     assert_eq!(recorded.stderr, alone.stderr, "{command:?}");
     assert_eq!((recorded.code, &recorded.written), (alone.code, &alone.written), "{command:?}: {:?}", recorded.ours);
@@ -78,7 +79,8 @@ fn another_user() {
     let shell = format!("exec {program} {out}");
     let su = words(&[&["su", "nobody", "-s", "/bin/sh", "-c", &shell]]);
     let (alone, trace) = (run(&folder, &su), folder.join("su.htz").display().to_string());
-    let recorded = run(&folder, &[words(&[&[&heaptrack().display().to_string(), "-o", &trace, "--"]]), su].concat());
+    let recorded =
+        run(&folder, &[words(&[&[&heaptrack().display().to_string(), "-r", "-o", &trace, "--"]]), su].concat());
     assert_eq!((recorded.code, recorded.stderr, recorded.written), (alone.code, alone.stderr, alone.written));
 }
 
@@ -111,7 +113,7 @@ fn a_program_that_gains_privileges() {
     std::fs::set_permissions(&gaining, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let command = words(&[&["env", &gaining.display().to_string(), &out]]);
     let trace = folder.join("trace.htz").display().to_string();
-    let recorder = [&heaptrack().display().to_string(), "-o", &trace, "--"];
+    let recorder = [&heaptrack().display().to_string(), "-r", "-o", &trace, "--"];
     let alone = run(&folder, &[words(&[&NOBODY]), command.clone()].concat());
     let _ = std::fs::remove_file(&out);
     let recorded = run(&folder, &[words(&[&NOBODY, &recorder]), command].concat());
@@ -130,8 +132,9 @@ fn an_exec_that_fails_is_not_reported() {
     // Static by its header, and too short to be executed.
     std::fs::write(&broken, &std::fs::read(target("hello_static")).unwrap()[..64]).unwrap();
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let script = format!("import os\ntry: os.execv('{}', ['x'])\nexcept OSError as e: print(e.errno)", broken.display());
-    let outcome = Program::new("python3").arg("-c").arg(script).same_output();
+    let script =
+        format!("import os\ntry: os.execv('{}', ['x'])\nexcept OSError as e: print(e.errno)", broken.display());
+    let outcome = Program::new("python3").option("-r").arg("-c").arg(script).same_output();
     assert!(!outcome.stderr.contains("exec"), "{}", outcome.stderr);
     assert_eq!(outcome.whole_report().note(), None);
 }
@@ -149,7 +152,8 @@ fn children_of_a_watched_program_that_became_another_user() {
     assert_eq!(complaints(&words(&[&NOBODY, &[&program, &out]])), (9, vec![]));
     let dropping = format!("import os; os.setuid(65534); raise SystemExit(os.system('{program} {out}') >> 8)");
     assert_eq!(complaints(&words(&[&["python3", "-c", &dropping]])), (9, vec![]));
-    let spawning = format!("import os, subprocess; os.setuid(65534); raise SystemExit(subprocess.call(['{program}', '{out}']))");
+    let spawning =
+        format!("import os, subprocess; os.setuid(65534); raise SystemExit(subprocess.call(['{program}', '{out}']))");
     assert_eq!(complaints(&words(&[&["python3", "-c", &spawning]])), (9, vec![]));
     let written = std::fs::read_to_string(Path::new(&out)).unwrap();
     assert_eq!(written.matches("\n--\n").count(), 3);

@@ -67,12 +67,7 @@ fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
 ///
 /// # Safety
 /// `first` is the first argument of the flavour's function. `search` is null or the value of PATH.
-pub unsafe fn obstacle(
-    flavour: Flavour,
-    first: usize,
-    search: *const u8,
-    carried: &Carried,
-) -> Option<UnrecordedExec> {
+pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carried: &Carried) -> Option<UnrecordedExec> {
     if !can_be_opened(carried) {
         return Some(UnrecordedExec::OutOfReach);
     }

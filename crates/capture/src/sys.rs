@@ -152,9 +152,7 @@ pub fn has_capabilities(fd: i32) -> bool {
     let mut value = [0u8; 64];
     let name = b"security.capability\0";
     // SAFETY: the name is NUL-terminated; the kernel fills at most 64 bytes of ours.
-    let n = unsafe {
-        call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0)
-    };
+    let n = unsafe { call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0) };
     n > 0
 }
 

@@ -78,9 +78,7 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     hub.offer(1);
     let child =
         launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable())
-            .and_then(|launch| {
-                spawn(&launch, Some(recording.mapping()), inherited, |pid| signals.pass_on_to(pid))
-            })
+            .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, |pid| signals.pass_on_to(pid)))
             .map_err(|error| refusal(&program.path, &error))?;
     let end = Tree::new(options, hub, signals).watch(child, recording);
     Ok(code(end.exit))

@@ -76,13 +76,7 @@ pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &st
 }
 
 /// gdb, in which `run` starts the recorded program. gdb itself and its helpers stay as they are.
-pub fn under_gdb(
-    gdb: &Path,
-    program: &Path,
-    words: &[OsString],
-    library: &Path,
-    channel: &str,
-) -> io::Result<Launch> {
+pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
     let entries = environment();
     let mut line = vec![OsString::from("gdb")];
     let mut set = |name: &str, value: &OsStr| {

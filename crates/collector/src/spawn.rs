@@ -39,7 +39,8 @@ pub struct Launch {
 }
 
 fn c_string(text: OsString) -> io::Result<CString> {
-    CString::new(text.into_vec()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a word contains a zero byte"))
+    CString::new(text.into_vec())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a word contains a zero byte"))
 }
 
 impl Launch {

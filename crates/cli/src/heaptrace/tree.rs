@@ -278,7 +278,9 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
     };
     if outcome.unanswered > 0 {
         let count = outcome.unanswered;
-        say(format_args!("heaptrace: {count} reports of {pid} are missing, because they were asked for faster than written"));
+        say(format_args!(
+            "heaptrace: {count} reports of {pid} are missing, because they were asked for faster than written"
+        ));
     }
     let Some(last) = outcome.last.filter(|_| outcome.started) else {
         say(format_args!("heaptrace: {pid} was not watched, {}", why_not(outcome.refusal)));
