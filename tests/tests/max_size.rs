@@ -186,7 +186,11 @@ fn a_bound_that_what_lives_does_not_fit_ends_the_trace() {
     let outcome = program.recorded();
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("--max-size"), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("events were not recorded: not_written "), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("events were dropped because the trace could not be written"),
+        "{}",
+        outcome.stderr
+    );
     assert!(length(&outcome) <= BOUND, "{} bytes", length(&outcome));
     let report = outcome.report();
     assert!(!report.complete());

@@ -50,7 +50,8 @@ fn run(folder: &Folder, words: &[String]) -> Ended {
 fn assert_harmless(folder: &Folder, command: &[String], reason: &str) -> Report {
     let trace = folder.join("trace.htz");
     let alone = run(folder, command);
-    let recorder = [heaptrack().display().to_string(), "-o".into(), trace.display().to_string(), "--".into()];
+    let recorder =
+        [heaptrack().display().to_string(), "-r".into(), "-o".into(), trace.display().to_string(), "--".into()];
     let recorded = run(folder, &[&recorder, command].concat());
     assert_eq!(recorded.stderr, alone.stderr, "{command:?}");
     assert_eq!((recorded.code, &recorded.written), (alone.code, &alone.written), "{command:?}: {:?}", recorded.ours);
@@ -78,7 +79,8 @@ fn another_user() {
     let shell = format!("exec {program} {out}");
     let su = words(&[&["su", "nobody", "-s", "/bin/sh", "-c", &shell]]);
     let (alone, trace) = (run(&folder, &su), folder.join("su.htz").display().to_string());
-    let recorded = run(&folder, &[words(&[&[&heaptrack().display().to_string(), "-o", &trace, "--"]]), su].concat());
+    let recorded =
+        run(&folder, &[words(&[&[&heaptrack().display().to_string(), "-r", "-o", &trace, "--"]]), su].concat());
     assert_eq!((recorded.code, recorded.stderr, recorded.written), (alone.code, alone.stderr, alone.written));
 }
 
@@ -111,7 +113,7 @@ fn a_program_that_gains_privileges() {
     std::fs::set_permissions(&gaining, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let command = words(&[&["env", &gaining.display().to_string(), &out]]);
     let trace = folder.join("trace.htz").display().to_string();
-    let recorder = [&heaptrack().display().to_string(), "-o", &trace, "--"];
+    let recorder = [&heaptrack().display().to_string(), "-r", "-o", &trace, "--"];
     let alone = run(&folder, &[words(&[&NOBODY]), command.clone()].concat());
     let _ = std::fs::remove_file(&out);
     let recorded = run(&folder, &[words(&[&NOBODY, &recorder]), command].concat());
@@ -132,7 +134,7 @@ fn an_exec_that_fails_is_not_reported() {
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script =
         format!("import os\ntry: os.execv('{}', ['x'])\nexcept OSError as e: print(e.errno)", broken.display());
-    let outcome = Program::new("python3").arg("-c").arg(script).same_output();
+    let outcome = Program::new("python3").option("-r").arg("-c").arg(script).same_output();
     assert!(!outcome.stderr.contains("exec"), "{}", outcome.stderr);
     assert_eq!(outcome.whole_report().note(), None);
 }

@@ -14,7 +14,6 @@ use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing
 use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 use std::ffi::OsStr;
@@ -29,6 +28,8 @@ use symbols::Target;
 
 /// DESIGN section 7.
 pub const REFUSED: u8 = 3;
+/// The trace ends before the recording did: the disk was full, or writing failed otherwise.
+const CUT: u8 = 1;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why the session ended.
@@ -44,7 +45,7 @@ enum Cause {
 
 pub fn run(options: &Attach) -> ExitCode {
     match try_run(options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             say(format_args!("heaptrack: {error:#}"));
             ExitCode::from(REFUSED)
@@ -52,7 +53,7 @@ pub fn run(options: &Attach) -> ExitCode {
     }
 }
 
-fn try_run(options: &Attach) -> anyhow::Result<()> {
+fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag()?;
     let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
     let with_names = !options.no_symbols && has_memory();
@@ -64,8 +65,6 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
     let (mut output, file, is_kde) = Output::create(options.output.as_deref(), OsStr::new(&exe))?;
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
-    // Held as long as we write: who wants to append waits for us.
-    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
     let recording = match Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap }) {
@@ -90,7 +89,7 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, &names);
-    conclude(options, outcome, names, &path, is_kde);
+    let code = conclude(options, outcome, names, &path, is_kde);
     if let Some(live) = live {
         live.wait(|| {
             while !stop.load(Ordering::Acquire) {
@@ -98,7 +97,7 @@ fn try_run(options: &Attach) -> anyhow::Result<()> {
             }
         });
     }
-    Ok(())
+    Ok(code)
 }
 
 /// The program's files, opened before it can end.
@@ -249,19 +248,20 @@ fn children_in_words(count: usize) -> String {
 }
 
 /// What was recorded; its last names, and the format that its name asks for.
-fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, path: &Path, is_kde: bool) {
+fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, path: &Path, is_kde: bool) -> ExitCode {
     let Some(outcome) = outcome else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
-        return;
+        return ExitCode::from(CUT);
     };
     status::report_losses(&outcome, path);
     if !options.quiet {
         // What it will be called when it has been converted.
         let target = path.with_extension("");
-        status::report(&outcome, if is_kde { &target } else { path }, "still live at detach");
+        let is_converted = is_kde && outcome.write_error.is_none();
+        status::report(&outcome, if is_converted { &target } else { path }, "still live at detach");
     }
     if outcome.write_error.is_some() {
-        return;
+        return ExitCode::from(CUT);
     }
     if names.is_some() {
         name_the_rest(&options.search, options.quiet, options.max_size, names, path);
@@ -269,4 +269,5 @@ fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, pa
     if is_kde {
         convert(options.quiet, path);
     }
+    ExitCode::SUCCESS
 }

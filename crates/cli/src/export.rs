@@ -129,7 +129,7 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
 fn say_changes(written: &heaptrack::Written) {
     for (count, meaning) in [
         (written.ended_by_exec, "blocks that went when the program replaced itself are freed there in KDE's file"),
-        (written.unknown_frees, "frees of blocks that were there before are not in KDE's file"),
+        (written.unknown_frees, "frees of blocks whose allocation was not recorded are not in KDE's file"),
         (written.folded, "events of which the trace has sums only (--max-size) are not in KDE's file"),
         (written.damaged, "events that need lost parts of the trace are not in KDE's file"),
     ] {

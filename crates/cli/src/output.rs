@@ -1,14 +1,18 @@
 //! The trace's name and its file.
 //!
-//! Given: `-o` and the program's name. Gives back: an open file that gets its final name when the pid is known. What
-//! must hold: no file is left when the program did not start; a file is never half renamed.
+//! Given: `-o` and the program's name. Returns: an open file that gets its final name when the pid is known. What must hold: no
+//! file is left when the program did not start; a file is never half renamed; no recording takes the name of another
+//! one that is still being written. Every recorder holds a lock on its file, and a lock on the folder while it takes
+//! a name.
 use anyhow::Context;
 use collector::Place;
+use rustix::fs::FlockOperation;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Output {
@@ -69,8 +73,13 @@ impl Output {
         if own.is_dir() {
             anyhow::bail!("{} is a folder: give -o a file name", own.display());
         }
+        if is_being_written(&own) {
+            anyhow::bail!("{} is being written by another recording: give another name with -o", own.display());
+        }
         let file = File::create(output.place.path())
             .with_context(|| format!("cannot write to {}: give another place with -o", folder.display()))?;
+        // Held as long as we write: a command that wants to append waits for us, and no other recording takes the name.
+        let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok((output, file, is_kde))
     }
 
@@ -94,10 +103,18 @@ impl Output {
         Arc::clone(&self.place)
     }
 
-    /// The program runs, as `pid`: the file gets its name.
+    /// The program runs, as `pid`: the file gets its name, or a similar one if another recording took that name meanwhile.
     pub fn name(&mut self, pid: u32) -> std::io::Result<PathBuf> {
-        let path = expand(&self.pattern, host().as_bytes(), pid);
-        fs::create_dir_all(folder_of(&path))?;
+        let wanted = expand(&self.pattern, host().as_bytes(), pid);
+        fs::create_dir_all(folder_of(&wanted))?;
+        let _one_at_a_time = lock_folder(&folder_of(&wanted));
+        let path = similar_names(&wanted).find(|path| !is_being_written(path)).unwrap_or_else(|| wanted.clone());
+        if path != wanted {
+            let (wanted, path) = (wanted.display(), path.display());
+            crate::say(format_args!(
+                "heaptrack: another recording is being written to {wanted}, so this one goes to {path}"
+            ));
+        }
         self.place.rename(&path)?;
         self.is_named = true;
         Ok(path)
@@ -114,6 +131,40 @@ impl Drop for Output {
             let _ = fs::remove_dir(folder);
         }
     }
+}
+
+/// True when another process holds the lock of a recorder on this file.
+fn is_being_written(path: &Path) -> bool {
+    let locked = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    // Nothing is opened that could block or that has an effect when it is opened.
+    let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
+    is_file && File::open(path).is_ok_and(|file| locked(file) == Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+/// Two recordings that start at once look for a name one after the other. A lock that somebody else holds for long is not
+/// waited for: it is not one of ours.
+fn lock_folder(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    for _ in 0..200 {
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Some(folder);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+/// `x.htz`, `x.2.htz`, `x.3.htz` and so on; what stands before a `.zst.htz` or `.gz.htz` gets the number.
+fn similar_names(wanted: &Path) -> impl Iterator<Item = PathBuf> {
+    let bytes = wanted.as_os_str().as_bytes();
+    let ending = [&b".zst.htz"[..], b".gz.htz", b".htz"].into_iter().find(|ending| bytes.ends_with(ending));
+    let (stem, ending) = bytes.split_at(bytes.len() - ending.map_or(0, <[u8]>::len));
+    let (stem, ending) = (stem.to_vec(), ending.to_vec());
+    let numbered = move |number: u32| {
+        let name = [&stem[..], format!(".{number}").as_bytes(), &ending[..]].concat();
+        PathBuf::from(OsString::from_vec(name))
+    };
+    [wanted.to_path_buf()].into_iter().chain((2..1000).map(numbered))
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -141,6 +192,14 @@ mod tests {
         assert_eq!(name(Some("%h-%p.%%.%q%")), "box-42.%.%q%.htz");
         assert_eq!(name(Some("kde.zst")), "kde.zst.htz");
         assert!(pattern(Some(Path::new("kde.gz")), OsStr::new("x")).1);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let second = |name: &str| similar_names(Path::new(name)).nth(1).unwrap().to_string_lossy().into_owned();
+        assert_eq!(second("a/x.htz"), "a/x.2.htz");
+        assert_eq!(second("x.zst.htz"), "x.2.zst.htz");
+        assert_eq!(similar_names(Path::new("x.htz")).next(), Some(PathBuf::from("x.htz")));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use object::Endianness;
 use object::ReadRef;
 use object::elf;
 use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Why a program cannot be run or recorded: one sentence, and the exit code that goes with it.
@@ -58,6 +58,40 @@ const MALLOC: &[u8] = b"malloc";
 const SUPPRESSIONS: &[u8] = b"__lsan_default_suppressions";
 /// Allocators that are linked in under names of their own: calls of those are not seen.
 const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
+
+/// Tools that replace the allocator and must be loaded first: a function that they define in the program, a part of their
+/// library's name (GCC's and Clang's), and their name.
+const SANITIZERS: [(&[u8], &[u8], &str); 3] = [
+    (b"__asan_init", b"asan.so", "AddressSanitizer"),
+    (b"__hwasan_init", b"hwasan.so", "HWAddressSanitizer"),
+    (b"__msan_init", b"msan.so", "MemorySanitizer"),
+];
+
+type Section = elf::SectionHeader64<Endianness>;
+
+/// Bytes of a dynamic section or its strings that are read; no program has more.
+const MOST_DYNAMIC: u64 = 16 << 20;
+
+fn bytes_of(file: &File, section: &Section, endian: Endianness) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; section.sh_size(endian).min(MOST_DYNAMIC) as usize];
+    file.read_exact_at(&mut bytes, section.sh_offset(endian)).ok()?;
+    Some(bytes)
+}
+
+/// The names of the libraries that the loader will load for the program. Damaged tables have none.
+fn needed(file: &File, sections: &[Section], endian: Endianness) -> Option<Vec<Vec<u8>>> {
+    const DT_NEEDED: u64 = 1;
+    let dynamic = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_DYNAMIC)?;
+    let strings = bytes_of(file, sections.get(dynamic.sh_link(endian) as usize)?, endian)?;
+    let entries = bytes_of(file, dynamic, endian)?;
+    let (words, _) = entries.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let name = |[tag, value]: &[[u8; 8]; 2]| {
+        let at = usize::try_from(u64::from_le_bytes(*value)).ok().filter(|_| u64::from_le_bytes(*tag) == DT_NEEDED)?;
+        strings.get(at..)?.split(|byte| *byte == 0).next().map(<[u8]>::to_vec)
+    };
+    Some(pairs.iter().filter_map(name).collect())
+}
 
 pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     let path = look_up(word, std::env::var_os("PATH").as_deref())?;
@@ -183,9 +217,17 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     if !has_interpreter && !is_loader {
         return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
     }
-    let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).collect();
+    let initializers = SANITIZERS.map(|(initializer, _, _)| initializer);
+    let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).chain(initializers).collect();
     let found = definitions::find(file, sections, endian, &names, Scope::Global);
     let of = |name: &[u8]| found.iter().find(|one| one.name == name);
+    let libraries = needed(file, sections, endian).unwrap_or_default();
+    let is_built_with = |(initializer, library, _): &&(&[u8], &[u8], &str)| {
+        of(initializer).is_some() || libraries.iter().any(|name| memchr::memmem::find(name, library).is_some())
+    };
+    if let Some((_, _, tool)) = SANITIZERS.iter().find(is_built_with) {
+        return refuse(path, &format!("is built with {tool}, which replaces the allocator: build it without"));
+    }
     if of(MALLOC).is_some() && !is_loader {
         return refuse(
             path,

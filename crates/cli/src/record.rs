@@ -16,7 +16,6 @@ use crate::symbolize::{self, Help};
 use channel::Geometry;
 use collector::{Bound, End, Inherited, Launch, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
-use rustix::fs::FlockOperation;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io;
@@ -53,8 +52,6 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         Output::create(options.output.as_deref(), word).map_err(|error| cannot(format_args!("{error:#}")))?;
     let library =
         library::place(&output.folder()).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
-    // Held as long as we write: who wants to append waits for us.
-    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     let recording = match Recording::start(plan(options, inherited, &program, &output, file)) {
         Ok(recording) => recording,
         // The limit that stops us also holds for the program, which may live well within it.
@@ -224,9 +221,10 @@ fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde:
     }
     status::report_losses(&outcome, path);
     if !options.quiet {
-        // What it will be called when it has been converted.
+        // What it will be called when it has been converted. A trace that was cut is not converted.
         let target = path.with_extension("");
-        status::report(&outcome, if is_kde { &target } else { path }, "not freed at the end");
+        let is_converted = is_kde && outcome.write_error.is_none();
+        status::report(&outcome, if is_converted { &target } else { path }, "not freed at the end");
     }
 }
 

@@ -143,10 +143,8 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
             (path.display(), if error.raw_os_error().is_some() { " (free some disk space?)" } else { "" });
         say(format_args!("heaptrack: {path} ends early, writing failed: {error}{hint}"));
     }
-    if outcome.losses.lost_events > 0 {
-        let causes: Vec<String> =
-            outcome.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        say(format_args!("heaptrack: {} events were not recorded: {}", outcome.losses.lost_events, causes.join(", ")));
+    for sentence in outcome.losses.sentences() {
+        say(format_args!("heaptrack: {sentence}"));
     }
     for unseen in &outcome.unseen {
         say(format_args!("heaptrack: not recorded: {}", unseen.sentence));

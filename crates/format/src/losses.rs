@@ -14,7 +14,57 @@ pub struct Losses {
     pub note: Option<String>,
 }
 
+/// Causes of lost events, and what people are told: "N events were dropped because ...".
+const EVENTS: [(&str, &str); 8] = [
+    ("ring_full", "the buffer was full"),
+    ("no_slot", "too many threads ran at once"),
+    ("nested", "signal handlers interrupted each other inside the allocator"),
+    ("abandoned", "a signal handler jumped out of an allocator call"),
+    ("no_collector", "the recorder was gone"),
+    ("fault", "recording failed inside the program"),
+    ("not_written", "the trace could not be written"),
+    ("unreadable_ring", "the program overwrote the buffer"),
+];
+/// Causes that cost no event: what is missing (one, several), and why.
+const OTHERS: [(&str, &str, &str, &str); 2] = [
+    ("module_full", "loaded library has no names", "loaded libraries have no names", "too many were loaded"),
+    ("unreadable_stack", "stack is incomplete", "stacks are incomplete", "the program overwrote the buffer"),
+];
+
+/// One sentence without its full stop: "2,714 events were dropped because too many threads ran at once".
+fn sentence(cause: &str, count: u64) -> String {
+    let number = grouped(count);
+    if let Some((_, one, several, why)) = OTHERS.iter().find(|other| other.0 == cause) {
+        return format!("{number} {} because {why}", if count == 1 { one } else { several });
+    }
+    let events = if count == 1 { "event was dropped" } else { "events were dropped" };
+    match EVENTS.iter().find(|event| event.0 == cause) {
+        Some((_, why)) => format!("{number} {events} because {why}"),
+        // Of a newer version.
+        None => format!("{number} {events} ({cause})"),
+    }
+}
+
+/// 2714 as "2,714".
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 impl Losses {
+    /// What was lost, a sentence for each cause, for people.
+    pub fn sentences(&self) -> Vec<String> {
+        let counted = self.by_cause.iter().filter(|(_, count)| *count > 0);
+        counted.map(|(cause, count)| sentence(cause, *count)).collect()
+    }
+
     pub fn to_block(&self) -> RawBlock {
         let mut out = Vec::new();
         put(&mut out, self.by_cause.len() as u64);
@@ -41,5 +91,25 @@ impl Losses {
         };
         cursor.end()?;
         Ok(losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_words() {
+        let by_cause = [("no_slot", 2714), ("ring_full", 1), ("module_full", 1_000_000), ("nested", 0), ("new", 12)];
+        let by_cause = by_cause.map(|(cause, count)| (cause.to_owned(), count)).to_vec();
+        assert_eq!(
+            Losses { by_cause, ..Losses::default() }.sentences(),
+            [
+                "2,714 events were dropped because too many threads ran at once",
+                "1 event was dropped because the buffer was full",
+                "1,000,000 loaded libraries have no names because too many were loaded",
+                "12 events were dropped (new)",
+            ]
+        );
     }
 }

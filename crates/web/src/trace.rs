@@ -263,11 +263,7 @@ impl Open {
         if !self.finished && !self.live {
             notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());
         }
-        if book.losses.lost_events > 0 {
-            let causes: Vec<String> =
-                book.losses.by_cause.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-            notes.push(format!("{} events were not recorded: {}.", book.losses.lost_events, causes.join(", ")));
-        }
+        notes.extend(book.losses.sentences().into_iter().map(|sentence| format!("{sentence}.")));
         notes.extend(book.losses.note.clone());
         notes.extend(book.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
         if let Some(until) = book.folded_until_ns() {

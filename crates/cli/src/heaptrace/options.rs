@@ -8,8 +8,8 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Frames of a stack that are shown, as in the original.
-const DEPTH: usize = 8;
+/// Frames of the program by which backtraces are told apart. The original has 8, the first of which is its own malloc.
+const DEPTH: usize = 7;
 const TOP: usize = 10;
 
 const HELP: &str = "\
@@ -49,7 +49,7 @@ struct Words {
     /// Leave backtraces out that contain a line of this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     ignore: Option<PathBuf>,
-    /// Frames by which backtraces are told apart, 0 for all (8; for --flame-graph all).
+    /// Frames by which backtraces are told apart, 0 for all (7; for --flame-graph all).
     #[arg(long, value_name = "N")]
     depth: Option<String>,
     /// Report every so often: 10s, 500ms, 2m.
@@ -114,8 +114,37 @@ pub fn parse(words: Vec<OsString>) -> Result<Options, Stop> {
 }
 
 fn parse_with(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Options, Stop> {
+    let words = whole_names(words, &Words::command()).map_err(Stop::Wrong)?;
     let words = Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)?;
     check(words, variable).map_err(Stop::Wrong)
+}
+
+/// Long options may be abbreviated, as in the original, as long as one option alone begins like that.
+fn whole_names(mut words: Vec<OsString>, command: &clap::Command) -> Result<Vec<OsString>, String> {
+    let mut command = command.clone();
+    command.build();
+    let aliases = |arg: &clap::Arg| arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect();
+    let names: Vec<(String, Vec<String>)> =
+        command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), aliases(arg)))).collect();
+    let end = crate::args::fence_off(words.clone(), &command).iter().position(|word| word == "--");
+    for word in words.iter_mut().take(end.unwrap_or(usize::MAX)).skip(1) {
+        let Some(option) = word.to_str().and_then(|word| word.strip_prefix("--")).filter(|option| !option.is_empty())
+        else {
+            continue;
+        };
+        let (short, value) = option.split_at(option.find('=').unwrap_or(option.len()));
+        let known = |name: &&(String, Vec<String>)| name.0 == short || name.1.iter().any(|alias| alias == short);
+        let begins =
+            |name: &&(String, Vec<String>)| name.0.starts_with(short) || name.1.iter().any(|a| a.starts_with(short));
+        let candidates: Vec<&str> = names.iter().filter(begins).map(|name| name.0.as_str()).collect();
+        match candidates[..] {
+            _ if names.iter().any(|name| known(&name)) => (),
+            [] => (),
+            [one] => *word = format!("--{one}{value}").into(),
+            _ => return Err(format!("--{short} could be --{} (see heaptrace --help)", candidates.join(", --"))),
+        }
+    }
+    Ok(words)
 }
 
 fn stop(error: clap::Error) -> Stop {
@@ -229,7 +258,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     if (0.01..=1e9).contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    Err(format!("--interval wants a time like 10s, 500ms or 2m, not '{text}'"))
+    Err(format!("--interval: '{text}' is not a valid duration (examples: 10s, 500ms, 2m)"))
 }
 
 #[cfg(test)]
@@ -257,7 +286,7 @@ mod tests {
     fn options_go_before_variables() {
         let variables = [("HEAPTRACE_NUM_TOP_BACKTRACE", "5"), ("HEAPTRACE_SORT_KEYS", "count,size")];
         let options = parsed("heaptrace --top 3 ls --top 4", &variables).unwrap();
-        assert_eq!((options.top, options.sort, options.depth), (3, vec![Key::Count, Key::Size], 8));
+        assert_eq!((options.top, options.sort, options.depth), (3, vec![Key::Count, Key::Size], 7));
         assert_eq!(options.command, ["ls", "--top", "4"]);
         let options = parsed("heaptrace -s count ls", &[("HEAPTRACE_FLAME_GRAPH", "1")]).unwrap();
         assert_eq!((options.top, options.sort, options.depth), (usize::MAX, vec![Key::Count], usize::MAX));
@@ -288,6 +317,17 @@ mod tests {
         }
         assert!(sentence("heaptrace ls", &[("HEAPTRACE_SORT_KEYS", "age")]).contains("HEAPTRACE_SORT_KEYS"));
         assert!(sentence("heaptrace ls", &[("HEAPTRACE_FLAME_GRAPH", "yes")]).contains("0 or 1"));
+    }
+
+    #[test]
+    fn long_options_may_be_abbreviated() {
+        let options = parsed("heaptrace --to 3 --so=count --dep 2 ls --to 4", &[]).unwrap();
+        assert_eq!((options.top, options.sort, options.depth), (3, vec![Key::Count], 2));
+        assert_eq!(options.command, ["ls", "--to", "4"]);
+        assert_eq!(sentence("heaptrace --i 1s ls", &[]), "--i could be --ignore, --interval (see heaptrace --help)");
+        assert!(sentence("heaptrace --x ls", &[]).contains("--x"));
+        assert!(matches!(parsed("heaptrace --vers", &[]), Err(Stop::Answer(_))));
+        assert!(matches!(parsed("heaptrace --us", &[]), Err(Stop::Answer(_))));
     }
 
     #[test]

@@ -93,9 +93,8 @@ fn footer(snapshot: &Snapshot, out: &mut String) {
     if let Some(other) = snapshot.sites.iter().find(|site| site.is_other) {
         line("other (too many stacks)", &format_args!("{} in {} blocks", Size(other.bytes), other.count));
     }
-    if snapshot.losses.lost_events > 0 {
-        let causes: Vec<String> = snapshot.losses.by_cause.iter().map(|(cause, n)| format!("{cause} {n}")).collect();
-        line("events not seen", &format_args!("{} ({})", snapshot.losses.lost_events, causes.join(", ")));
+    for sentence in snapshot.losses.sentences() {
+        line("not seen", &sentence);
     }
     if snapshot.reason == Reason::End && !memory.is_last {
         // The program ended without a word (`_exit`, a signal).

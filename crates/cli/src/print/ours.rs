@@ -140,16 +140,24 @@ pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::
         writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
     }
     let faults = opened.engine.faults();
+    let book = opened.engine.book();
+    let unknown_frees = if book.session.attached {
+        "frees of blocks that were allocated before the recording began"
+    } else {
+        "frees of blocks whose allocation was not recorded"
+    };
     let lacks = [
-        (totals.unknown_frees, "frees of blocks that were there before"),
+        (totals.unknown_frees, unknown_frees),
         (totals.implied_frees, "frees that were not seen, but the address came again"),
-        (totals.lost_events, "events are known not to be in the trace"),
         (opened.damage_count, "places in the file cannot be read"),
         (faults.damaged_events, "events need what is lost"),
         (faults.missing_allocations, "allocations are in lost parts of the file"),
     ];
     for (count, meaning) in lacks.iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "{count} {meaning}")?;
+    }
+    for sentence in book.losses.sentences() {
+        writeln!(out, "{sentence}")?;
     }
     if let Some(until) = opened.engine.book().folded_until_ns() {
         let seconds = until as f64 / 1e9;
