@@ -15,7 +15,7 @@ pub struct Losses {
 }
 
 /// Causes of lost events, and what people are told: "N events were dropped because ...".
-const EVENTS: [(&str, &str); 8] = [
+const EVENTS: [(&str, &str); 9] = [
     ("ring_full", "the buffer was full"),
     ("no_slot", "too many threads ran at once"),
     ("nested", "signal handlers interrupted each other inside the allocator"),
@@ -24,11 +24,13 @@ const EVENTS: [(&str, &str); 8] = [
     ("fault", "recording failed inside the program"),
     ("not_written", "the trace could not be written"),
     ("unreadable_ring", "the program overwrote the buffer"),
+    ("missing", "they never arrived at the recorder"),
 ];
 /// Causes that cost no event: what is missing (one, several), and why.
-const OTHERS: [(&str, &str, &str, &str); 2] = [
+const OTHERS: [(&str, &str, &str, &str); 3] = [
     ("module_full", "loaded library has no names", "loaded libraries have no names", "too many were loaded"),
     ("unreadable_stack", "stack is incomplete", "stacks are incomplete", "the program overwrote the buffer"),
+    ("memo_broken", "cache of stacks was cleared", "caches of stacks were cleared", "what they held made no sense"),
 ];
 
 /// One sentence without its full stop: "2,714 events were dropped because too many threads ran at once".
