@@ -72,7 +72,7 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     }
     let filtered = filter::check(process, &status)?;
     if memory.is_gone() || maps.0.is_empty() {
-        return Err(Refusal::Gone);
+        return Err(Refusal::Replaced { pid });
     }
     Ok(Checked { process: process.clone(), memory, maps, filtered })
 }

@@ -195,7 +195,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
     let (number, unit) = found.unwrap_or((text, 1.0));
-    let number: f64 = number.parse().map_err(|_| "not a time: 30s, 5m and 1h are".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "not a valid duration (examples: 30s, 5m, 1h)".to_owned())?;
     Duration::try_from_secs_f64(number * unit).map_err(|_| "out of range".to_owned())
 }
 
