@@ -49,6 +49,13 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_new_mimalloc", "attach_new.cpp", &["-lmimalloc"], &[]),
     ("libown.so", "libown.cpp", &["-O2", "-shared", "-fPIC"], &[]),
     ("attach_new_own", "attach_new.cpp", &["-L.", "-lown", "-Wl,-rpath,$ORIGIN"], &["libown.so"]),
+    (
+        "libalias.so",
+        "libown.cpp",
+        &["-O2", "-shared", "-fPIC", "-DALIASES", "-Wno-attribute-alias", "-Wno-missing-attributes"],
+        &[],
+    ),
+    ("attach_new_alias", "attach_new.cpp", &["-L.", "-lalias", "-Wl,-rpath,$ORIGIN"], &["libalias.so"]),
     ("attach_throw_jemalloc", "attach_throw.cpp", &["-ljemalloc"], &[]),
     ("attach_throw_tcmalloc", "attach_throw.cpp", &["-ltcmalloc"], &[]),
     ("operators_jemalloc", "operators.cpp", &["-ljemalloc"], &[]),

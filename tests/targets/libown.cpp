@@ -48,10 +48,17 @@ void *realloc(void *old, size_t size) {
 }
 }
 
+void *operator new(size_t size, const std::nothrow_t &) noexcept { return take(16, size); }
+#ifdef ALIASES
+// All four are one function, as in Chromium: nothing is thrown there.
+void *operator new(size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
+void *operator new[](size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
+void *operator new[](size_t size, const std::nothrow_t &) noexcept __attribute__((alias("_ZnwmRKSt9nothrow_t")));
+#else
 void *operator new(size_t size) { return take_or_throw(16, size); }
 void *operator new[](size_t size) { return take_or_throw(16, size); }
-void *operator new(size_t size, const std::nothrow_t &) noexcept { return take(16, size); }
 void *operator new[](size_t size, const std::nothrow_t &) noexcept { return take(16, size); }
+#endif
 void *operator new(size_t size, std::align_val_t to) { return take_or_throw(size_t(to), size); }
 void *operator new[](size_t size, std::align_val_t to) { return take_or_throw(size_t(to), size); }
 void *operator new(size_t size, std::align_val_t to, const std::nothrow_t &) noexcept { return take(size_t(to), size); }

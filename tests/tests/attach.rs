@@ -327,7 +327,14 @@ fn small_stacks() {
 
 #[test]
 fn operators_of_allocators_that_bring_their_own() {
-    let names = ["attach_new", "attach_new_jemalloc", "attach_new_tcmalloc", "attach_new_mimalloc", "attach_new_own"];
+    let names = [
+        "attach_new",
+        "attach_new_jemalloc",
+        "attach_new_tcmalloc",
+        "attach_new_mimalloc",
+        "attach_new_own",
+        "attach_new_alias",
+    ];
     for name in names {
         let mut target = Target::start(name, &[]);
         assert_eq!(target.tell("go"), "done");
@@ -344,6 +351,19 @@ fn operators_of_allocators_that_bring_their_own() {
         assert_eq!(target.tell("go"), "done");
         finishes(target);
     }
+}
+
+#[test]
+fn a_reallocarray_that_fails_frees_nothing() {
+    let mut target = Target::start("attach_overflow", &[]);
+    assert_eq!(target.tell("go"), "done");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!((target.tell("go"), target.tell("go")), ("done".to_owned(), "done".to_owned()));
+    let report = session.detach().report();
+    let site = report.of_size(9001);
+    assert_eq!((site.allocations, site.leaked_allocations), (2, 2));
+    assert_eq!((report.total("deallocations"), report.total("lost_events")), (0, 0));
+    finishes(target);
 }
 
 #[test]

@@ -53,8 +53,8 @@ fn a_program_with_such_entries_of_its_own() {
     assert_eq!(target.line(), "ready");
     let ended = cycle(target.pid, "0s");
     assert_eq!(ended.code, 0, "{}", ended.text);
-    let told = "attach_short_program cannot be patched: it jumps into its own first instructions, and import tables do not lead \
-                to it: what does not come down to another allocator is not recorded\n";
+    let told = "attach_short_program cannot be patched: it jumps into its own first instructions, and no module imports \
+                it: what does not come down to another allocator is not recorded\n";
     assert!(ended.text.contains(told), "{}", ended.text);
 }
 

@@ -43,7 +43,7 @@ fn a_program_that_waits_for_its_disk() {
     let folder = Folder::new();
     let mut target = Target::start("attach_sleeps", &[folder.join("file").to_str().unwrap()]);
     assert_eq!(target.line(), "ready");
-    cycles_leave_nothing(&target, scale::count(200), "2ms");
+    cycles_leave_nothing(&target, scale::count(150), "2ms");
     right(target);
 }
 
@@ -54,7 +54,7 @@ fn a_program_that_waits_for_children_of_vfork() {
     assert_eq!(target.line(), "ready");
     cycles_leave_nothing(&target, scale::count(150), "2ms");
     // From elsewhere, too.
-    for _ in 0..scale::count(50) {
+    for _ in 0..scale::count(30) {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         let (code, text) = detach(target.pid);
         assert_eq!(code, 0, "{text}");

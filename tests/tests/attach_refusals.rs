@@ -42,7 +42,7 @@ fn a_thread_of_the_kernel() {
     let is_kernel = std::fs::read_to_string("/proc/2/status").is_ok_and(|status| status.contains("kthreadd"));
     assert_refused(
         if is_kernel { 2 } else { 0x7fff_fff0 },
-        if is_kernel { "a thread of the kernel" } else { "no process" },
+        if is_kernel { "is a kernel thread" } else { "no process" },
     );
 }
 
@@ -50,7 +50,7 @@ fn a_thread_of_the_kernel() {
 fn a_process_that_has_ended() {
     let mut child = Command::new("true").spawn().unwrap();
     wait_for("its end", || (process::state(child.id()) == Some('Z')).then_some(()));
-    assert_refused(child.id(), "has ended already");
+    assert_refused(child.id(), "has already exited (zombie)");
     child.wait().unwrap();
 }
 
@@ -126,7 +126,8 @@ fn a_static_program_without_symbols() {
 fn an_allocator_that_cannot_be_patched() {
     let mut target = Target::start("attach_short_static", &[]);
     assert_eq!(target.line(), "ready");
-    let sentence = "attach_short_static cannot be patched: it jumps into its own first instructions, and import tables do not lead to it";
+    let sentence =
+        "attach_short_static cannot be patched: it jumps into its own first instructions, and no module imports it";
     assert_refused(target.pid, sentence);
     assert!(target.is_alive());
 }
@@ -235,7 +236,7 @@ fn a_thread_that_will_return_into_what_would_be_displaced() {
 #[test]
 fn programs_with_nothing_to_call_and_nothing_to_record() {
     for (name, sentence) in [
-        ("attach_bare", "no place was found in the program from which a system call can be made"),
+        ("attach_bare", "no usable `syscall` instruction was found in the program"),
         ("attach_bare_calls", "there is nothing to record"),
     ] {
         let target = Target::start(name, &[]);

@@ -55,7 +55,8 @@ fn assert_harmless(folder: &Folder, command: &[String], reason: &str) -> Report 
     let recorded = run(folder, &[&recorder, command].concat());
     assert_eq!(recorded.stderr, alone.stderr, "{command:?}");
     assert_eq!((recorded.code, &recorded.written), (alone.code, &alone.written), "{command:?}: {:?}", recorded.ours);
-    let notes: Vec<&String> = recorded.ours.iter().filter(|line| line.contains("which could not be recorded")).collect();
+    let notes: Vec<&String> =
+        recorded.ours.iter().filter(|line| line.contains("which could not be recorded")).collect();
     assert_eq!(notes.len(), 1, "{command:?}: {:?}", recorded.ours);
     assert!(notes[0].contains(reason), "{notes:?}");
     let report = Report::of(&trace);

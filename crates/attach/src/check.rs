@@ -94,7 +94,7 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     };
     checked.check_filters()?;
     if checked.memory.is_gone() || checked.maps.0.is_empty() {
-        return Err(Refusal::Gone);
+        return Err(Refusal::Replaced { pid });
     }
     Ok(checked)
 }

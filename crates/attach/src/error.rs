@@ -86,7 +86,7 @@ pub enum Refusal {
     Exited { pid: u32 },
     #[error("process {pid} has become another program (exec) meanwhile: try again")]
     Replaced { pid: u32 },
-    #[error("the threads of process {pid} came and went too fast; try again")]
+    #[error("process {pid} changed while it was looked at; try again")]
     Restless { pid: u32 },
     #[error("the process keeps changing what is to be patched; try again")]
     Busy,

@@ -31,8 +31,14 @@ const SMALLEST: usize = 576;
 /// Where the saved instruction pointer is in a frame.
 #[cfg(test)]
 pub const RIP: u64 = 8 + 40 + 16 * 8;
-/// More than any frame takes without AMX.
-pub const ROOM: u64 = 4096;
+/// The fixed part of a frame, with the words that lead back to it and what is lost by alignment.
+const FIXED: u64 = 640;
+
+/// Bytes that a frame takes at most for a thread with so many bytes of vector registers and the like. The kernel gives all of them
+/// (with AMX 11 KB), and a frame holds no more than it gave.
+pub const fn room(extended: usize) -> u64 {
+    (FIXED + extended as u64).next_multiple_of(64)
+}
 
 impl State {
     /// The registers as they must be for the thread to go on by itself: the kernel does not restart a system call for a
@@ -77,7 +83,7 @@ impl State {
             return self.extended.clone();
         }
         let features = number(NOTES);
-        let size = size_of_components(number(IN_USE)).min(self.extended.len());
+        let size = size_of_components(number(IN_USE), end_of_component).min(self.extended.len());
         let mut area = self.extended.get(..size).unwrap_or_default().to_vec();
         let mut notes = Vec::new();
         notes.extend(FP_XSTATE_MAGIC1.to_le_bytes());
@@ -92,13 +98,14 @@ impl State {
 }
 
 /// Up to the end of the last component in use, in the standard form.
-fn size_of_components(in_use: u64) -> usize {
-    let mut size = SMALLEST;
-    for component in (2..63).filter(|bit| in_use >> bit & 1 != 0) {
-        let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
-        size = size.max((leaf.eax + leaf.ebx) as usize);
-    }
-    size
+fn size_of_components(in_use: u64, end: impl Fn(u32) -> usize) -> usize {
+    (2..63).filter(|bit| in_use >> bit & 1 != 0).map(end).fold(SMALLEST, usize::max)
+}
+
+/// Where a component ends, as the processor tells.
+fn end_of_component(component: u32) -> usize {
+    let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
+    (leaf.eax + leaf.ebx) as usize
 }
 
 #[cfg(test)]
@@ -126,6 +133,28 @@ mod tests {
         assert_eq!((area % 64, area), (0x0, 448));
         assert_eq!(word(area + 464) as u32, FP_XSTATE_MAGIC1);
         assert_eq!(frame.len() as u64, area + 576 + 4);
+    }
+
+    /// Sizes of SSE, AVX, AVX-512 with protection keys, and AMX.
+    #[test]
+    fn a_frame_has_the_room_that_it_takes() {
+        for extended in [0, 576, 832, 2696, 11008] {
+            let mut state = state();
+            state.extended = vec![0; extended];
+            // Everything that this processor has is in use.
+            if let Some(in_use) = state.extended.get_mut(IN_USE..IN_USE + 8) {
+                in_use.copy_from_slice(&u64::MAX.to_le_bytes());
+            }
+            let frame = state.frame(0x1010, 0xabcd);
+            assert!(frame.len() as u64 + 16 <= room(extended), "{} of {}", frame.len(), room(extended));
+            // And on a processor that has more than this one.
+            assert!(448 + 64 + 16 + extended as u64 + 4 <= room(extended));
+        }
+        const AMX: u64 = 3 << 17;
+        let end = |component| if component == 18 { 11008 } else { 2816 };
+        assert_eq!(size_of_components(AMX, end), 11008);
+        assert_eq!(size_of_components(0, end), SMALLEST);
+        assert!(room(11008) > 8 << 10, "more than there was before");
     }
 
     #[test]

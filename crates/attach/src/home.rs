@@ -20,6 +20,7 @@ const IMAGE: u64 = JOURNAL + JOURNAL_PAGES;
 /// Behind the journal itself: the board of a program without a loader, then frames.
 pub const BOARD: u64 = journal::LENGTH;
 pub const FRAMES: u64 = journal::LENGTH + 512;
+pub const FRAMES_LENGTH: u64 = JOURNAL_PAGES - FRAMES;
 
 /// The image is not whole yet: whoever finds such a home, after we died, makes another one.
 const NOT_FILLED: u64 = 0;

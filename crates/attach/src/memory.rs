@@ -1,10 +1,10 @@
 //! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not be
 //! writable.
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::{io, slice};
 
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -74,8 +74,7 @@ impl Memory {
 
     /// A value as it lies in memory; what its addresses mean is for the target.
     pub fn write_value<T>(&self, at: u64, value: &T) -> io::Result<()> {
-        // SAFETY: the bytes of a live value, given to the kernel. Padding may be anything, and so it arrives.
-        self.write(at, unsafe { slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) })
+        self.write(at, &bytes_of(value))
     }
 
     /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not mapped is an
@@ -88,5 +87,35 @@ impl Memory {
     pub fn is_alive(&self, at: u64) -> bool {
         let mut byte = [0];
         matches!(self.file.read_at(&mut byte, at), Ok(1))
+    }
+}
+
+/// The bytes of a value, those between its fields included, which Rust code may not read.
+fn bytes_of<T>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<T>()];
+    // SAFETY: reads `size_of::<T>()` bytes of a live value and writes as many into a buffer of that length. Bytes without a value are
+    // undefined to the compiler but not to the processor, and the compiler does not look into assembly.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") bytes.len() => _,
+            inout("rsi") std::ptr::from_ref(value) => _,
+            inout("rdi") bytes.as_mut_ptr() => _,
+            options(nostack, preserves_flags),
+        );
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_between_fields_are_copied_as_they_are() {
+        #[repr(C)]
+        struct Padded(u8, u32, u16);
+        let bytes = bytes_of(&Padded(1, 2, 3));
+        assert_eq!((bytes.len(), bytes[0], &bytes[4..8], &bytes[8..10]), (12, 1, &[2, 0, 0, 0][..], &[3, 0][..]));
     }
 }

@@ -133,9 +133,15 @@ impl Plan {
         let internal = internal_frees(object, &symbols, &candidates, maps, memory, is_glibc);
         let first = self.entries.len();
         for candidate in &candidates {
-            let Wanted { shim, plain, .. } = candidate.wanted;
-            let nothrow = names::nothrow_of(&candidate.function.name);
-            let nothrow = nothrow.and_then(|name| candidates.iter().position(|other| other.function.name == name));
+            let Wanted { mut shim, plain, .. } = candidate.wanted;
+            // By its address: a function of several names is a candidate under only one of them.
+            let nothrow_at = names::nothrow_of(&candidate.function.name);
+            let nothrow_at = nothrow_at.and_then(|name| symbols.find(&name)).map(|function| function.at);
+            let nothrow = candidates.iter().position(|other| Some(other.function.at) == nothrow_at);
+            if nothrow_at == Some(candidate.function.at) {
+                // One function for both forms cannot throw.
+                shim = Shim::Size0;
+            }
             if matches!(shim, Shim::New | Shim::NewAligned) && nothrow.is_none() {
                 let name = &candidate.function.name;
                 self.notes
@@ -148,7 +154,7 @@ impl Plan {
                 shim: plain.filter(|plain| is_glibc && (is_only || *plain != Shim::Free)).unwrap_or(shim),
                 way: candidate.site.clone().map_or(Way::Imports, Way::Entry),
                 module: Range { start: object.start, end: object.end },
-                nothrow: nothrow.map(|index| first + index),
+                nothrow: nothrow.filter(|_| matches!(shim, Shim::New | Shim::NewAligned)).map(|index| first + index),
                 internal: if candidate.wanted.is_free { internal } else { [0; INTERNAL] },
             });
         }

@@ -176,8 +176,11 @@ fn map(
         Some(journal) => journal,
         None => home::make(remote, &checked.memory, image)?,
     };
-    let moved = remote.move_to(journal.at + home::FRAMES);
-    moved.map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
+    // Else it stays on the thread's own stack, where there is room for it.
+    if remote.room() <= home::FRAMES_LENGTH {
+        let moved = remote.move_to(journal.at + home::FRAMES);
+        moved.map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
+    }
     let near_loader = (loader.changed != 0).then_some(Range { start: loader.changed, end: loader.changed + 1 });
     let modules = plan.entries.iter().map(|entry| entry.module).chain(near_loader);
     for module in modules {
@@ -345,9 +348,11 @@ fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u
 fn room_on_stack(tid: Tid, maps: &Maps) -> Option<u64> {
     let registers = ptrace::registers(tid).ok()?;
     let mapping = maps.at(registers.rsp)?;
-    let room = registers.rsp.checked_sub(RED_ZONE + 2 * frame::ROOM)? & !63;
+    let length = frame::room(ptrace::extended(tid).len());
+    // Twice: the frame may begin a little higher.
+    let room = registers.rsp.checked_sub(RED_ZONE + 2 * length)? & !63;
     let is_thread = mapping.is_anonymous() && mapping.holds(registers.fs_base) && registers.fs_base > registers.rsp;
     let left = registers.rsp - mapping.start;
-    let fits = mapping.name == "[stack]" && room > mapping.start || is_thread && left >= STACK_LEFT;
+    let fits = mapping.name == "[stack]" && room > mapping.start || is_thread && left >= STACK_LEFT.max(4 * length);
     fits.then_some(room)
 }

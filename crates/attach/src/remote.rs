@@ -4,7 +4,7 @@
 //! kernel runs, no code of the program and none of ours; the thread stands on a signal frame meanwhile, so that our death at
 //! any point lets it go on where it was; afterwards every register is what it was, and a call that it was in restarts.
 use crate::error::Refusal;
-use crate::frame::State;
+use crate::frame::{self, State};
 use crate::interrupt::Patience;
 use crate::maps::Maps;
 use crate::memory::Memory;
@@ -108,7 +108,7 @@ pub struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// `room`: where a frame can be, at least `frame::ROOM` bytes that nobody uses.
+    /// `room`: where a frame can be, with twice as many bytes as `frame::room` tells that nobody uses.
     pub fn new(
         process: &'a Process,
         memory: &'a Memory,
@@ -124,6 +124,11 @@ impl<'a> Remote<'a> {
         let frame = room.next_multiple_of(64);
         memory.write(frame, &gadgets.frame(frame, &before))?;
         Ok(Remote { process, memory, gadgets, tid, before, frame, put_off: Vec::new() })
+    }
+
+    /// Bytes that the frame takes at most.
+    pub fn room(&self) -> u64 {
+        frame::room(self.before.extended.len())
     }
 
     /// Moves the frame to a better place.

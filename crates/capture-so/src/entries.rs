@@ -65,8 +65,11 @@ extern "C" fn during_resize1(context: &mut Context, entry: &Entry) -> Next {
 }
 
 extern "C" fn during_resize_product(context: &mut Context, entry: &Entry) -> Next {
-    let size = context.arguments[1].wrapping_mul(context.arguments[2]);
-    attached::reallocate(context, entry, size)
+    // The real function fails for a product that is too large, and the block stays as it is.
+    match context.arguments[1].checked_mul(context.arguments[2]) {
+        Some(size) => attached::reallocate(context, entry, size),
+        None => attached::call_real(context, entry),
+    }
 }
 
 extern "C" fn before_free(address: u64, cfa: u64, entry: &Entry) {

@@ -7,7 +7,7 @@ use collector::{Inbox, Received};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
-    SIGXCPU, SIGXFSZ,
+    SIGXCPU,
 };
 use std::io;
 use std::sync::Arc;
@@ -31,12 +31,10 @@ pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
 }
 
-/// Signals that end a process which has no handler for them: all but those about a mistake of its own, and SIGPIPE, which Rust
-/// ignores. Real-time signals are added.
-const TERMINATING: [i32; 14] = [
-    SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGIO,
-    PWR,
-];
+/// Signals that end a process which has no handler for them: all but those about a mistake of its own, and
+/// SIGPIPE and SIGXFSZ, which we ignore. Real-time signals are added.
+const TERMINATING: [i32; 13] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, PWR];
 const STKFLT: i32 = 16;
 const PWR: i32 = 30;
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;

@@ -46,6 +46,11 @@ impl Mapping {
         rustix::fs::ftruncate(&fd, geometry.total_len() as u64).map_err(|e| SetupError::Memory(e.into()))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
             .map_err(|e| SetupError::Memory(e.into()))?;
+        // A hostile target may have made it shorter again before it was sealed. What lies behind the end of a file cannot be read.
+        let length = rustix::fs::fstat(&fd).map_err(|e| SetupError::Memory(e.into()))?.st_size;
+        if length != geometry.total_len() as i64 {
+            return Err(SetupError::Memory(io::ErrorKind::InvalidData.into()));
+        }
         let base = map(fd.as_fd(), 0, geometry.fixed_len()).map_err(SetupError::Memory)?;
         let header = base.cast::<Header>();
         // SAFETY: `base` is the start of a fresh mapping that nobody else has seen; the header lies inside it.
@@ -353,6 +358,38 @@ pub mod tests {
         assert_eq!(header.geometry, Geometry::tight());
         assert!(mapping.bytes_used() >= 4096);
         assert!(rustix::fs::ftruncate(mapping.fd(), 4096).is_err(), "sealed");
+    }
+
+    /// A target that makes its memory shorter while we take it over.
+    #[test]
+    fn memory_that_was_made_shorter_is_not_taken() {
+        use std::sync::atomic::AtomicBool;
+        let (mut taken, mut refused) = (0, 0);
+        while taken + refused < 2000 {
+            let fd = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+            let theirs = fd.try_clone().unwrap();
+            let (ready, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let _ = rustix::fs::ftruncate(&theirs, 0);
+                        ready.store(true, Ordering::Relaxed);
+                    }
+                });
+                while !ready.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                match Mapping::adopt(&tight(), fd) {
+                    Ok(mapping) => {
+                        assert_eq!(mapping.region().header().magic, channel::MAGIC);
+                        taken += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        assert!(refused > 0, "the test did not test");
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Attached {
             gate: AtomicPtr::new(self.gate as *mut AtomicU32),
             parts: UnsafeCell::new(MaybeUninit::new(parts)),
             clock: StampClock::new(Source::choose(self.has_counter, self.membarrier)),
-            carried: UnsafeCell::new(Carried::EMPTY),
+            // Nothing is carried, and no address of ours may stand in the target.
+            carried: UnsafeCell::new(Carried { variable: &[], ..Carried::EMPTY }),
             tid_offset: AtomicU32::new(0),
             own: self.image,
             guessed: AtomicBool::new(false),

@@ -65,12 +65,25 @@ pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
     super::allocated(context, address, size)
 }
 
+/// The function behind a slot.
+#[inline(always)]
+fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
+    // SAFETY: `real` is the patched function itself, as the profiler wrote it into the slot; it takes up to three words.
+    unsafe { core::mem::transmute(entry.real) }
+}
+
+/// Only calls the function: nothing is recorded.
+pub fn call_real(context: &mut Context, entry: &Entry) -> Next {
+    let [a, b, c] = context.arguments;
+    context.result = real(entry)(a, b, c);
+    Next::DONE
+}
+
 /// The whole of a realloc, the real call included.
 #[inline(always)]
 pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
     let [a, b, c] = context.arguments;
-    // SAFETY: the patched function itself, which takes up to three words.
-    let real: extern "C" fn(u64, u64, u64) -> u64 = unsafe { core::mem::transmute(entry.real) };
+    let real = real(entry);
     let core = &CORE;
     if core.gate() & ACTIVE == 0 {
         context.result = real(a, b, c);
