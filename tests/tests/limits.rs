@@ -66,6 +66,11 @@ fn a_file_size_limit() {
     // Our own file is cut by it, which must be said; the program sees exactly what it saw without us.
     let (_folder, _) = within("ulimit -f 1", "10 500 data", "held 160 of 160, wrote 500\n");
     let (_folder, _) = within("ulimit -f 1", "10 5000 data", "held 160 of 160, wrote 1024\n");
+    // The library is not there from an earlier run, and cannot be written.
+    let empty = Folder::new();
+    let set_up = format!("export TMPDIR={0} XDG_RUNTIME_DIR={0}; ulimit -f 1", empty.path().display());
+    let (_folder, said) = within(&set_up, "10 500 data", "held 160 of 160, wrote 500\n");
+    assert!(said.contains("not recorded, the limit on file sizes (ulimit -f) leaves no room"), "{said}");
 }
 
 #[test]

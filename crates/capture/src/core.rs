@@ -33,7 +33,7 @@ use channel::{
     VERSION,
 };
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The gate's bits. Its page reads as zero in a forked child.
@@ -67,6 +67,8 @@ enum Refusal {
 struct Private {
     rules: Rules,
     threads: Threads,
+    /// Where the headers of far slots are mapped, 0 = not yet.
+    far_slots: AtomicU64,
     /// Where each unit of slot areas is mapped, 0 = not yet.
     areas: [AtomicU64; Geometry::MAX_MAP_UNITS],
     modules: Modules,
@@ -755,7 +757,7 @@ impl Core {
                 let start = self.private().areas.get(before)?.load(Ordering::Acquire);
                 start + geometry.map_unit_len(geometry.map_unit(before)) as u64
             }
-            None => parts.region.header() as *const Header as u64 + geometry.fixed_len() as u64,
+            None => parts.region.fixed_end(),
         };
         let len = PAGE + geometry.map_unit_len(geometry.map_unit(index));
         if !self.may_call() {
@@ -767,6 +769,23 @@ impl Core {
         if place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: just mapped; another thread was first, so nobody has seen this one.
             unsafe { sys::unmap(copy, len) };
+        }
+        Some(())
+    }
+
+    /// Maps the headers of far slots. `None` when they are mapped already, or cannot be.
+    pub fn map_far_slots(&self) -> Option<()> {
+        let region = &self.parts().region;
+        let place = &self.private().far_slots;
+        let len = region.geometry().fixed_len() - region.geometry().near_len();
+        if len == 0 || place.load(Ordering::Acquire) != 0 || !self.may_call() {
+            return None;
+        }
+        let copy = sys::map_again(region.near_end() - PAGE as u64, PAGE + len)?;
+        sys::keep_out_of_dumps(copy, PAGE + len);
+        if place.compare_exchange(0, copy as u64 + PAGE as u64, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: just mapped; another thread was first, so nobody has seen this one.
+            unsafe { sys::unmap(copy, PAGE + len) };
         }
         Some(())
     }
@@ -915,17 +934,23 @@ fn map_region(fd: i32) -> Option<Region> {
         refuse(header, Refusal::Mismatch);
         None
     } else {
-        let base = sys::map_shared(fd, 0, geometry.fixed_len());
-        if base.is_none() {
+        let region = map_parts(fd, geometry);
+        if region.is_none() {
             refuse(header, Refusal::NotMapped);
         }
-        base.map(|base| {
-            sys::keep_out_of_dumps(base, geometry.fixed_len());
-            // SAFETY: mapped for its length, for ever; the geometry was checked.
-            unsafe { Region::new(base, geometry) }
-        })
+        region
     };
     // SAFETY: our own look at the first page, over now.
     unsafe { sys::unmap(first, PAGE) };
     region
+}
+
+/// Maps what is needed at once: the near part, and the page in front of the slot areas, from which these are mapped later.
+fn map_parts(fd: i32, geometry: Geometry) -> Option<Region> {
+    let base = sys::map_shared(fd, 0, geometry.near_len())?;
+    let last = sys::map_shared(fd, geometry.fixed_len() - PAGE, PAGE)?;
+    sys::keep_out_of_dumps(base, geometry.near_len());
+    let far = base.wrapping_add(geometry.private_at() + offset_of!(Private, far_slots));
+    // SAFETY: both are mapped for ever, the geometry was checked, and `far_slots` is 0 until they are mapped.
+    Some(unsafe { Region::in_parts(base, geometry, far.cast(), last as u64 + PAGE as u64) })
 }

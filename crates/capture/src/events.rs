@@ -256,7 +256,8 @@ fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
     // SAFETY: locals and their headers stay mapped.
     let header = unsafe { &*(*local).header };
     let owner = header.inherit(dead, tid)?;
-    let index = core.region().index_of(header)?;
+    // SAFETY: the slot's number does not change with its owner.
+    let index = unsafe { (*local).slot };
     let area = core.area(index)?;
     Some((local, Slot { index, owner, header, area }))
 }
@@ -264,7 +265,12 @@ fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
 /// A free slot, mapped.
 fn take_slot(core: &Core, tid: u32) -> Option<(*mut Local, Slot)> {
     let region = core.region();
-    let (index, owner) = region.take_slot(tid, core.header().image.load(Ordering::Relaxed))?;
+    let image = core.header().image.load(Ordering::Relaxed);
+    let taken = region.take_slot(tid, image);
+    let (index, owner) = taken.or_else(|| {
+        core.map_far_slots();
+        region.take_slot(tid, image)
+    })?;
     let header = region.slot(index)?;
     let Some(area) = core.area(index) else {
         header.bury(owner);

@@ -19,6 +19,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub struct Local {
     pub identity: Identity,
     pub header: *const SlotHeader,
+    /// The number of the slot.
+    pub slot: u32,
     pub generation: u32,
     /// Comparisons of walks in many pieces since one was walked afresh.
     pub patched_together: u32,
@@ -237,6 +239,7 @@ impl Local {
         unsafe {
             (*local).identity.thread_pointer.store(0, Ordering::Release);
             (*local).header = header;
+            (*local).slot = index;
             (*local).generation = core.modules().generation();
             (*local).patched_together = 0;
             (*local).main = Level::new(region, index, header, area, false, now);

@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 const TRIES: u32 = 256;
 
 impl Region {
-    /// Target: a slot for the calling thread, its number and owner word. `None` when all are taken.
+    /// Target: a slot for the calling thread, its number and owner word. `None` when all that are mapped are taken.
     pub fn take_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
         self.pop_slot(tid, image).or_else(|| self.new_slot(tid, image))
     }
@@ -38,9 +38,8 @@ impl Region {
 
     fn new_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
         let count = &self.header().slot_count;
-        if count.load(Ordering::Relaxed) >= self.geometry().slots {
-            return None;
-        }
+        // No number is spent on a slot that cannot be had now.
+        self.slot(count.load(Ordering::Relaxed))?;
         let index = count.fetch_add(1, Ordering::AcqRel);
         self.slot(index)?.claim(tid, image).map(|owner| (index, owner))
     }

@@ -11,6 +11,8 @@ pub const PAGE: usize = 4096;
 pub struct Geometry {
     /// Threads that can record at the same time.
     pub slots: u32,
+    /// The headers of slots `[0, near_slots)` are mapped at the start, those of the others when there are as many threads.
+    pub near_slots: u32,
     /// Modules that can ever be loaded, reloads included.
     pub modules: u32,
     /// Bytes for module paths.
@@ -64,7 +66,8 @@ impl Geometry {
     /// since a program may set itself a limit later.
     pub const fn roomy() -> Self {
         Geometry {
-            slots: 22 << 10,
+            slots: 24 << 10,
+            near_slots: 1 << 10,
             modules: 8192,
             names: 768 << 10,
             private: Self::PRIVATE_BYTES,
@@ -81,6 +84,7 @@ impl Geometry {
     pub const fn tight() -> Self {
         Geometry {
             slots: 1024,
+            near_slots: 1024,
             modules: 1024,
             names: 128 << 10,
             private: Self::PRIVATE_BYTES,
@@ -103,6 +107,9 @@ impl Geometry {
         }
         let sane = self.slots >= 1
             && self.slots <= 1 << 16
+            && self.near_slots >= 32
+            && self.near_slots <= self.slots
+            && self.near_slots.is_multiple_of(32)
             && self.modules >= 16
             && self.modules < 0xffff
             && self.names <= 64 << 20
@@ -121,11 +128,8 @@ impl Geometry {
         if sane { Ok(()) } else { Err(GeometryError::OutOfRange) }
     }
 
-    pub const fn slot_headers_at(&self) -> usize {
-        pages(size_of::<Header>())
-    }
     pub const fn modules_at(&self) -> usize {
-        self.slot_headers_at() + pages(self.slots as usize * size_of::<SlotHeader>())
+        pages(size_of::<Header>())
     }
     pub const fn names_at(&self) -> usize {
         self.modules_at() + pages(self.modules as usize * size_of::<Module>())
@@ -133,9 +137,16 @@ impl Geometry {
     pub const fn private_at(&self) -> usize {
         self.names_at() + pages(self.names as usize)
     }
-    /// The length of the part that is mapped once, at start.
-    pub const fn fixed_len(&self) -> usize {
+    pub const fn slot_headers_at(&self) -> usize {
         self.private_at() + pages(self.private as usize)
+    }
+    /// The length of the part that is mapped at the start. The headers of far slots follow it.
+    pub const fn near_len(&self) -> usize {
+        self.slot_headers_at() + pages(self.near_slots as usize * size_of::<SlotHeader>())
+    }
+    /// The length of everything in front of the slot areas.
+    pub const fn fixed_len(&self) -> usize {
+        self.slot_headers_at() + pages(self.slots as usize * size_of::<SlotHeader>())
     }
     /// Words of the ring of a slot.
     #[inline(always)]
@@ -192,8 +203,8 @@ mod tests {
         assert_eq!(Geometry::roomy().check(), Ok(()));
         let tight = Geometry::tight();
         assert_eq!(tight.check(), Ok(()));
-        assert!(tight.fixed_len() <= 6 << 20, "{}", tight.fixed_len());
-        assert!(Geometry::roomy().fixed_len() <= 6 << 20, "{}", Geometry::roomy().fixed_len());
+        assert!(tight.near_len() <= 4 << 20, "{}", tight.near_len());
+        assert!(Geometry::roomy().near_len() <= 4 << 20, "{}", Geometry::roomy().near_len());
         for geometry in [tight, Geometry::roomy()] {
             assert!(geometry.slot_area_at(1) - geometry.slot_area_at(0) <= 2 << 20);
         }
@@ -201,7 +212,7 @@ mod tests {
 
     #[test]
     fn units_cover_every_slot_once() {
-        for geometry in [Geometry::tight(), Geometry::roomy(), Geometry { slots: 75, ..Geometry::roomy() }] {
+        for geometry in [Geometry::tight(), Geometry::roomy(), Geometry { slots: 1075, ..Geometry::roomy() }] {
             let mut next = 0;
             for index in 0.. {
                 let unit = geometry.map_unit(index);

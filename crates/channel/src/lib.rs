@@ -8,9 +8,9 @@
 //! - **What is committed survives the writer**: the pages belong to the file, not to the process.
 //!
 //! ```text
-//! offset 0                                                                        total_len()
-//! | Header | SlotHeader x slots | Module x modules | names | private | slot areas x slots |
-//! |<--------------- fixed part, mapped once at start --------------->|<- mapped per slot ->|
+//! offset 0                                                                                          total_len()
+//! | Header | Module x modules | names | private | near SlotHeaders | far SlotHeaders | slot areas x slots |
+//! |<--------------- mapped once at the start --------------------->|<- when needed ->|<- mapped in units ->|
 //!
 //! a slot area:  | ring | nested ring | private |
 //! ```

@@ -12,6 +12,10 @@ use crate::sync::AtomicU64;
 pub struct Region {
     base: *mut u8,
     geometry: Geometry,
+    /// The word that tells where the headers of far slots are mapped, 0 = not yet. Null: right behind those of near slots.
+    far: *const core::sync::atomic::AtomicU64,
+    /// Where the last page in front of the slot areas ends.
+    fixed_end: u64,
 }
 
 // SAFETY: all parts are atomics, or written only before the other side starts.
@@ -23,8 +27,33 @@ impl Region {
     /// # Safety
     /// `base` is page-aligned, mapped readable and writable for `geometry.fixed_len()` bytes for as long as the
     /// region or anything taken from it is used, and `geometry.check()` was `Ok`.
-    pub const unsafe fn new(base: *mut u8, geometry: Geometry) -> Self {
-        Region { base, geometry }
+    pub unsafe fn new(base: *mut u8, geometry: Geometry) -> Self {
+        Region { base, geometry, far: core::ptr::null(), fixed_end: base as u64 + geometry.fixed_len() as u64 }
+    }
+
+    /// A region whose far slots are mapped later.
+    ///
+    /// # Safety
+    /// As `new`, but only `geometry.near_len()` bytes are mapped at `base`, and the last page in front of the slot areas below
+    /// `fixed_end`. `far` points into the private part, and holds 0 until the headers of far slots are mapped at the address
+    /// that it then holds.
+    pub const unsafe fn in_parts(
+        base: *mut u8,
+        geometry: Geometry,
+        far: *const core::sync::atomic::AtomicU64,
+        fixed_end: u64,
+    ) -> Self {
+        Region { base, geometry, far, fixed_end }
+    }
+
+    /// Where the last page in front of the slot areas ends.
+    pub const fn fixed_end(&self) -> u64 {
+        self.fixed_end
+    }
+
+    /// Where the near part ends.
+    pub fn near_end(&self) -> u64 {
+        self.base as u64 + self.geometry.near_len() as u64
     }
 
     #[inline(always)]
@@ -38,21 +67,25 @@ impl Region {
         unsafe { &*self.base.cast::<Header>() }
     }
 
-    /// `None` when there is no such slot.
+    /// `None` when there is no such slot, or its header is not mapped.
     #[inline]
-    pub const fn slot(&self, index: u32) -> Option<&'static SlotHeader> {
+    pub fn slot(&self, index: u32) -> Option<&'static SlotHeader> {
         if index >= self.geometry.slots {
             return None;
         }
-        // SAFETY: inside the fixed part, by `Geometry` and the check above.
-        Some(unsafe { &*self.base.add(self.geometry.slot_headers_at()).cast::<SlotHeader>().add(index as usize) })
-    }
-
-    /// The number of a slot of this region.
-    pub fn index_of(&self, slot: &SlotHeader) -> Option<u32> {
-        let first = self.base as usize + self.geometry.slot_headers_at();
-        let index = (core::ptr::from_ref(slot) as usize).checked_sub(first)? / size_of::<SlotHeader>();
-        (index < self.geometry.slots as usize).then_some(index as u32)
+        let is_near = index < self.geometry.near_slots || self.far.is_null();
+        let (first, index) = if is_near {
+            (self.base as usize + self.geometry.slot_headers_at(), index)
+        } else {
+            // SAFETY: in the private part, which is mapped: `in_parts`.
+            let far = unsafe { &*self.far }.load(core::sync::atomic::Ordering::Acquire);
+            (far as usize, index - self.geometry.near_slots)
+        };
+        if first == 0 {
+            return None;
+        }
+        // SAFETY: inside of the near or the far part, by `Geometry` and the checks above.
+        Some(unsafe { &*(first as *const SlotHeader).add(index as usize) })
     }
 
     #[inline]

@@ -58,15 +58,15 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = signals::Signals::take().map_err(cannot)?;
-    let library =
-        library::place(Path::new(".")).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
+    let library = library::place(Path::new(".")).map_err(SetupError::Library);
     let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
     let plan = LivePlan { exe: exe.to_string_lossy().into_owned(), ..plan(&options, inherited) };
     let hub = Hub::create(LivePlan { exe: String::new(), ..plan.clone() });
-    let (mut hub, recording) = match hub.and_then(|hub| Recording::live(plan).map(|recording| (hub, recording))) {
-        Ok(both) => both,
+    let started = library.and_then(|library| Ok((library, hub?, Recording::live(plan)?)));
+    let (library, mut hub, recording) = match started {
+        Ok(all) => all,
         // The limit that stops us also holds for the program, which may live well within it.
-        Err(SetupError::Memory(error)) if inherited.limits_file_size() => {
+        Err(error) if error.is_out_of_room() && inherited.limits_file_size() => {
             say(format_args!("heaptrace: not watched, the limit on file sizes (ulimit -f) leaves no room: {error}"));
             return unwatched(&options, &program.path, inherited, &signals);
         }

@@ -50,12 +50,15 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let signals = Signals::take().map_err(cannot)?;
     let (mut output, file, is_kde) =
         Output::create(options.output.as_deref(), word).map_err(|error| cannot(format_args!("{error:#}")))?;
-    let library =
-        library::place(&output.folder()).map_err(|error| cannot(format_args!("no place for the library: {error}")))?;
-    let recording = match Recording::start(plan(options, inherited, &program, &output, file)) {
-        Ok(recording) => recording,
+    let library = library::place(&output.folder()).map_err(SetupError::Library);
+    let started = library.and_then(|library| {
+        let recording = Recording::start(plan(options, inherited, &program, &output, file))?;
+        Ok((library, recording))
+    });
+    let (library, recording) = match started {
+        Ok(both) => both,
         // The limit that stops us also holds for the program, which may live well within it.
-        Err(SetupError::Memory(error)) if inherited.limits_file_size() => {
+        Err(error) if error.is_out_of_room() && inherited.limits_file_size() => {
             say(format_args!("heaptrack: not recorded, the limit on file sizes (ulimit -f) leaves no room: {error}"));
             drop(output);
             return unrecorded(launch::plain(&program.path, &options.command), inherited, &signals);

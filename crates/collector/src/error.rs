@@ -8,8 +8,17 @@ pub enum SetupError {
     Geometry,
     #[error("cannot create the shared memory: {0}")]
     Memory(#[source] io::Error),
+    #[error("cannot write the library for the program: {0}")]
+    Library(#[source] io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     #[error("cannot write the trace: {0}")]
     Output(#[source] io::Error),
+}
+
+impl SetupError {
+    /// A file or shared memory could not become as large as it has to be.
+    pub const fn is_out_of_room(&self) -> bool {
+        matches!(self, SetupError::Memory(_) | SetupError::Library(_))
+    }
 }
