@@ -80,11 +80,13 @@ fn a_name_that_is_being_written_is_refused() {
     let trace = folder.join("trace.htz");
     let first = waiting_shell(&folder, 1, &trace);
     process::wait_for("the trace", || trace.exists().then_some(()));
-    let second = waiting_shell(&folder, 2, &trace).wait_with_output().unwrap();
+    let does_not_wait = Folder::new();
+    std::fs::write(does_not_wait.join("go"), "").unwrap();
+    let second = waiting_shell(&does_not_wait, 2, &trace).wait_with_output().unwrap();
+    std::fs::write(folder.join("go"), "").unwrap();
     let said = String::from_utf8_lossy(&second.stderr);
     assert_eq!(process::code(second.status), 126, "{said}");
     assert!(said.contains("is being written by another recording"), "{said}");
-    std::fs::write(folder.join("go"), "").unwrap();
     assert_eq!(process::code(first.wait_with_output().unwrap().status), 0);
     assert_eq!(number_of(&trace), 1);
     // A finished trace may be replaced.

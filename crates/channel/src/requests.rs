@@ -93,12 +93,12 @@ mod tests {
         for stamp in [5, 3, 4, 1 << 60] {
             requests.put(if stamp == 4 { Request::Window } else { Request::ByCount }, stamp);
         }
-        let mut seen = Vec::new();
-        while let Some(waiting) = requests.oldest(100) {
-            seen.push((waiting.stamp, waiting.request));
-            requests.remove(&waiting);
+        for expected in [(3, Request::ByCount), (4, Request::Window), (5, Request::ByCount)] {
+            let waiting = requests.oldest(100);
+            assert_eq!(waiting.map(|waiting| (waiting.stamp, waiting.request)), Some(expected));
+            waiting.iter().for_each(|waiting| requests.remove(waiting));
         }
-        assert_eq!(seen, [(3, Request::ByCount), (4, Request::Window), (5, Request::ByCount)]);
+        assert_eq!(requests.oldest(100), None);
         assert_eq!(requests.oldest(Stamp::MAX).map(|waiting| waiting.stamp), Some(1 << 60));
         for stamp in 0..200 {
             requests.put(Request::BySize, stamp);

@@ -236,7 +236,7 @@ const ATTACH_EXAMPLES: &str = "\
 Examples:
   heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
   heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
-Exit code: 0; 3 it cannot be attached to, and why; 2 wrong usage.";
+Exit code: 0; 3 it cannot be attached to, and why; 1 the trace was cut, for example by a full disk; 2 wrong usage.";
 
 impl Attach {
     /// `heaptrack -p PID`, if that is meant.
