@@ -55,6 +55,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
         &["-O2", "-shared", "-fPIC", "-DALIASES", "-Wno-attribute-alias", "-Wno-missing-attributes"],
         &[],
     ),
+    ("attach_switch", "attach_switch.c", &["-L.", "-lown", "-Wl,-rpath,$ORIGIN"], &["libown.so"]),
     ("attach_new_alias", "attach_new.cpp", &["-L.", "-lalias", "-Wl,-rpath,$ORIGIN"], &["libalias.so"]),
     ("attach_throw_jemalloc", "attach_throw.cpp", &["-ljemalloc"], &[]),
     ("attach_throw_tcmalloc", "attach_throw.cpp", &["-ltcmalloc"], &[]),

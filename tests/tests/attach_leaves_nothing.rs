@@ -84,6 +84,23 @@ fn threads_that_load_and_unload_libraries() {
     right(target);
 }
 
+/// A hook that is on no stack of any thread still needs the shared memory.
+#[test]
+fn a_coroutine_that_was_left_inside_of_malloc() {
+    let mut target = Target::start("attach_switch", &[]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("begin"), "inside");
+    let ended = session.detach();
+    assert!(shared(&target) > 0, "{}", ended.text);
+    let sentence = format!("stay mapped in process {}, because a thread of it may still be in a hook", target.pid);
+    assert!(ended.text.contains(&sentence), "{}", ended.text);
+    assert_eq!(target.tell("end"), "done", "the hook goes on as if nothing had happened");
+    let (status, text) = detach(target.pid);
+    assert_eq!((status, shared(&target)), (0, 0), "{text}");
+    assert_eq!(target.finish().0, 0);
+}
+
 /// The pids in a line.
 fn pids(line: &str) -> Vec<u32> {
     line.split_whitespace().map(|word| word.parse().expect("a pid")).collect()

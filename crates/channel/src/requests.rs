@@ -83,9 +83,7 @@ impl Requests {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    extern crate std;
     use super::*;
-    use std::vec::Vec;
 
     #[test]
     fn requests_come_out_in_the_order_of_their_stamps() {
