@@ -394,8 +394,8 @@ impl Memo {
                         if jumps > MAX_JUMPS {
                             return Err(BROKEN);
                         }
-                        // SAFETY: all words up to this node were compared, which is what `follow` asks for.
                         if near == 0 {
+                            // SAFETY: all words up to this node were compared, which is what `follow` asks for.
                             unsafe { self.follow(check, same) }
                         } else {
                             self.follow_near(check, near as u32)

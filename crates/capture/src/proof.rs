@@ -198,11 +198,9 @@ mod tests {
 
         fn protect(&self, page: usize, is_readable: bool) {
             let protection = if is_readable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+            let at = self.0.wrapping_add(page * PAGE as usize).cast();
             // SAFETY: a page of our own mapping.
-            assert_eq!(
-                unsafe { libc::mprotect(self.0.add(page * PAGE as usize).cast(), PAGE as usize, protection) },
-                0
-            );
+            assert_eq!(unsafe { libc::mprotect(at, PAGE as usize, protection) }, 0);
         }
 
         fn word(&self, page: u64, word: u64) -> u64 {

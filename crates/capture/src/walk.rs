@@ -431,7 +431,6 @@ impl Walk<'_> {
         if pc >> 47 != 0 {
             return None;
         }
-        if is_signal {}
         let pc = if is_signal { pc | EXACT } else { pc };
         let (cfa, rbp) = (registers[reg::RSP], registers[reg::RBP]);
         self.put(at, Frame { pc, cfa, rbp, rule: Rule::END });
