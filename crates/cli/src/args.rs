@@ -471,7 +471,7 @@ pub fn fence_off(mut words: Vec<OsString>, command: &clap::Command) -> Vec<OsStr
 }
 
 /// True when an option's value is the next word: `-o`, `-qo`, `--output`, but not `-oNAME`, `--output=NAME`.
-fn takes_next(command: &clap::Command, option: &[u8]) -> bool {
+pub fn takes_next(command: &clap::Command, option: &[u8]) -> bool {
     let takes_value = |found: Option<&clap::Arg>| found.is_some_and(|arg| arg.get_action().takes_values());
     if let Some(long) = option.strip_prefix(b"--") {
         let named = |arg: &&clap::Arg| {

@@ -123,28 +123,39 @@ fn parse_with(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>)
 fn whole_names(mut words: Vec<OsString>, command: &clap::Command) -> Result<Vec<OsString>, String> {
     let mut command = command.clone();
     command.build();
-    let aliases = |arg: &clap::Arg| arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect();
-    let names: Vec<(String, Vec<String>)> =
-        command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), aliases(arg)))).collect();
-    let end = crate::args::fence_off(words.clone(), &command).iter().position(|word| word == "--");
-    for word in words.iter_mut().take(end.unwrap_or(usize::MAX)).skip(1) {
-        let Some(option) = word.to_str().and_then(|word| word.strip_prefix("--")).filter(|option| !option.is_empty())
-        else {
-            continue;
+    let mut at = 1;
+    while let Some(word) = words.get_mut(at) {
+        let Some(text) = word.to_str().filter(|text| text.starts_with('-') && *text != "-" && *text != "--") else {
+            break;
         };
-        let (short, value) = option.split_at(option.find('=').unwrap_or(option.len()));
-        let known = |name: &&(String, Vec<String>)| name.0 == short || name.1.iter().any(|alias| alias == short);
-        let begins =
-            |name: &&(String, Vec<String>)| name.0.starts_with(short) || name.1.iter().any(|a| a.starts_with(short));
-        let candidates: Vec<&str> = names.iter().filter(begins).map(|name| name.0.as_str()).collect();
-        match candidates[..] {
-            _ if names.iter().any(|name| known(&name)) => (),
-            [] => (),
-            [one] => *word = format!("--{one}{value}").into(),
-            _ => return Err(format!("--{short} could be --{} (see heaptrace --help)", candidates.join(", --"))),
+        if let Some(option) = text.strip_prefix("--") {
+            *word = whole_name(option, &command)?.into();
         }
+        at += if crate::args::takes_next(&command, word.as_encoded_bytes()) { 2 } else { 1 };
     }
     Ok(words)
+}
+
+/// The whole option, its value included. An unknown one stays as it is.
+fn whole_name(option: &str, command: &clap::Command) -> Result<String, String> {
+    let (short, value) = option.split_at(option.find('=').unwrap_or(option.len()));
+    let names = |arg: &clap::Arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut candidates: Vec<String> = Vec::new();
+    for arg in command.get_arguments() {
+        let names = names(arg);
+        if names.iter().any(|name| name == short) {
+            return Ok(format!("--{option}"));
+        }
+        candidates.extend(names.into_iter().find(|name| name.starts_with(short)));
+    }
+    match &candidates[..] {
+        [] => Ok(format!("--{option}")),
+        [one] => Ok(format!("--{one}{value}")),
+        several => Err(format!("--{short} could be --{} (see heaptrace --help)", several.join(" or --"))),
+    }
 }
 
 fn stop(error: clap::Error) -> Stop {
@@ -324,7 +335,7 @@ mod tests {
         let options = parsed("heaptrace --to 3 --so=count --dep 2 ls --to 4", &[]).unwrap();
         assert_eq!((options.top, options.sort, options.depth), (3, vec![Key::Count], 2));
         assert_eq!(options.command, ["ls", "--to", "4"]);
-        assert_eq!(sentence("heaptrace --i 1s ls", &[]), "--i could be --ignore, --interval (see heaptrace --help)");
+        assert_eq!(sentence("heaptrace --i 1s ls", &[]), "--i could be --ignore or --interval (see heaptrace --help)");
         assert!(sentence("heaptrace --x ls", &[]).contains("--x"));
         assert!(matches!(parsed("heaptrace --vers", &[]), Err(Stop::Answer(_))));
         assert!(matches!(parsed("heaptrace --us", &[]), Err(Stop::Answer(_))));
