@@ -76,7 +76,7 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
         return Err(Refusal::Frozen { pid, cgroup });
     }
     if status.tracer != 0 {
-        return Err(Refusal::seize(process, &std::io::Error::from_raw_os_error(libc::EPERM)));
+        return Err(Refusal::traced(pid, status.tracer));
     }
     // The memory first: if the program is replaced between the two, what the maps say is not found in it.
     let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(process, &error))?;

@@ -150,7 +150,7 @@ impl Refusal {
         }
         let Ok(status) = process.status() else { return Refusal::Gone };
         if status.tracer != 0 {
-            return Refusal::Traced { pid, tracer: name_of(status.tracer) };
+            return Refusal::traced(pid, status.tracer);
         }
         let user = rustix::process::geteuid();
         if !user.is_root() && status.uid != user.as_raw() {
@@ -158,6 +158,10 @@ impl Refusal {
         }
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         Self::without_permission(pid, scope.and_then(|text| text.trim().parse().ok()))
+    }
+
+    pub fn traced(pid: u32, tracer: u32) -> Refusal {
+        Refusal::Traced { pid, tracer: name_of(tracer) }
     }
 
     /// Same user, not traced, and yet refused.

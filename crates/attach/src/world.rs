@@ -25,6 +25,7 @@ const BUDGET: Duration = Duration::from_millis(100);
 pub const PATIENCE: Duration = Duration::from_secs(4);
 /// How long the target runs between two tries.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+const SEIZE_TRIES: u32 = 10;
 const SPINS: u32 = 20;
 const POLL_EVERY: Duration = Duration::from_micros(50);
 /// How long we wait for a thread that came too late, when nobody stands still for it.
@@ -78,7 +79,7 @@ impl World {
     /// Only one. It is waited for as long as `time`: nobody else stands still meanwhile.
     pub fn stop_one(process: &Process, tid: Tid, time: Duration) -> Result<World, Refusal> {
         let mut world = World::new(process);
-        seize(process, tid).map_err(|error| Refusal::seize(process, &error))?;
+        seize(process, tid).map_err(|unseized| unseized.refusal(process))?;
         world.tids.push(tid);
         ptrace::interrupt(tid).map_err(|error| Refusal::seize(process, &error))?;
         match wait_for(process, tid, &mut Patience::new(process, time))? {
@@ -125,8 +126,8 @@ impl World {
             match seize(&self.process, tid) {
                 Ok(()) => told.push(tid),
                 // It ended meanwhile, or it is the first thread and has ended alone.
-                Err(error) if is_over(&self.process, tid, &error) => (),
-                Err(error) => return Err(Refusal::seize(&self.process, &error)),
+                Err(unseized) if unseized.is_over(&self.process, tid) => (),
+                Err(unseized) => return Err(unseized.refusal(&self.process)),
             }
         }
         self.tids.extend(&told);
@@ -183,18 +184,40 @@ impl Drop for World {
     }
 }
 
-/// A thread that could not be stopped in time before is ours still.
-fn seize(process: &Process, tid: Tid) -> io::Result<()> {
-    let ours = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    ptrace::seize(tid).or_else(|error| match process.thread_status(tid) {
-        Ok(status) if status.tracer == ours => Ok(()),
-        _ => Err(error),
-    })
+/// Why a thread could not be seized, and who traced it then.
+struct Unseized {
+    error: io::Error,
+    tracer: u32,
 }
 
-fn is_over(process: &Process, tid: Tid, error: &io::Error) -> bool {
-    let state = process.thread_state(tid);
-    error.raw_os_error() == Some(libc::ESRCH) || matches!(state, None | Some('Z' | 'X'))
+impl Unseized {
+    fn refusal(&self, process: &Process) -> Refusal {
+        match self.tracer {
+            0 => Refusal::seize(process, &self.error),
+            tracer => Refusal::traced(process.pid, tracer),
+        }
+    }
+
+    fn is_over(&self, process: &Process, tid: Tid) -> bool {
+        self.error.raw_os_error() == Some(libc::ESRCH) || is_dead(process, tid)
+    }
+}
+
+/// A thread that could not be stopped in time before is ours still. The tracer that was in the way may have let the thread go since, as
+/// a recorder does that detaches at this moment. Then we try again.
+fn seize(process: &Process, tid: Tid) -> Result<(), Unseized> {
+    let ours = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let mut tries = SEIZE_TRIES;
+    loop {
+        let Err(error) = ptrace::seize(tid) else { return Ok(()) };
+        let tracer = process.thread_status(tid).map_or(0, |status| status.tracer);
+        tries -= 1;
+        match tracer {
+            tracer if tracer == ours => return Ok(()),
+            0 if error.raw_os_error() == Some(libc::EPERM) && tries > 0 => std::thread::yield_now(),
+            tracer => return Err(Unseized { error, tracer }),
+        }
+    }
 }
 
 fn is_dead(process: &Process, tid: Tid) -> bool {
