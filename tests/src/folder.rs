@@ -34,6 +34,21 @@ impl Folder {
     }
 }
 
+/// Copies a file that will be executed, by another process. While this process writes a file, a child that another test forks
+/// has it open for writing too, and then the kernel refuses to execute it ("Text file busy").
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = std::process::Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.is_ok_and(|status| status.success()), "cp {} {}", from.as_ref().display(), to.as_ref().display());
+}
+
+/// Writes a file that will be executed; see `copy_program`.
+pub fn write_program(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+    let draft = path.as_ref().with_extension("draft");
+    std::fs::write(&draft, content).expect("writable");
+    copy_program(&draft, path);
+    std::fs::remove_file(draft).expect("removable");
+}
+
 impl Default for Folder {
     fn default() -> Self {
         Self::new()

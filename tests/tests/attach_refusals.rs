@@ -184,8 +184,8 @@ fn a_filter_that_only_root_may_read() {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let (heaptrack, program) = (folder.join("heaptrack"), folder.join("program"));
-    std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
-    std::fs::copy(heaptrack_tests::targets::target("attach_filter"), &program).unwrap();
+    heaptrack_tests::folder::copy_program(heaptrack_tests::run::heaptrack(), &heaptrack);
+    heaptrack_tests::folder::copy_program(heaptrack_tests::targets::target("attach_filter"), &program);
     let nobody = |path: &std::path::Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(path);
@@ -275,7 +275,7 @@ fn a_process_of_somebody_else() {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let heaptrack = folder.join("heaptrack");
-    std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
+    heaptrack_tests::folder::copy_program(heaptrack_tests::run::heaptrack(), &heaptrack);
     let mut target = Target::start("attach_phases", &["1"]);
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])

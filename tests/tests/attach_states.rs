@@ -204,7 +204,7 @@ fn signals_that_would_end_heaptrack_end_the_recording() {
 fn a_deleted_program_keeps_its_names() {
     let folder = Folder::new();
     let program = folder.join("program");
-    std::fs::copy(target("attach_phases"), &program).unwrap();
+    heaptrack_tests::folder::copy_program(target("attach_phases"), &program);
     let mut target = Target::spawn(Command::new(&program).arg("1"));
     assert_eq!(target.tell("1"), "done 1");
     std::fs::remove_file(&program).unwrap();

@@ -12,7 +12,7 @@ use std::process::Command;
 fn differences_are_found_although_the_program_moved() {
     let folder = Folder::new();
     let moved = folder.join("another-name");
-    std::fs::copy(target("leaky"), &moved).unwrap();
+    heaptrack_tests::folder::copy_program(target("leaky"), &moved);
     let before = Program::target("suppressed").recorded();
     let (one, two) = (Program::target("leaky").recorded(), Program::new(&moved).recorded());
     let base = |outcome: &Outcome| outcome.trace.to_str().unwrap().to_owned();
@@ -136,7 +136,7 @@ fn a_trace_without_files_is_compared_by_name() {
     let folder = Folder::new();
     let program = twins::build(&folder.join("deep/er"), BEFORE, 0);
     let (whole, bare) = (folder.join("whole"), folder.join("bare"));
-    std::fs::copy(&program, &whole).unwrap();
+    heaptrack_tests::folder::copy_program(&program, &whole);
     assert!(Command::new("strip").arg("--strip-debug").arg("-o").args([&bare, &program]).status().unwrap().success());
     let (whole, bare) = (Program::new(&whole).recorded(), Program::new(&bare).recorded());
     let mut rows = changes(&whole.trace, &bare.trace, &[]);

@@ -71,7 +71,7 @@ fn the_output_option() {
 fn a_path_with_spaces_and_the_search_in_path() {
     let folder = Folder::new();
     let program = folder.join("my binary");
-    std::fs::copy(target("hello"), &program).unwrap();
+    heaptrack_tests::folder::copy_program(target("hello"), &program);
     let recorded = Program::new(&program).arg("two words").recorded();
     assert_eq!((recorded.code, recorded.stdout.as_str()), (11, "hello 2 two words\n"));
     assert_eq!(recorded.whole_report().of_size(10).allocations, 1);

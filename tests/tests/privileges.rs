@@ -14,7 +14,7 @@ const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear
 fn open_folder() -> (Folder, PathBuf) {
     let folder = Folder::new();
     let program = folder.join("surroundings");
-    std::fs::copy(target("surroundings"), &program).unwrap();
+    heaptrack_tests::folder::copy_program(target("surroundings"), &program);
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     (folder, program)
 }
@@ -90,7 +90,7 @@ fn another_user() {
 #[test]
 fn another_root_folder() {
     let (folder, _) = open_folder();
-    std::fs::copy(target("hello_static"), folder.join("hello")).unwrap();
+    heaptrack_tests::folder::copy_program(target("hello_static"), folder.join("hello"));
     let root = folder.path().display().to_string();
     assert_harmless(&folder, &words(&[&["chroot", &root, "/hello", "word"]]), "another root folder");
 }
@@ -101,7 +101,7 @@ fn a_static_program() {
     let hello = target("hello_static").display().to_string();
     assert_harmless(&folder, &words(&[&["env", "A=1", &hello, "word"]]), "linked statically");
     // A script whose interpreter is static, found in PATH.
-    std::fs::write(folder.join("script"), format!("#!{hello} word\n")).unwrap();
+    heaptrack_tests::folder::write_program(folder.join("script"), format!("#!{hello} word\n"));
     std::fs::set_permissions(folder.join("script"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("PATH=/nowhere:{}", folder.path().display());
     assert_harmless(&folder, &words(&[&["/usr/bin/env", &path, "script"]]), "linked statically");
@@ -112,7 +112,7 @@ fn a_program_that_gains_privileges() {
     let (folder, program) = open_folder();
     let out = folder.join("out").display().to_string();
     let gaining = folder.join("gaining");
-    std::fs::copy(&program, &gaining).unwrap();
+    heaptrack_tests::folder::copy_program(&program, &gaining);
     std::fs::set_permissions(&gaining, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let command = words(&[&["env", &gaining.display().to_string(), &out]]);
     let trace = folder.join("trace.htz").display().to_string();
@@ -133,7 +133,7 @@ fn an_exec_that_fails_is_not_reported() {
     let (folder, _) = open_folder();
     let broken = folder.join("broken");
     // Static by its header, and too short to be executed.
-    std::fs::write(&broken, &std::fs::read(target("hello_static")).unwrap()[..64]).unwrap();
+    heaptrack_tests::folder::write_program(&broken, &std::fs::read(target("hello_static")).unwrap()[..64]);
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script =
         format!("import os\ntry: os.execv('{}', ['x'])\nexcept OSError as e: print(e.errno)", broken.display());

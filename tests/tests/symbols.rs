@@ -15,7 +15,7 @@ fn named_source() -> PathBuf {
 /// A copy of a target that may be removed or replaced.
 fn copy_of(name: &str, folder: &Folder) -> PathBuf {
     let path = folder.join(name);
-    std::fs::copy(targets::target(name), &path).unwrap();
+    heaptrack_tests::folder::copy_program(targets::target(name), &path);
     path
 }
 
@@ -183,7 +183,7 @@ fn another_file_at_the_path_is_said_and_not_used() {
     let folder = Folder::new();
     let path = copy_of("named", &folder);
     let outcome = Program::new(&path).option("--no-symbols").recorded();
-    std::fs::copy(targets::target("hello"), &path).unwrap();
+    heaptrack_tests::folder::copy_program(targets::target("hello"), &path);
     let said = symbolize(&[], &outcome.trace);
     assert!(said.contains("named is not the file that ran: its build-id is "), "{said}");
     let report = outcome.whole_report();
@@ -193,7 +193,7 @@ fn another_file_at_the_path_is_said_and_not_used() {
         assert_eq!((&site["frames"][0]["function"], &site["frames"][0]["file"]), (&Value::Null, &Value::Null));
     }
     // When the right one is back, so are the names.
-    std::fs::copy(targets::target("named"), &path).unwrap();
+    heaptrack_tests::folder::copy_program(targets::target("named"), &path);
     symbolize(&[], &outcome.trace);
     assert_eq!(stacks(&outcome.whole_report(), 1111), expected_early());
 }

@@ -70,7 +70,7 @@ fn build_id(path: &Path) -> String {
 /// A target without its debug information, which goes to `files` if given.
 fn stripped(name: &str, folder: &Folder, files: Option<&Path>) -> PathBuf {
     let path = folder.join(name);
-    std::fs::copy(targets::target(name), &path).unwrap();
+    heaptrack_tests::folder::copy_program(targets::target(name), &path);
     if let Some(files) = files {
         let debug = files.join(format!("{name}.debug"));
         run("objcopy", &["--only-keep-debug".as_ref(), path.as_os_str(), debug.as_os_str()]);
