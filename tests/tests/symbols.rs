@@ -338,10 +338,16 @@ fn a_library_by_a_relative_path() {
             format!("import ctypes, os; red = ctypes.CDLL('{given}'); os.chdir('/tmp'); red.work(); os._exit(0)");
         let report = Program::new("python3").args(["-c", &code]).current_dir(&stand).recorded().whole_report();
         let list = report.json()["allocations"].as_array().unwrap();
-        let site = list.iter().find(|site| site["allocations"] == 1 && site["allocated_bytes"] == 301).unwrap();
-        for (frame, name) in site["frames"].as_array().unwrap().iter().zip(["red_inner", "work"]) {
-            let expected = (&Value::from(name), &Value::from(whole.to_string_lossy()));
-            assert_eq!((&frame["function"], &frame["module"]), expected, "{given}");
-        }
+        // What starts Python (a shell, with some set-ups) may allocate 301 bytes, too.
+        let is_of_size = |site: &&Value| site["allocations"] == 1 && site["allocated_bytes"] == 301;
+        let leaves: Vec<Vec<(&Value, &Value)>> = list
+            .iter()
+            .filter(is_of_size)
+            .map(|site| site["frames"].as_array().unwrap().iter().take(2))
+            .map(|frames| frames.map(|frame| (&frame["function"], &frame["module"])).collect())
+            .collect();
+        let [inner, work, module] = ["red_inner", "work", &whole.to_string_lossy()].map(Value::from);
+        let expected = vec![(&inner, &module), (&work, &module)];
+        assert!(leaves.contains(&expected), "{given}: {leaves:?}");
     }
 }
