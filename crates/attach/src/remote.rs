@@ -108,7 +108,7 @@ pub struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// `room`: where a frame can be, with twice as many bytes as `frame::room` tells that nobody uses.
+    /// `room`: where a frame can be written. The program uses none of its bytes, and there are twice as many as `frame::room` asks for.
     pub fn new(
         process: &'a Process,
         memory: &'a Memory,

@@ -51,7 +51,7 @@ pub fn restore(checked: &Checked, journals: &[Journal], image_id: u64) -> Result
 /// The same for one process alone.
 pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = Restored::default();
-    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that nobody empties.
+    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that no collector empties.
     for journal in journals {
         shut(checked, journal)?;
     }

@@ -28,7 +28,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const SEIZE_TRIES: u32 = 10;
 const SPINS: u32 = 20;
 const POLL_EVERY: Duration = Duration::from_micros(50);
-/// How long we wait for a thread that came too late, when nobody stands still for it.
+/// How long we wait for a thread that came too late, while the other threads run.
 const LATE: Duration = Duration::from_secs(2);
 
 /// Stopped threads.
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Only one. It is waited for as long as `time`: nobody else stands still meanwhile.
+    /// Stops one thread, and waits up to `time` for it. The other threads run meanwhile.
     pub fn stop_one(process: &Process, tid: Tid, time: Duration) -> Result<World, Refusal> {
         let mut world = World::new(process);
         seize(process, tid).map_err(|unseized| unseized.refusal(process))?;
@@ -96,7 +96,7 @@ impl World {
     fn try_stop(process: &Process, patience: &mut Patience<'_>) -> Result<World, Failure> {
         let mut world = World::new(process);
         // A thread that cannot stop yet would hold up the others, so these come first. Until the first of them has stopped,
-        // nobody stands still.
+        // the whole program runs.
         let asleep = uninterruptible(process);
         let mut seen: HashSet<Tid> = asleep.iter().copied().collect();
         let asleep = world.interrupt(asleep)?;

@@ -197,7 +197,7 @@ fn abandon(core: &Core, entered: &mut impl Writer, was_at_work: bool) {
     (level.head, level.settled) = (head, begun);
     if !is_committed {
         header.dropped.fetch_add(unsettled, Ordering::Relaxed);
-        // A realloc that was left before it had begun to write is one event that nobody will see.
+        // A realloc that was left before it had begun to write is one lost event.
         core.lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
     }
     entered.intent().store(0, Ordering::Release);
@@ -318,7 +318,7 @@ fn begin_events(entered: &impl Writer, count: u64) {
 #[cold]
 fn drop_events(core: &Core, entered: &mut impl Writer, count: u64, why: Option<Loss>) {
     if core.gate() & ACTIVE == 0 && why.is_none() {
-        // A forked child, or the end of recording: nobody counts any more.
+        // A forked child, or the end of recording: its events are no longer counted.
         return;
     }
     entered.header().dropped.fetch_add(count, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
-/// which any thread may read. So nobody ever makes a `&mut` of all of it.
+/// which any thread may read. So no code makes a `&mut` of all of it.
 #[repr(C)]
 pub struct Local {
     pub identity: Identity,
@@ -215,7 +215,7 @@ impl Threads {
     }
 }
 
-/// True when nobody looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer, its
+/// True when no thread looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer, its
 /// slot is not taken, or its slot is that of a thread whose place is elsewhere.
 fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
     // SAFETY: a published local stays mapped for ever, and its header with it.

@@ -32,7 +32,7 @@ pub enum SlotState {
 /// ```
 ///
 /// The image is the program image (`Header::image`) of the owner. The epoch counts owners: an owner word never comes back
-/// for another thread, so whoever changes it by compare-and-swap knows whose slot it was.
+/// for another thread, so the side that changes it by compare-and-swap knows whose slot it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub u64);
 
