@@ -8,16 +8,18 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-CARGO ?= cargo
+# Not a part of make's own jobs: cargo counts the processors itself.
+CARGO ?= env -u MAKEFLAGS cargo
 # Per fuzzer; `make soak` takes ten minutes.
-FUZZ_SECONDS ?= 30
+FUZZ_SECONDS ?= 15
 
 HOST := x86_64-unknown-linux-gnu
 BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup demo test lint unit models end-to-end soak bench install clean
+.PHONY: all static setup demo test checks lint unit models soak bench install clean
+.PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
 
 all: static
 
@@ -38,7 +40,13 @@ demo:
 	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
 	cd $(DEMO) && ../release/heaptrack print shop.htz
 
-test: setup lint unit models end-to-end
+# The last minutes of the release build keep one core busy; the other one lints and tests meanwhile.
+test: setup
+	@$(MAKE) --no-print-directory --jobs=2 static checks
+	@$(MAKE) --no-print-directory end-to-end
+
+checks:
+	@$(MAKE) --no-print-directory --jobs=1 lint unit models
 
 lint:
 	$(CARGO) fmt --all --check
@@ -50,11 +58,30 @@ unit:
 
 # The ring and the watermark under every interleaving that loom can make.
 models:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p channel --test models --target-dir target/loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --profile models -p channel --test models --target-dir target/loom
 
-# Two at a time: tests wait more than they work, but there are two cores.
+# Tests wait more than they work: two groups of suites run beside each other, two tests of each at a time.
+SUITES := $(basename $(notdir $(wildcard tests/tests/*.rs)))
+# Those that count milliseconds or need most of the machine's threads.
+ALONE := attach_cycles crowds
+# About half of the time.
+LONG := kde page programs symbols
+END_TO_END = HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast
+suites = $(addprefix --test ,$(1)) -- --test-threads=2
+
 end-to-end: static
-	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
+	$(END_TO_END) --no-run
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going end-to-end-long end-to-end-short
+	@$(MAKE) --no-print-directory end-to-end-alone
+
+end-to-end-long:
+	$(END_TO_END) $(call suites,$(LONG))
+
+end-to-end-short:
+	$(END_TO_END) --lib $(call suites,$(filter-out $(ALONE) $(LONG),$(SUITES)))
+
+end-to-end-alone:
+	$(END_TO_END) $(call suites,$(ALONE))
 
 soak: setup static
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=600

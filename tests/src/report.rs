@@ -68,6 +68,15 @@ impl Report {
         self.json["totals"][name].as_u64().unwrap_or_else(|| panic!("no total `{name}`: {}", self.json["totals"]))
     }
 
+    /// Allocations and frees of the program that were seen, and those that were lost.
+    ///
+    /// The free of a block whose allocation was lost is unknown. A block whose free was lost is freed by implication when its
+    /// address comes again; that is not a call of the program.
+    pub fn seen_and_lost(&self) -> (u64, u64) {
+        let matched = self.total("allocations") + self.total("deallocations") - self.total("implied_frees");
+        (matched + self.total("unknown_frees"), self.total("lost_events"))
+    }
+
     /// The sentence about what the trace does not have.
     pub fn note(&self) -> Option<&str> {
         self.json["losses"]["note"].as_str()

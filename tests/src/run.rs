@@ -2,6 +2,7 @@
 use crate::folder::Folder;
 use crate::process;
 use crate::report::Report;
+use crate::view;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -187,5 +188,14 @@ impl Outcome {
         assert!(report.complete(), "the trace is not complete; stderr: {}", self.stderr);
         assert_eq!(report.total("lost_events"), 0, "events were lost; stderr: {}", self.stderr);
         report
+    }
+
+    /// How many allocations were recorded in a run in which nothing may be missing. The whole report of a large program is
+    /// a gigabyte of JSON; this asks for the summary only.
+    pub fn whole_allocations(&self) -> u64 {
+        let summary = view::view(&self.trace, "summary", &[]);
+        assert_eq!(summary["complete"], true, "the trace is not complete; stderr: {}", self.stderr);
+        assert_eq!(summary["lost_events"], 0, "events were lost; stderr: {}", self.stderr);
+        view::total(&summary, "allocations")
     }
 }

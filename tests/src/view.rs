@@ -48,7 +48,7 @@ pub fn column(view: &Value, name: &str) -> u64 {
 
 /// The sum of a cost over a list of rows, each of which has it at `path`.
 pub fn rows(list: &Value, path: &[&str]) -> u64 {
-    let value = |row: &Value| path.iter().fold(row.clone(), |value, key| value[*key].clone());
     let list = list.as_array().expect("a list");
-    list.iter().map(|row| value(row).as_u64().unwrap_or_else(|| panic!("no {path:?} in {row}"))).sum()
+    let value = |row: &Value| path.iter().fold(row, |value, key| &value[*key]).as_u64();
+    list.iter().map(|row| value(row).unwrap_or_else(|| panic!("no {path:?} in {row}"))).sum()
 }

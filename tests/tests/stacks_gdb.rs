@@ -7,7 +7,7 @@ use std::process::Command;
 fn equal_to_gdb(name: &str, program: Program, slack: u64) {
     let first = program.recorded();
     assert_eq!(first.code, 0, "{name}: {}", first.stderr);
-    let total = first.report().total("allocations");
+    let total = first.whole_allocations();
     assert!(total > 200, "{name}: only {total} allocations");
     let events = Chance::new(name).several(scale::count(100) as usize, 2, total * 9 / 10);
     let (outcome, stops) = gdb::stops(&program, &events);

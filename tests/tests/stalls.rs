@@ -25,11 +25,6 @@ fn wait_for_threads(target: u32) {
     process::wait_for("the threads to be done", || std::fs::symlink_metadata(&input).is_err().then_some(()));
 }
 
-/// Allocations and frees that were seen, and events that were lost.
-fn seen_and_lost(report: &Report) -> (u64, u64) {
-    (report.total("allocations") + report.total("deallocations"), report.total("lost_events"))
-}
-
 /// All events of the program, by a run in which nothing was in the way.
 fn all_events() -> u64 {
     let program = program();
@@ -38,7 +33,7 @@ fn all_events() -> u64 {
     process::signal("USR1", &[target]);
     wait_for_threads(target);
     process::signal("USR1", &[target]);
-    seen_and_lost(&running.finish().whole_report()).0
+    running.finish().whole_report().seen_and_lost().0
 }
 
 /// Stops the recorder while the threads work. Returns how long they took, and the report.
@@ -56,7 +51,7 @@ fn with_stopped_recorder(program: &Program) -> (Duration, Report) {
     process::signal("CONT", &[running.pid()]);
     // Each thread had filled its ring. The recorder has emptied both when that many events are in the file.
     process::wait_for("the recorder to go on", || {
-        let (seen, _) = seen_and_lost(&Report::try_of(&running.trace).ok()?);
+        let (seen, _) = Report::try_of(&running.trace).ok()?.seen_and_lost();
         (seen > THREADS as u64 * (1 << 16) / 5 * 2 - 1000).then_some(())
     });
     process::signal("USR1", &[target]);
@@ -71,7 +66,7 @@ fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
     // Both threads wait at the same time. The rest is for a slow machine.
     assert!(took > Duration::from_millis(900), "the budget was not used: {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    let (seen, lost) = seen_and_lost(&report);
+    let (seen, lost) = report.seen_and_lost();
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
     assert!(!report.complete(), "events are missing");
@@ -83,7 +78,7 @@ fn on_full_drop_never_waits() {
     let (took, report) =
         with_stopped_recorder(&program().option("--on-full").option("drop").option("--max-stall").option("60s"));
     assert!(took < Duration::from_secs(20), "{took:?}");
-    let (seen, lost) = seen_and_lost(&report);
+    let (seen, lost) = report.seen_and_lost();
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
 }
