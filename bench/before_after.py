@@ -2,14 +2,13 @@
 
     bench/before_after.py OLD NEW [--only NAME] [--rounds N]
 
-Every round runs each workload alone, recorded by OLD, by NEW, and by NEW once more, one after the other. All times are wall
-times without names (`--no-symbols`), as ratios to the run alone. The second run of NEW is the A/A row: the two of NEW differ by
-noise alone, so a difference between OLD and NEW that is not larger means nothing. The best of all rounds counts, and the
-median stands beside it.
+Every round runs each workload alone, recorded by OLD, by NEW, and by NEW once more, each round in another order, without names
+(`--no-symbols`). The second run of NEW is the A/A row: the two of NEW differ by noise alone, so a difference between OLD and NEW
+that is not larger means nothing. For wall time and for the CPU time of the program and the recorder together, the best of all
+rounds counts. "ns an event": the difference of OLD and NEW in wall time, divided by the events of the program.
 """
 import argparse
 import pathlib
-import statistics
 
 import run
 
@@ -23,28 +22,40 @@ def main():
     options = parser.parse_args()
     binaries = {"old": options.old.resolve(), "new": options.new.resolve(), "again": options.new.resolve()}
     runner = run.Runner()
-    print("| workload | base | old | new | new again (A/A) | new / old | A/A | median new / old | median A/A |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| workload | base | old | new | new again | wall: new / old | A/A | CPU: new / old | A/A | ns an event | A/A |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for work in run.workloads():
         if options.only and options.only not in work.name:
             continue
-        walls = {tool: [] for tool in ("base", *binaries)}
-        for _ in range(options.rounds):
-            for tool in walls:
-                run.OURS = binaries.get(tool)
-                got = runner.once(work, "base" if tool == "base" else "ours")
-                if got["failed"]:
-                    raise SystemExit(f"{work.name}, {tool}: {got['failed']}")
-                walls[tool].append(got["wall"])
-        best = {tool: min(times) for tool, times in walls.items()}
-        middle = {tool: statistics.median(times) for tool, times in walls.items()}
-        against = lambda of, one, other: f"{(of[one] / of[other] - 1) * 100:+.1f} %"
-        print(
-            f"| {work.name} | {best['base'] * 1000:.0f} ms | {best['old'] / best['base']:.3f}x | {best['new'] / best['base']:.3f}x "
-            f"| {best['again'] / best['base']:.3f}x | {against(best, 'new', 'old')} | {against(best, 'again', 'new')} "
-            f"| {against(middle, 'new', 'old')} | {against(middle, 'again', 'new')} |",
-            flush=True,
-        )
+        best, events = measure(runner, work, binaries, options.rounds)
+        print(row(work, best, events), flush=True)
+
+
+def measure(runner, work, binaries, rounds):
+    """The least wall and CPU time of each tool, and the events of the program."""
+    tools = ["base", *binaries]
+    all_times = {tool: [] for tool in tools}
+    for number in range(rounds):
+        turn = number % len(tools)
+        for tool in tools[turn:] + tools[:turn]:
+            run.OURS = binaries.get(tool)
+            got = runner.once(work, "base" if tool == "base" else "ours")
+            if got["failed"]:
+                raise SystemExit(f"{work.name}, {tool}: {got['failed']}")
+            all_times[tool].append(got)
+    run.OURS = binaries["new"]
+    events, _ = run.events(runner.folder / "ours.htz")
+    best = {tool: {what: min(one[what] for one in times) for what in ("wall", "cpu")} for tool, times in all_times.items()}
+    return best, events
+
+
+def row(work, best, events):
+    against = lambda what, one, other: f"{(best[one][what] / best[other][what] - 1) * 100:+.1f} %"
+    each = lambda one, other: f"{(best[one]['wall'] - best[other]['wall']) * 1e9 / events:+.1f}" if events > 100_000 else "-"
+    base = best["base"]["wall"]
+    ratios = " | ".join(f"{best[tool]['wall'] / base:.3f}x" for tool in ("old", "new", "again"))
+    cells = [against("wall", "new", "old"), against("wall", "again", "new"), against("cpu", "new", "old"), against("cpu", "again", "new")]
+    return f"| {work.name} | {base * 1000:.0f} ms | {ratios} | {' | '.join(cells)} | {each('new', 'old')} | {each('again', 'new')} |"
 
 
 if __name__ == "__main__":

@@ -147,7 +147,11 @@ fn compile(source: &Path, path: &Path, flags: &[&str]) {
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&done.stderr));
-    std::fs::rename(&unfinished, path).expect("the built target is moved in place");
+    // What another process has put there meanwhile may be running: it stays.
+    if let Err(error) = std::fs::hard_link(&unfinished, path) {
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{}: {error}", path.display());
+    }
+    std::fs::remove_file(&unfinished).expect("the unfinished target is removed");
 }
 
 fn c_compiler(name: &str) -> Command {
