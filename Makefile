@@ -2,7 +2,7 @@
 #   make          the finished, static binary at target/release/heaptrack
 #   make demo     builds, records the bundled program demo/shop.cpp, shows its report
 #   make test     everything CI checks; minutes
-#   make soak     the same with the full counts, and ten minutes of fuzzing each; an hour or so
+#   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
 #   make install  PREFIX=/usr/local DESTDIR=
 
@@ -10,8 +10,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Not a part of make's own jobs: cargo counts the processors itself.
 CARGO ?= env -u MAKEFLAGS cargo
-# Per fuzzer; `make soak` takes ten minutes.
+# Per fuzzer.
 FUZZ_SECONDS ?= 15
+SOAK_FUZZ_SECONDS ?= 600
 
 HOST := x86_64-unknown-linux-gnu
 BINARY := target/release/heaptrack
@@ -20,6 +21,7 @@ DEMO := target/demo
 
 .PHONY: all static setup demo test checks lint unit models soak bench install clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
+.PHONY: soak-unit soak-fuzz soak-fuzz-formats soak-fuzz-others soak-alone soak-short soak-long
 
 all: static
 
@@ -83,9 +85,25 @@ end-to-end-short:
 end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
+# The full counts. Each part takes less than an hour and can be made by itself.
+SOAK := unit fuzz alone short long
 soak: setup static
-	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=600
-	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
+	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
+
+soak-unit:
+	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit
+
+soak-fuzz:
+	@HEAPTRACK_FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) $(MAKE) --no-print-directory --jobs=2 --keep-going soak-fuzz-formats soak-fuzz-others
+
+soak-fuzz-formats:
+	$(CARGO) test -p format --test fuzz --test kde
+
+soak-fuzz-others:
+	$(CARGO) test -p channel -p symbols -p analysis --test fuzz
+
+soak-alone soak-short soak-long: soak-%:
+	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md

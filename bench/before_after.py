@@ -4,11 +4,13 @@
 
 Every round runs each workload alone, recorded by OLD, by NEW, and by NEW once more, each round in another order, without names
 (`--no-symbols`). The second run of NEW is the A/A row: the two of NEW differ by noise alone, so a difference between OLD and NEW
-that is not larger means nothing. For wall time and for the CPU time of the program and the recorder together, the best of all
-rounds counts. "ns an event": the difference of OLD and NEW in wall time, divided by the events of the program.
+that is not larger means nothing. Compared are runs of the same round, because a shared machine gets slower and faster by the
+minute. Shown is the median over all rounds, and the range that holds the true median in 95 of 100 cases. CPU is that of the
+program and the recorder together. "ns an event": the same of the differences in wall time, divided by the program's events.
 """
 import argparse
 import pathlib
+import statistics
 
 import run
 
@@ -22,19 +24,19 @@ def main():
     options = parser.parse_args()
     binaries = {"old": options.old.resolve(), "new": options.new.resolve(), "again": options.new.resolve()}
     runner = run.Runner()
-    print("| workload | base | old | new | new again | wall: new / old | A/A | CPU: new / old | A/A | ns an event | A/A |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| workload | base | old | new | wall: new / old | A/A | CPU: new / old | A/A | ns an event | A/A |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for work in run.workloads():
         if options.only and options.only not in work.name:
             continue
-        best, events = measure(runner, work, binaries, options.rounds)
-        print(row(work, best, events), flush=True)
+        times, events = measure(runner, work, binaries, options.rounds)
+        print(row(work, times, events), flush=True)
 
 
 def measure(runner, work, binaries, rounds):
-    """The least wall and CPU time of each tool, and the events of the program."""
+    """What each tool took in each round, and the events of the program."""
     tools = ["base", *binaries]
-    all_times = {tool: [] for tool in tools}
+    times = {tool: [] for tool in tools}
     for number in range(rounds):
         turn = number % len(tools)
         for tool in tools[turn:] + tools[:turn]:
@@ -42,20 +44,38 @@ def measure(runner, work, binaries, rounds):
             got = runner.once(work, "base" if tool == "base" else "ours")
             if got["failed"]:
                 raise SystemExit(f"{work.name}, {tool}: {got['failed']}")
-            all_times[tool].append(got)
+            times[tool].append(got)
     run.OURS = binaries["new"]
     events, _ = run.events(runner.folder / "ours.htz")
-    best = {tool: {what: min(one[what] for one in times) for what in ("wall", "cpu")} for tool, times in all_times.items()}
-    return best, events
+    return times, events
 
 
-def row(work, best, events):
-    against = lambda what, one, other: f"{(best[one][what] / best[other][what] - 1) * 100:+.1f} %"
-    each = lambda one, other: f"{(best[one]['wall'] - best[other]['wall']) * 1e9 / events:+.1f}" if events > 100_000 else "-"
-    base = best["base"]["wall"]
-    ratios = " | ".join(f"{best[tool]['wall'] / base:.3f}x" for tool in ("old", "new", "again"))
-    cells = [against("wall", "new", "old"), against("wall", "again", "new"), against("cpu", "new", "old"), against("cpu", "again", "new")]
-    return f"| {work.name} | {base * 1000:.0f} ms | {ratios} | {' | '.join(cells)} | {each('new', 'old')} | {each('again', 'new')} |"
+def middle(values):
+    """The median, and the range around it that holds the true one in 95 of 100 cases (by ranks)."""
+    values = sorted(values)
+    reach = max(1, round(0.98 * len(values) ** 0.5))
+    low, high = max(0, (len(values) - 1) // 2 - reach), min(len(values) - 1, len(values) // 2 + reach)
+    return statistics.median(values), values[low], values[high]
+
+
+def row(work, times, events):
+    pairs = lambda what, one, other: [(a[what], b[what]) for a, b in zip(times[one], times[other])]
+
+    def percent(what, one, other):
+        found, low, high = middle((a / b - 1) * 100 for a, b in pairs(what, one, other))
+        return f"{found:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+    def each(one, other):
+        if events < 100_000:
+            return "-"
+        found, low, high = middle((a - b) * 1e9 / events for a, b in pairs("wall", one, other))
+        return f"{found:+.1f} ({low:+.1f} to {high:+.1f})"
+
+    base = statistics.median(one["wall"] for one in times["base"])
+    ratios = " | ".join(f"{middle(a / b for a, b in pairs('wall', tool, 'base'))[0]:.3f}x" for tool in ("old", "new"))
+    compared = [("new", "old"), ("again", "new")]
+    cells = [percent("wall", *two) for two in compared] + [percent("cpu", *two) for two in compared] + [each(*two) for two in compared]
+    return f"| {work.name} | {base * 1000:.0f} ms | {ratios} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
