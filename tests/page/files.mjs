@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { copyFileSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { bin, check, equal, go, has, holds, rows, serve, settled, trace, traces, visit } from "./harness.mjs";
+import { bin, check, equal, go, has, holds, print, rows, serve, settled, trace, traces, visit } from "./harness.mjs";
 
 const refused = (...words) => {
   const done = spawnSync(bin, ["analyze", "--no-browser", ...words], { encoding: "utf8", timeout: 20_000 });
@@ -36,6 +36,17 @@ await check("a cut file is shown up to there, and says so", async () => {
   await page.close();
   server.child.kill();
   unlinkSync(cut);
+});
+await check("what could not be recorded stands on the page, in print's words", async () => {
+  const { unseen } = print("summary", trace("python"));
+  equal(unseen.map((one) => one.kind), ["pymalloc"], "what print says");
+  const server = await serve([trace("python")]);
+  const page = await visit(server.url);
+  await settled(page);
+  const notes = await page.locator(".note").allInnerTexts();
+  holds(notes.some((note) => note.includes(`Not recorded: ${unseen[0].sentence}`)), `notes: ${JSON.stringify(notes)}`);
+  await page.close();
+  server.child.kill();
 });
 await check("of several files the bad one is named on the page, the others open", async () => {
   const bad = join(traces, "x-bad.dat");
