@@ -14,6 +14,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("trampoline", "trampoline.c", &["-O1", "-fomit-frame-pointer"], &[]),
     ("collected", "collected.c", &["-lgc"], &[]),
     ("hello_static", "hello.c", &["-static"], &[]),
+    ("libplug_first.so", "libplug.c", PLUG_FIRST, &[]),
+    ("libplug_second.so", "libplug.c", PLUG_SECOND, &[]),
     ("coroutines", "coroutines.c", &["-Wl,-z,now"], &[]),
     ("libbump.so", "libbump.c", &["-shared", "-fPIC"], &[]),
     ("signals", "signals.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
@@ -96,6 +98,8 @@ const WRAP: &[&str] = &["-L.", "-lwrap", "-Wl,-rpath,$ORIGIN"];
 
 /// Not compiled by `cc` but by musl's: its first flag says so.
 const MUSL: &[&str] = &["musl"];
+const PLUG_FIRST: &[&str] = &["-shared", "-fPIC", "-DINNER=first_inner", "-DOUTER=first_outer"];
+const PLUG_SECOND: &[&str] = &["-shared", "-fPIC", "-DINNER=second_inner", "-DOUTER=second_outer"];
 const MUSL_STATIC: &[&str] = &["musl", "-static"];
 
 /// The path of a built target, building it if need be.

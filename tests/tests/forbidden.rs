@@ -192,3 +192,19 @@ fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
     assert!(lost > 0 && seen > 0, "{}", ended.text);
     assert_eq!(calls_of_size(&report, 90), 2_000_000);
 }
+
+/// Where the kernel may not be asked whether this is an alternate stack, a hook that was interrupted is not taken for gone.
+#[test]
+fn a_handler_on_an_alternate_stack_in_a_sandbox() {
+    for arguments in [&[][..], &["free"]] {
+        let outcome = Program::target("sandboxed_handler").args(arguments).recorded();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let reported: u64 = outcome.stdout.trim().parse().expect("a number");
+        let report = outcome.report();
+        let totals = &report.json()["custom"]["totals"];
+        let seen = totals["allocations"].as_u64().unwrap() + totals["deallocations"].as_u64().unwrap();
+        assert!(reported > 1_000_100, "the handler ran: {reported}");
+        assert_eq!(seen + report.total("lost_events"), 2 * reported, "{arguments:?}: {totals}");
+        assert_eq!(report.total("lost_events"), 0, "{arguments:?}");
+    }
+}

@@ -2,7 +2,7 @@
 use heaptrack_tests::report::sum;
 use heaptrack_tests::symbols::Symbols;
 use heaptrack_tests::targets::target;
-use heaptrack_tests::{Program, Report};
+use heaptrack_tests::{Folder, Program, Report};
 
 /// (allocations, left) of the sites that ask for `size` bytes.
 fn counts(report: &Report, size: u64) -> (u64, u64) {
@@ -229,4 +229,44 @@ fn a_daemon_that_closes_every_descriptor() {
     let report = report_of("closes_all");
     assert_eq!(counts(&report, 67), (1, 1));
     assert_eq!(counts(&report, 66), (1000, 500));
+}
+
+/// The kernel refuses these, and the program goes on: nothing of them may be read or opened before.
+#[test]
+fn an_exec_that_the_kernel_refuses() {
+    // Each run makes its own pipe there and removes it.
+    let folder = Folder::new();
+    let outcome = Program::target("exec_refused").arg(folder.path()).same_output();
+    assert_eq!(outcome.code, 3);
+    assert_eq!(counts(&outcome.whole_report(), 61), (7, 7));
+}
+
+/// What stands where a guessed frame has its return address may be any number, also one just above zero.
+#[test]
+fn a_guessed_return_address_of_one() {
+    assert_eq!(counts(&report_of("low_return"), 93), (3, 0));
+}
+
+/// Threads that share a place in the table with another one find their state by a longer way. What they remember of a
+/// library ends when it is closed, as for all others.
+#[test]
+fn a_library_that_takes_the_place_of_another_one() {
+    let libraries = [target("libplug_first.so"), target("libplug_second.so")];
+    let program = Program::target("plugs").args(&libraries);
+    let outcome = program.same_output();
+    assert_eq!(outcome.stdout, "the same place\n", "the test did not test");
+    let report = outcome.whole_report();
+    for (bytes, library) in [(100, &libraries[0]), (200, &libraries[1])] {
+        let sites = report.sites().into_iter().filter(|site| site.allocated_bytes == site.allocations * bytes);
+        let sites: Vec<_> = sites.collect();
+        assert_eq!(sites.iter().map(|site| site.allocations).sum::<u64>(), 2000);
+        for site in sites {
+            let modules: Vec<_> = site.frames.iter().take(2).map(|frame| frame.module.clone()).collect();
+            assert_eq!(
+                modules,
+                vec![Some(library.canonicalize().unwrap()); 2],
+                "{bytes} bytes: both frames are its own"
+            );
+        }
+    }
 }

@@ -18,7 +18,7 @@ const RET_LOG: u32 = 0x7ffc_0000;
 const PR_GET_TSC: u32 = 25;
 
 /// Every call that is made in the target, by us from outside or by the core.
-const NEEDED: [(&str, i64); 14] = [
+const NEEDED: [(&str, i64); 16] = [
     ("mmap", libc::SYS_mmap),
     ("munmap", libc::SYS_munmap),
     ("madvise", libc::SYS_madvise),
@@ -26,6 +26,8 @@ const NEEDED: [(&str, i64); 14] = [
     ("memfd_create", libc::SYS_memfd_create),
     ("close", libc::SYS_close),
     ("gettid", libc::SYS_gettid),
+    ("getpid", libc::SYS_getpid),
+    ("sched_yield", libc::SYS_sched_yield),
     ("futex", libc::SYS_futex),
     ("membarrier", libc::SYS_membarrier),
     ("clock_gettime", libc::SYS_clock_gettime),

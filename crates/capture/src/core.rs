@@ -48,6 +48,8 @@ pub const PAUSED: u32 = 4;
 enum State {
     Asleep,
     Starting,
+    /// Ready, in a forked child that is getting shared memory of its own. Nobody waits for that: a handler may interrupt it.
+    Joining,
     Ready,
     Passive,
 }
@@ -551,7 +553,7 @@ impl Core {
         // A second thread, or a handler that interrupts us, does not wait: its event is not seen.
         let begin = self.state.compare_exchange(
             State::Ready as u32,
-            State::Starting as u32,
+            State::Joining as u32,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
@@ -855,9 +857,10 @@ fn auxiliary(stack_end: *const u64) -> Option<Auxiliary> {
 
 /// The loader's board, through the program's own dynamic section.
 fn find_debug(program: Headers) -> Option<*const Debug> {
-    const PT_PHDR: u32 = 6;
-    let bias = program.find(PT_PHDR).map_or(0, |h| (program.first as u64).wrapping_sub(h.vaddr));
-    let dynamic = bias.wrapping_add(program.find(elf::PT_DYNAMIC)?.vaddr) as *const [u64; 2];
+    let dynamic = program.bias().wrapping_add(program.find(elf::PT_DYNAMIC)?.vaddr) as *const [u64; 2];
+    if !sys::is_readable(dynamic as usize) {
+        return None;
+    }
     // SAFETY: the program's dynamic section, mapped and terminated.
     let debug = unsafe { elf::dynamic_value(dynamic, elf::DT_DEBUG) }? as *const Debug;
     (!debug.is_null()).then_some(debug)

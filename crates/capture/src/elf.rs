@@ -8,6 +8,7 @@ pub const PT_DYNAMIC: u32 = 2;
 pub const PT_NOTE: u32 = 4;
 pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub const PT_GNU_RELRO: u32 = 0x6474_e552;
+pub const PF_X: u32 = 1;
 pub const PF_W: u32 = 2;
 
 const DT_PLTRELSZ: u64 = 2;
@@ -147,6 +148,20 @@ impl Headers {
             return None;
         }
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
+    }
+
+    /// What is added to the addresses of the file. musl's loader, run as a command, is a program that does not say where its
+    /// headers are; then the start of the file tells, if the headers are in its first page. Otherwise it may be 0.
+    pub fn bias(self) -> u64 {
+        const PT_PHDR: u32 = 6;
+        let first = self.first as u64;
+        if let Some(own) = self.find(PT_PHDR) {
+            return first.wrapping_sub(own.vaddr);
+        }
+        let base = first & !0xfff;
+        let is_start = Headers::at(base).is_some_and(|found| found.first == self.first);
+        let start = self.iter().find(|header| header.kind == PT_LOAD && header.offset == 0).filter(|_| is_start);
+        start.map_or(0, |start| base.wrapping_sub(start.vaddr))
     }
 
     /// First and last+1 address of what is loaded.

@@ -161,7 +161,9 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
         return None;
     }
     main.level().pace.hurry();
-    let on_signal_stack = core.may_call() && sys::on_signal_stack();
+    // In a sandbox the kernel cannot be asked. A hook that is taken for gone though it is not would share its ring with this
+    // one; a hook that is taken for alive though it is gone leaves this one the other ring.
+    let on_signal_stack = !core.may_call() || sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
     // anywhere.
     if cfa >= main.level().guard && !on_signal_stack {
@@ -598,6 +600,20 @@ unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u6
     }
 }
 
+/// The remembered stack of an entered hook. `Err`: it must be walked, and the walk wants to know this.
+///
+/// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules that
+/// are gone.
+#[inline(always)]
+fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, u64> {
+    if entered.nested {
+        return Err(0);
+    }
+    let local = entered.local;
+    // SAFETY: the calling thread's own, and the guard of its main level is up.
+    unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
+}
+
 /// What is remembered makes no sense: it is forgotten, and the walk made anew.
 #[cold]
 fn forget_broken(memo: &mut Memo) -> u64 {
@@ -758,7 +774,14 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
         begin_events(&entered, 1);
         entered
     };
-    walk_and_write(core, &mut entered, context, 1, |stamp, stack| encode_alloc(stamp, address, size, stack));
+    let known = if local != 0 { Err(context.differs) } else { known_stack(core, &entered, context) };
+    match known {
+        Ok(stack) => write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack)),
+        Err(differs) => {
+            context.differs = differs;
+            walk_and_write(core, &mut entered, context, 1, |stamp, stack| encode_alloc(stamp, address, size, stack));
+        }
+    }
     leave(&mut entered);
     if core.gate() & COUNTING != 0 {
         core.counted();
@@ -864,14 +887,7 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
         return Next::then(custom::moved_while_paused);
     }
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    let known = if entered.nested {
-        Err(0)
-    } else {
-        let local = entered.local;
-        // SAFETY: the calling thread's own, and the guard of its main level is up.
-        unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
-    };
-    match known {
+    match known_stack(core, &entered, context) {
         Ok(stack) => moved(core, &mut entered, context, stack),
         Err(differs) => {
             context.differs = differs;

@@ -10,6 +10,7 @@ use crate::follow;
 use crate::image;
 use crate::leaving::{leaving, stayed};
 use crate::real;
+use crate::strings::{is_list, is_string};
 use crate::sys;
 use channel::UnrecordedExec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -70,12 +71,19 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
-    // SAFETY: the path or the file name of the call; a descriptor has neither.
-    unsafe { leaving(if matches!(flavour, Flavour::Descriptor) { core::ptr::null() } else { first as *const u8 }) };
-    // SAFETY: `first` is what the flavour takes, and `environ` is a list of strings.
-    let why = unsafe { obstacle(flavour, first, carried) };
+    // In a sandbox we may not find out what can be read, so nothing is.
+    let may_look = CORE.may_call_if_ready();
+    if may_look && !is_readable(flavour, first, environment) {
+        // The kernel refuses it.
+        return real(first, argv, environment);
+    }
+    let has_path = may_look && !matches!(flavour, Flavour::Descriptor);
+    // SAFETY: null, or the path or the file name of the call: `is_readable` has found its end.
+    unsafe { leaving(if has_path { first as *const u8 } else { core::ptr::null() }) };
+    // SAFETY: `first` is what the flavour takes: `is_readable`.
+    let why = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
     CORE.note_unrecorded_exec(why);
-    // SAFETY: a list of strings.
+    // SAFETY: a list of strings: `is_readable`.
     let edited = unsafe {
         match why {
             // In a sandbox there may be no memory to be had, and the program's own list has nothing of ours.
@@ -92,16 +100,21 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     result
 }
 
-/// Why the new image cannot be recorded. In a sandbox we may not even look.
+/// True when we can read what we look at: the path or file name, and the environment.
+fn is_readable(flavour: Flavour, first: usize, environment: Strings) -> bool {
+    (matches!(flavour, Flavour::Descriptor) || is_string(first as *const u8)) && is_list(environment)
+}
+
+/// Why the new image cannot be recorded.
 ///
 /// # Safety
 /// As `image::obstacle`.
 unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<UnrecordedExec> {
-    if !CORE.may_call_if_ready() {
-        return Some(UnrecordedExec::Sandbox);
-    }
-    // SAFETY: the caller's promise; PATH is a string of libc's own list.
-    unsafe { image::obstacle(flavour, first, find(current(), b"PATH="), carried) }
+    let is_searched = matches!(flavour, Flavour::Search) && is_list(current());
+    // SAFETY: `is_list` has found the ends of the list and of its strings.
+    let search = if is_searched { unsafe { find(current(), b"PATH=") } } else { core::ptr::null() };
+    // SAFETY: the caller's promise; `search` is null or a string of libc's own list.
+    unsafe { image::obstacle(flavour, first, search, carried) }
 }
 
 /// The value of the first entry with this prefix, or null.
@@ -136,10 +149,11 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     let real: extern "C" fn(usize, usize, usize, usize, usize, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let [pid, path, actions, attributes, argv, envp] = arguments;
     let environment = envp as Strings;
-    let carried = if follow::is_on() { CORE.carried() } else { None };
-    // SAFETY: the path or file name of the program's own call, and a list of strings.
+    let flavour = if matches!(kind, Spawn::Search) { Flavour::Search } else { Flavour::Path };
+    let is_followed = follow::is_on() && CORE.may_call_if_ready() && is_readable(flavour, path, environment);
+    let carried = if is_followed { CORE.carried() } else { None };
+    // SAFETY: the path or file name of the program's own call, and a list of strings: `is_readable`.
     let edited = carried.and_then(|carried| unsafe {
-        let flavour = if matches!(kind, Spawn::Search) { Flavour::Search } else { Flavour::Path };
         if obstacle(flavour, path, carried).is_some() {
             Edited::without_ours(environment, carried)
         } else {

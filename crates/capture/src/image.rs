@@ -73,7 +73,7 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
     }
     let mut buffers = Buffers::new()?;
     let file = match flavour {
-        Flavour::Descriptor => sys::open_read(crate::follow::Path::of_own_descriptor(first as u32).get()),
+        Flavour::Descriptor => sys::open_plain(crate::follow::Path::of_own_descriptor(first as u32).get()),
         // SAFETY: a NUL-terminated string of the program's own call.
         Flavour::Path => open(buffers.path(), unsafe { bytes(first as *const u8) }),
         // SAFETY: as for `Path`; PATH is null or NUL-terminated by the caller's promise.
@@ -111,7 +111,7 @@ fn can_be_opened(carried: &Carried) -> bool {
 
 fn open(room: &mut [u8], path: &[u8]) -> Option<i32> {
     let end = put(room, 0, path)?;
-    sys::open_read(room.get(..=end)?)
+    sys::open_plain(room.get(..=end)?)
 }
 
 /// The first file in the folders of PATH that can be executed.
@@ -124,7 +124,7 @@ fn look_up(room: &mut [u8], name: &[u8], search: &[u8]) -> Option<i32> {
         let end = put(room, 0, folder).and_then(|at| put(room, at, b"/")).and_then(|at| put(room, at, name));
         let Some(path) = end.and_then(|end| room.get(..=end)) else { continue };
         if sys::may(path, sys::EXECUTE) {
-            return sys::open_read(path);
+            return sys::open_plain(path);
         }
     }
     None

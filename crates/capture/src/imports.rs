@@ -82,7 +82,18 @@ unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patc
         return true;
     }
     // SAFETY: the caller's promise: the word is mapped, in a page that the loader made read-only.
-    unsafe { patcher.write(at, &value.to_le_bytes(), Page::ReadOnlyData) }
+    unsafe { patcher.write(at, &value.to_le_bytes(), page(headers, bias, at)) }
+}
+
+/// How the page of a module's word that cannot be written is protected. A library that was linked without separate code has
+/// its tables of symbols in the segment of its code.
+fn page(headers: Headers, bias: u64, at: u64) -> Page {
+    let is_code = |header: elf::ProgramHeader| {
+        let start = bias.wrapping_add(header.vaddr);
+        let range = Range { start, end: start.wrapping_add(header.memsz) };
+        header.kind == elf::PT_LOAD && header.flags & elf::PF_X != 0 && range.holds(at)
+    };
+    if headers.iter().any(is_code) { Page::Code } else { Page::ReadOnlyData }
 }
 
 /// False where the loader takes the right to write away after relocation.
@@ -146,7 +157,9 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
                 if (at as *const u64).read_unaligned() == hooked.real {
                     write(headers, map.bias, at, hooked.shim, &patcher);
                 }
-                define_hidden(symbols.at(index), hooked.shim.wrapping_sub(map.bias), &patcher);
+                let place = symbols.at(index);
+                let page = page(headers, map.bias, place as u64);
+                define_hidden(place, hooked.shim.wrapping_sub(map.bias), page, &patcher);
             });
         });
     }
@@ -155,8 +168,8 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
 }
 
 /// # Safety
-/// `place` is an entry of a loaded module's symbol table; as `bind_deep`.
-unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, patcher: &Patcher) {
+/// `place` is an entry of a loaded module's symbol table, in a page that is protected as `page` says; as `bind_deep`.
+unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, page: Page, patcher: &Patcher) {
     const HIDDEN: u8 = 2;
     // SAFETY: the caller's promise.
     let mut symbol = unsafe { *place };
@@ -165,7 +178,7 @@ unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, patcher: &Patcher) 
     symbol.section = 1;
     symbol.value = value;
     // SAFETY: the caller's promise: the loader, which alone reads it, is not at work.
-    unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) };
+    unsafe { patcher.write(place as u64, symbol.bytes(), page) };
 }
 
 /// True when no module of the list defines the name at another address than the one behind our shim.

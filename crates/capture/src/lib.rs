@@ -42,6 +42,7 @@ pub mod real;
 mod rule;
 pub mod sandbox;
 mod signals;
+mod strings;
 pub mod sys;
 pub mod unwatched;
 mod walk;

@@ -4,7 +4,7 @@
 //! From the first such call on, every library that comes is looked at, see [`crate::imports::bind_deep`]. Only the mode is
 //! looked at here, and the exported `dlopen` then jumps on: the loader must see its caller.
 use crate::core::CORE;
-use crate::elf::LinkMap;
+use crate::elf::{self, LinkMap};
 use crate::real;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -45,7 +45,7 @@ pub extern "C" fn opening(mode: u32) -> *const () {
     // Before glibc 2.34 it is in a library of its own, which may have come later.
     let program = PROGRAM.load(Ordering::Acquire);
     // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
-    let found = unsafe { real::find_behind(program, opening as *const () as u64, b"dlopen") };
+    let found = unsafe { real::find_behind(program, elf::own_dynamic(), b"dlopen") };
     let found = found.map_or(core::ptr::null_mut(), |address| address as *mut ());
     OPEN.store(found, Ordering::Release);
     if found.is_null() { refuse as *const () } else { found }

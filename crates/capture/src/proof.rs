@@ -119,8 +119,8 @@ impl Proof {
             return None;
         }
         // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer came
-        // to this stack. Only this thread uses the stack that it runs on.
-        Some(unsafe { (at as *const u64).read() })
+        // to this stack. Only this thread uses the stack that it runs on. CFI may say any address, also an odd one.
+        Some(unsafe { (at as *const u64).read_unaligned() })
     }
 
     #[cold]

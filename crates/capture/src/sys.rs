@@ -15,6 +15,12 @@ const FUTEX_WAKE: usize = 1;
 const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
 const AT_FDCWD: usize = -100isize as usize;
 const O_CLOEXEC: usize = 0o2000000;
+/// The kernel lets only root map what is below.
+const LOWEST: usize = 4096;
+const O_NONBLOCK: usize = 0o4000;
+const O_NOCTTY: usize = 0o400;
+/// The kernel's `struct stat`: st_mode is word 6, then st_uid, st_gid.
+const STATUS_WORDS: usize = 36;
 const O_RDWR: usize = 2;
 
 #[inline(always)]
@@ -120,6 +126,23 @@ pub fn open(path: &[u8]) -> Option<i32> {
     if fd < 0 { None } else { Some(fd as i32) }
 }
 
+/// Opens a NUL-terminated path for reading only, if it is a plain file: to open a pipe or a device may wait or do something.
+pub fn open_plain(path: &[u8]) -> Option<i32> {
+    const PLAIN: u32 = 0o100000;
+    if path.last() != Some(&0) {
+        return None;
+    }
+    let mut words = [0u32; STATUS_WORDS];
+    // SAFETY: the path is NUL-terminated, checked above; the kernel fills 144 bytes of ours.
+    let done = unsafe { call(262, AT_FDCWD, path.as_ptr() as usize, words.as_mut_ptr() as usize, 0, 0, 0) } == 0;
+    if !done || words[6] & 0o170000 != PLAIN {
+        return None;
+    }
+    // SAFETY: as for the call before. What has become a pipe or a terminal since then is not waited for.
+    let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0) };
+    if fd < 0 { None } else { Some(fd as i32) }
+}
+
 /// Opens a NUL-terminated path for reading only.
 pub fn open_read(path: &[u8]) -> Option<i32> {
     if path.last() != Some(&0) {
@@ -156,8 +179,7 @@ pub struct Status {
 }
 
 pub fn status(fd: i32) -> Option<Status> {
-    // The kernel's `struct stat`: st_mode is at byte 24, then st_uid, st_gid.
-    let mut words = [0u32; 36];
+    let mut words = [0u32; STATUS_WORDS];
     // SAFETY: the kernel fills 144 bytes of ours.
     let done = unsafe { call(5, fd as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0) } == 0;
     done.then_some(Status { mode: words[6], user: words[7], group: words[8] })
@@ -233,10 +255,11 @@ pub fn now_ms() -> u64 {
 }
 
 /// True when the eight bytes at `address` can be read. The kernel looks for us and says EFAULT where we would die:
-/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes.
+/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes. For address 0 it
+/// would say yes, because then there is no new mask; nothing is ever in the lowest page.
 pub fn is_readable(address: usize) -> bool {
     // SAFETY: no effect, see above.
-    unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
+    address >= LOWEST && unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
 }
 
 /// True when the current thread runs on its alternate signal stack.

@@ -233,14 +233,15 @@ impl Drain {
         }
     }
 
-    /// The last audit: everything that was begun before `begun` was read has been merged.
+    /// The last audit: everything that was begun before `begun` was read has been merged, but for what came after something
+    /// that makes no sense in a ring. That is missing.
     pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
         for (index, &begun) in begun.iter().enumerate() {
             let Some((header, owner)) = self.slot(index as u32) else { continue };
             let arrived = merge.taken(index as u32 * 2) + merge.taken(index as u32 * 2 + 1);
             let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
             let at_work = if owner.state() == SlotState::Free { AtWork::No } else { AtWork::Perhaps };
-            if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stopped) {
+            if let Some(slot) = self.slots.get_mut(index) {
                 slot.audited.compare(counts, at_work);
             }
         }

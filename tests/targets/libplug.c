@@ -1,0 +1,14 @@
+/* A library that allocates two functions deep. Built twice, with the same code and other names. */
+#include <stdlib.h>
+
+__attribute__((noinline)) void *INNER(int bytes) {
+    void *block = malloc(bytes);
+    __asm__ volatile("" : : "r"(block) : "memory");
+    return block;
+}
+
+void *OUTER(int bytes) {
+    void *block = INNER(bytes);
+    __asm__ volatile("" : : "r"(block) : "memory");
+    return block;
+}
