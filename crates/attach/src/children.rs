@@ -79,7 +79,7 @@ fn is_child(child: &Process, parent: u32, journals: &[Journal]) -> bool {
 /// True for a process that has no memory of its own, such as the child of a vfork.
 fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
-    // SAFETY: kcmp takes numbers only, and changes nothing.
+    // SAFETY: with `KCMP_VM`, `kcmp` takes numbers only, touches no memory of ours and changes nothing.
     unsafe { libc::syscall(libc::SYS_kcmp, a as libc::pid_t, b as libc::pid_t, KCMP_VM, 0, 0) == 0 }
 }
 

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        // SAFETY: numbers only.
+        // SAFETY: `user_regs_struct` consists of integers only, so all zero bytes are one.
         let registers: user_regs_struct = unsafe { std::mem::zeroed() };
         State {
             registers: user_regs_struct { rip: 0x1234, rsp: 0x5678, orig_rax: u64::MAX, ..registers },

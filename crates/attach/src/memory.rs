@@ -93,8 +93,9 @@ impl Memory {
 /// The bytes of a value, those between its fields included, which Rust code may not read.
 fn bytes_of<T>(value: &T) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<T>()];
-    // SAFETY: reads `size_of::<T>()` bytes of a live value and writes as many into a buffer of that length. Bytes without a value are
-    // undefined to the compiler but not to the processor, and the compiler does not look into assembly.
+    // SAFETY: `value` is a reference, so `size_of::<T>()` bytes can be read there; `bytes` was just made with that length
+    // and overlaps nothing. The direction flag is clear, as the ABI demands. Padding has no value for the compiler, but it
+    // does not look into assembly, and to the processor all bytes are alike.
     unsafe {
         std::arch::asm!(
             "rep movsb",

@@ -31,7 +31,9 @@ pub enum Event {
 }
 
 fn request(what: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
-    // SAFETY: every caller below passes what the request asks for; buffers live through the call.
+    // SAFETY: only this file calls it, with numbers or with the address of a local of the type and length that the kernel
+    // reads or writes for the request. The buffer in `seccomp_filter` is as long as the kernel has just said: filter
+    // `index` of a thread never changes, because filters are only added, after the last.
     let result = unsafe { libc::ptrace(what, tid as pid_t, address as *mut c_void, data as *mut c_void) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -58,7 +60,7 @@ pub fn detach(tid: Tid) -> io::Result<()> {
 }
 
 pub fn registers(tid: Tid) -> io::Result<user_regs_struct> {
-    // SAFETY: numbers only.
+    // SAFETY: `user_regs_struct` consists of integers only, so all zero bytes are one.
     let mut registers: user_regs_struct = unsafe { mem::zeroed() };
     request(libc::PTRACE_GETREGS, tid, 0, ptr::from_mut(&mut registers) as usize)?;
     Ok(registers)
@@ -104,7 +106,7 @@ pub fn seccomp_filter(tid: Tid, index: usize) -> io::Result<Option<Vec<libc::soc
 /// What a thread that we trace did; `None`: nothing yet.
 pub fn poll(tid: Tid) -> Option<Event> {
     let mut status: c_int = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: `waitpid` writes one `c_int`, into the local `status`.
     let found = unsafe { libc::waitpid(tid as pid_t, &mut status, libc::__WALL | libc::WNOHANG) };
     match found {
         0 => None,
@@ -126,6 +128,6 @@ fn event(status: c_int) -> Event {
 
 /// Sends a signal to one thread.
 pub fn send(pid: u32, tid: Tid, signal: i32) {
-    // SAFETY: numbers only.
+    // SAFETY: `tgkill` takes numbers only and touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_tgkill, pid as c_long, tid as c_long, signal as c_long) };
 }

@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_signal_frame_is_found_by_its_saved_segments() {
-        // SAFETY: `user_regs_struct` consists of integers only.
+        // SAFETY: `user_regs_struct` consists of integers only, so all zero bytes are one.
         let registers: user_regs_struct = unsafe { std::mem::zeroed() };
         let registers = user_regs_struct { rip: 0x1234, cs: 0x33, ss: 0x2b, orig_rax: u64::MAX, ..registers };
         let frame = State { registers, mask: 0, extended: Vec::new() }.frame(0x1000, 0xabcd);

@@ -254,7 +254,9 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
     let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
     let fresh = (list != known.list).then(describe);
     let modules = fresh.as_ref().unwrap_or(&known.modules);
-    // SAFETY: the channel of a session that begins now: the target has it mapped, but no hook is in force.
+    // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped too,
+    // but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core and opens
+    // the gate later.
     unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
     modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
 }

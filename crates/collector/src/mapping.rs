@@ -4,7 +4,7 @@
 //! tells the target of our death. What must hold: the fixed part stays mapped as long as its `Mapping`, which whoever uses
 //! its `channel::Region` must hold, for that hands out references without an end; slot areas likewise.
 //!
-//! With `spawn.rs` the only file of this crate with unsafe code.
+//! Besides this file, only `spawn.rs` and `spawn/` have unsafe code in this crate.
 use crate::error::SetupError;
 use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SlotHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -53,7 +53,9 @@ impl Mapping {
         }
         let base = map(fd.as_fd(), 0, geometry.fixed_len()).map_err(SetupError::Memory)?;
         let header = base.cast::<Header>();
-        // SAFETY: `base` is the start of a fresh mapping that nobody else has seen; the header lies inside it.
+        // SAFETY: `map` has just returned `base`: page-aligned and writable for `fixed_len` bytes, of which the header is
+        // the first page. This process has no reference to it yet. An attached target has it mapped too, but none of its
+        // hooks is in force before `attach::session::open`, which comes later.
         unsafe {
             (&raw mut (*header).magic).write(channel::MAGIC);
             (&raw mut (*header).version).write(channel::VERSION);
@@ -64,7 +66,9 @@ impl Mapping {
             (&raw mut (*header).lsan_symbol).write(setup.lsan_symbol);
             (&raw mut (*header).watched).write(setup.watched as u32);
         }
-        // SAFETY: mapped above for `fixed_len` bytes until `Mapping` is dropped; the geometry was checked.
+        // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes (`map`)
+        // until `Mapping::drop`. All of it can be read: the file is sealed, and `fstat` has found its whole length after
+        // that.
         let region = unsafe { Region::new(base, geometry) };
         region.header().phase.store(Phase::Waiting as u32, Ordering::Release);
         Ok(Mapping { region, fd })
@@ -107,9 +111,10 @@ pub struct HubPage {
     fd: OwnedFd,
 }
 
-// SAFETY: atomics, and numbers that are written before anybody else sees the page.
+// SAFETY: `page` stays mapped whichever thread drops the `HubPage`, because there is no `Drop`.
 unsafe impl Send for HubPage {}
-// SAFETY: as above.
+// SAFETY: `hub` is the only access to `page`. Of what it returns, this process writes the plain fields (`magic`, `version`,
+// `collector_pid`) only in `create`, before the `HubPage` exists; all others are atomics.
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
@@ -121,7 +126,9 @@ impl HubPage {
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(failed)?;
         let page = map(fd.as_fd(), 0, channel::PAGE).map_err(SetupError::Memory)?;
         let hub = page.cast::<Hub>();
-        // SAFETY: a fresh page that nobody else has seen; the hub fits into it.
+        // SAFETY: `map` has just returned `page`, aligned and writable for `PAGE` bytes, which a `Hub` fits into (asserted
+        // in `channel`). The descriptor has not left this function, so no other process has the page and no reference to it
+        // exists.
         unsafe {
             (&raw mut (*hub).magic).write(channel::HUB_MAGIC);
             (&raw mut (*hub).version).write(channel::VERSION);
@@ -132,7 +139,8 @@ impl HubPage {
 
     /// Never unmapped: there is one a process.
     pub const fn hub(&self) -> &'static Hub {
-        // SAFETY: mapped for ever, filled by `create`.
+        // SAFETY: `create` has mapped and filled the page, and nothing unmaps it: `HubPage` has no `Drop`. Its file cannot
+        // become shorter, because `create` sealed it.
         unsafe { &*self.page.cast::<Hub>() }
     }
 
@@ -142,7 +150,7 @@ impl HubPage {
 }
 
 fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<*mut u8> {
-    // SAFETY: a new shared mapping at an address of the kernel's choice touches no existing memory.
+    // SAFETY: without `MapFlags::FIXED` the kernel takes addresses that are free, so no memory in use is replaced.
     let base = unsafe {
         rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, offset)
     }?;
@@ -158,26 +166,30 @@ pub struct SlotArea {
     length: usize,
 }
 
-// SAFETY: the pointer is to shared memory that is only read through atomics, whichever thread holds it.
+// SAFETY: `base` belongs to this `SlotArea` alone until `drop` unmaps it, whichever thread that is. `rings` reads it only
+// through `AtomicU64`; `region` and `slot` are `Send` themselves.
 unsafe impl Send for SlotArea {}
 
 impl SlotArea {
     /// The thread's ring and the one for events inside a signal handler.
     pub fn rings(&self) -> [Ring<'_>; 2] {
-        // SAFETY: the area is mapped up to its private part until `self` is dropped, and the rings lie before that.
+        // SAFETY: `slot_area` has mapped `private_in_slot(index)` bytes at `base`, and checked that there is such a slot.
+        // They stay mapped until `self` is dropped, and the rings that are returned borrow `self`.
         unsafe { self.region.rings(self.index, self.slot, self.base) }
     }
 
     /// Takes the pages out of our resident memory; what is in them stays.
     pub fn release_pages(&self) {
-        // SAFETY: a shared file mapping reads the same bytes again after it; only our page table entries go.
+        // SAFETY: `slot_area` has mapped `length` bytes at `base` as a shared mapping of a file. On such a mapping
+        // `MADV_DONTNEED` drops page table entries only: the next read finds the same bytes.
         let _ = unsafe { rustix::mm::madvise(self.base.cast(), self.length, Advice::LinuxDontNeed) };
     }
 }
 
 impl Drop for SlotArea {
     fn drop(&mut self) {
-        // SAFETY: mapped by `slot_area` with this length; the rings borrow `self`, so none is left.
+        // SAFETY: `slot_area` has mapped `length` bytes at `base` for this `SlotArea` alone. The rings of `rings` borrow
+        // `self`, so none of them is left.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.length) };
     }
 }
@@ -191,7 +203,8 @@ pub struct Table {
     mapped: usize,
 }
 
-// SAFETY: plain numbers, owned.
+// SAFETY: the mapping at `base` belongs to this `Table` alone (`zeroed` to `drop`), holds numbers, and is not tied to a
+// thread.
 unsafe impl Send for Table {}
 
 const HUGE_PAGE: usize = 2 << 20;
@@ -205,7 +218,8 @@ impl Table {
         let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u64; 2]>()) };
         // A small one is used all over at once. Page by page, each would come twice: to be read, and then to be written.
         let advice = if is_large { Advice::LinuxHugepage } else { Advice::LinuxPopulateWrite };
-        // SAFETY: advice about our own fresh mapping.
+        // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of advice
+        // keep the bytes as they are.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, advice) };
         Table { base: base.cast(), length, mapped }
     }
@@ -216,7 +230,7 @@ impl Table {
 pub fn take_memory_in_large_steps() {
     const STEP: i32 = 1 << 20;
     const LARGE: i32 = 4 << 20;
-    // SAFETY: sets numbers of the allocator, which it reads under its own lock.
+    // SAFETY: `mallopt` takes numbers only. libc changes its settings under the lock of its main arena.
     unsafe {
         libc::mallopt(libc::M_TOP_PAD, STEP);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
@@ -228,14 +242,15 @@ pub fn take_memory_in_large_steps() {
 fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
     let slack = if align > channel::PAGE { align } else { 0 };
     let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new mapping where the kernel likes.
+    // SAFETY: without `MapFlags::FIXED` the kernel takes addresses that are free, so no memory in use is replaced.
     let raw = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length + slack, flags.0, flags.1) }.ok()?;
     let start = raw.cast::<u8>();
     let before = start.align_offset(align).min(slack);
     let base = start.wrapping_add(before);
     for (at, excess) in [(start, before), (base.wrapping_add(length), slack - before)] {
         if excess > 0 {
-            // SAFETY: an end of the mapping above that nobody has seen.
+            // SAFETY: `[at, at + excess)` is the part of the new mapping before or after the `length` bytes that are
+            // returned. It is whole pages, because the mapping, `align` and `length` are, and nothing refers to it.
             let _ = unsafe { rustix::mm::munmap(at.cast(), excess) };
         }
     }
@@ -246,7 +261,8 @@ impl std::ops::Deref for Table {
     type Target = [[u64; 2]];
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: mapped for that many entries until dropped; zeroes are numbers.
+        // SAFETY: `zeroed` has mapped at least `length` entries at `base`, page-aligned, and only `drop` unmaps them. They
+        // are zeroes or what `deref_mut` wrote, so every entry is initialised. The slice borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }
@@ -254,14 +270,16 @@ impl std::ops::Deref for Table {
 impl std::ops::DerefMut for Table {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: `zeroed` has mapped at least `length` initialised entries at `base`, page-aligned, and only `drop` unmaps
+        // them. The slice borrows `self` mutably, so there is no other.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; slices borrow `self`, so none is left.
+        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `Table` alone. Slices of it borrow `self`, so none
+        // is left.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
@@ -283,7 +301,8 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the thread's list is taken away before it is freed; nobody but the kernel had it.
+        // SAFETY: `hold_until_death` made `list` from a `Box` and gave it to the kernel only. This is the same thread,
+        // because `Held` holds a raw pointer and so is not `Send`; the kernel forgets the list here before it is freed.
         unsafe {
             libc::syscall(libc::SYS_set_robust_list, ptr::null::<RobustList>(), 3 * size_of::<usize>());
             drop(Box::from_raw(self.list));
@@ -305,7 +324,8 @@ pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<Held> {
     list.node = head.cast();
     list.first = (&raw mut list.node).cast();
     list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
-    // SAFETY: the list is leaked until `Held` takes it back; one node that leads back to the head.
+    // SAFETY: `head` is leaked memory that only `Held::drop` frees, after it has taken the list from the kernel. It is a
+    // complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`.
     let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
@@ -316,7 +336,7 @@ pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<Held> {
 
 /// Whether the thread `tid` of process `pid` still exists. Works without /proc.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: `tgkill` takes numbers only and touches no memory of ours; signal 0 is never delivered.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::c_long, tid as libc::c_long, 0) };
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
@@ -331,7 +351,8 @@ pub fn tsc() -> u64 {
 /// Asks for the cache line of `place`, without waiting.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
-    // SAFETY: a prefetch changes nothing and the address is that of a live reference.
+    // SAFETY: SSE is part of x86-64, which this crate is built for. A prefetch reads nothing for the program and never
+    // faults.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(ptr::from_ref(place).cast()) }
 }
 

@@ -56,7 +56,8 @@ pub fn environment() -> Vec<OsString> {
         static environ: *const *const libc::c_char;
     }
     let mut entries = Vec::new();
-    // SAFETY: libc's list of NUL-terminated strings, which ends with a null pointer. Nothing in this program changes it.
+    // SAFETY: `environ` is libc's list of NUL-terminated strings, ended by a null pointer. It stays as it is during the
+    // loop, because nothing in this program calls `setenv`, `putenv` or `std::env::set_var`.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
@@ -89,7 +90,8 @@ impl Child<'_> {
     /// Runs in the forked child, with all signals blocked. Makes system calls and atomic stores only.
     fn execute(&self) -> ! {
         let error = self.try_execute();
-        // SAFETY: writes four bytes of this stack frame into our own pipe, then ends the process without running anything.
+        // SAFETY: `write` reads the four bytes of `error`, a local. `_exit` takes a number, and ends this forked child
+        // without running handlers or destructors, which might need locks that other threads held at the fork.
         unsafe {
             libc::write(self.failed, ptr::from_ref(&error).cast(), size_of::<i32>());
             libc::_exit(127)
@@ -98,7 +100,8 @@ impl Child<'_> {
 
     /// Returns the error number of the first call that failed.
     fn try_execute(&self) -> i32 {
-        // SAFETY: our own descriptors and a buffer on this stack frame.
+        // SAFETY: `read` stores at most one byte, into the local `word`. `of_parent` are this child's copies of descriptors,
+        // which nothing else in it uses: `spawn`'s owners of them run in the parent only.
         let is_told = unsafe {
             self.of_parent.iter().for_each(|fd| {
                 libc::close(*fd);
@@ -110,15 +113,16 @@ impl Child<'_> {
             return libc::ECANCELED;
         }
         if let Some((fd, target_pid)) = self.channel {
-            // SAFETY: changes a flag of our own descriptor.
+            // SAFETY: `F_SETFD` takes numbers only, and changes a flag of this child's copy of the descriptor.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
                 return errno();
             }
-            // SAFETY: has no preconditions.
+            // SAFETY: `getpid` has no preconditions.
             target_pid.store(unsafe { libc::getpid() } as u32, Ordering::Release);
         }
         self.inherited.restore();
-        // SAFETY: the three pointers lead to NUL-terminated strings and null-terminated lists that `self` keeps alive.
+        // SAFETY: `file` and the entries of both lists point to `CString`s of the `Launch` that `spawn` borrows; `pointers`
+        // ended the lists with null. This process is a copy of `spawn`'s, so all of them are still there.
         unsafe { libc::execve(self.file, self.words.as_ptr(), self.environment.as_ptr()) };
         errno()
     }
@@ -150,7 +154,8 @@ pub fn spawn(
         of_parent: [say_go.as_raw_fd(), failure.as_raw_fd()],
     };
     let before = inherited::block_all();
-    // SAFETY: the child calls only `execute`, which needs no lock and no memory of other threads.
+    // SAFETY: the child runs `Child::execute` only, which never returns, takes no lock and allocates nothing: all its memory
+    // was made before the fork, for `Child`. All signals are blocked (`block_all`), so no handler runs in it either.
     let pid = match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => child.execute(),
@@ -165,7 +170,8 @@ pub fn spawn(
     match read_failure(failure) {
         None => Ok(pid),
         Some(error) => {
-            // SAFETY: waits for the child that we just made; nobody else knows its pid.
+            // SAFETY: with a null status `waitpid` takes numbers only. `pid` is the child of the fork above, which has ended
+            // or is about to: it has reported its error.
             unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) };
             Err(error)
         }
@@ -183,8 +189,8 @@ fn read_failure(pipe: OwnedFd) -> Option<io::Error> {
 /// stayed smaller than we were then is told as large as us.
 pub fn children_peak_rss() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills a structure of this stack frame.
+    // SAFETY: `getrusage` writes one `rusage`, into the local `usage`.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    // SAFETY: all zero bytes are a valid `rusage`, whatever the call did.
+    // SAFETY: `rusage` consists of integers, and `zeroed` initialised all of them, whatever the call did.
     unsafe { usage.assume_init() }.ru_maxrss as u64 * 1024
 }

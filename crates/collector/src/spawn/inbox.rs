@@ -30,7 +30,8 @@ impl Inbox {
     /// Blocks these signals for this thread and those that it will start.
     pub fn open(signals: &[i32]) -> Self {
         let mut wanted = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: fills a set of this stack frame; signals that do not exist are refused without effect.
+        // SAFETY: `sigemptyset` and `sigaddset` write into the local `wanted`, a set of libc's size. `zeroed` has
+        // initialised all of its integers. A signal that does not exist is refused without effect.
         let wanted = unsafe {
             libc::sigemptyset(wanted.as_mut_ptr());
             signals.iter().for_each(|signal| {
@@ -38,7 +39,7 @@ impl Inbox {
             });
             wanted.assume_init()
         };
-        // SAFETY: the set is initialized and only read.
+        // SAFETY: `wanted` is initialised (by `zeroed` and `sigemptyset`) and only read; a null old set is allowed.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &wanted, ptr::null_mut()) };
         Inbox { wanted }
     }
@@ -60,9 +61,10 @@ impl Inbox {
     /// `timeout` is null (no timeout) or valid.
     fn take(&self, timeout: *const libc::timespec) -> Option<Received> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the set is initialized, the kernel fills `info`, `timeout` comes from the two callers above.
+        // SAFETY: `open` has initialised `wanted`. The kernel writes one `siginfo_t`, into the local `info`. `timeout` is
+        // null (`wait`) or points to a `timespec` that lives through this call (`pending`); there are no other callers.
         let signal = unsafe { libc::sigtimedwait(&self.wanted, info.as_mut_ptr(), timeout) };
-        // SAFETY: all zero bytes are a valid `siginfo_t`, whatever the call did.
+        // SAFETY: `siginfo_t` consists of integers, and `zeroed` initialised all of them, whatever the call did.
         let info = unsafe { info.assume_init() };
         (signal > 0).then_some(Received { signal, is_from_kernel: info.si_code > 0 })
     }

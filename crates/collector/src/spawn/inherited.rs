@@ -12,14 +12,16 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 #[used]
-// SAFETY: `.init_array` holds functions of this type, which libc calls once before `main`.
+// SAFETY: `.init_array` holds pointers to C functions. libc calls each once before `main`, with arguments that a function
+// without parameters may ignore on x86-64. `before_main` makes system calls and stores atomics; it needs nothing of Rust's
+// runtime.
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
     let ignored = (1..=SIGNALS).filter(|signal| handler_of(*signal) == libc::SIG_IGN).map(bit).sum();
     IGNORED.store(ignored, Ordering::Relaxed);
-    // SAFETY: asks for a flag of a descriptor, open or not.
+    // SAFETY: `F_GETFD` takes numbers only, and changes nothing, whether the descriptor is open or not.
     let is_closed = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } == -1;
     let closed = (0..3).filter(is_closed).map(|fd| 1 << fd).sum();
     CLOSED.store(closed, Ordering::Relaxed);
@@ -45,7 +47,8 @@ struct Action {
 
 fn handler_of(signal: i32) -> usize {
     let mut action = Action::default();
-    // SAFETY: asks only; the kernel fills a structure of this stack frame.
+    // SAFETY: the new action is null, so nothing is set. The kernel writes one `struct sigaction`, which `Action` has the
+    // layout of, into the local `action`; `SET` is the size of the mask in it.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, ptr::null::<Action>(), &raw mut action, SET) };
     action.handler
 }
@@ -53,14 +56,15 @@ fn handler_of(signal: i32) -> usize {
 /// `handler` is `SIG_DFL` or `SIG_IGN`.
 fn set_handler(signal: i32, handler: usize) {
     let action = Action { handler, ..Action::default() };
-    // SAFETY: no function of ours becomes a handler; the structure is only read.
+    // SAFETY: the kernel reads one `struct sigaction`, which `Action` has the layout of, from the local `action`. Both
+    // callers pass `SIG_DFL` or `SIG_IGN`, so no address becomes a handler that runs without a restorer.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, ptr::null_mut::<Action>(), SET) };
 }
 
 /// Sets this thread's signal mask and returns the old one.
 pub(super) fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
-    // SAFETY: reads one word and fills another, both of this stack frame.
+    // SAFETY: the kernel reads `SET` = 8 bytes from `mask` and writes as many into `before`; both are local words.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, SET) };
     before
 }
@@ -72,7 +76,7 @@ pub(super) fn block_all() -> u64 {
 
 fn mask() -> u64 {
     let mut mask = 0u64;
-    // SAFETY: asks only; the kernel fills one word of this stack frame.
+    // SAFETY: the new mask is null, so nothing is set. The kernel writes `SET` = 8 bytes into the local `mask`.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, ptr::null::<u64>(), &raw mut mask, SET) };
     mask
 }
@@ -89,7 +93,7 @@ pub struct Inherited {
 
 fn limit(resource: libc::__rlimit_resource_t) -> libc::rlimit {
     let mut value = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel fills `value`.
+    // SAFETY: `getrlimit` writes one `rlimit`, into the local `value`.
     unsafe { libc::getrlimit(resource, &mut value) };
     value
 }
@@ -101,7 +105,7 @@ fn lift(resource: libc::__rlimit_resource_t, now: libc::rlimit) {
     }
     let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     let highest = libc::rlimit { rlim_cur: now.rlim_max, rlim_max: now.rlim_max };
-    // SAFETY: the kernel only reads the structures.
+    // SAFETY: `setrlimit` reads one `rlimit`, from the local `none` or `highest`.
     unsafe {
         if libc::setrlimit(resource, &none) != 0 {
             libc::setrlimit(resource, &highest);
@@ -134,7 +138,9 @@ impl Inherited {
     /// Runs in the forked child: only async-signal-safe calls. Signals come last, because a pending one that the program
     /// does not ignore ends the process here, as it would have ended the program.
     pub(super) fn restore(&self) {
-        // SAFETY: the kernel only reads the limits. The descriptors are the /dev/null that Rust's runtime opened.
+        // SAFETY: `setrlimit` reads the two limits from `self`. The descriptors that are closed were closed when we were
+        // started (`before_main`), so they are the /dev/null that Rust's runtime put there; nothing in this forked child
+        // owns them.
         unsafe {
             libc::setrlimit(libc::RLIMIT_AS, &self.address_space);
             libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
