@@ -99,7 +99,7 @@ pub struct Tail {
     pub jumps: u32,
 }
 
-/// The unsafe code of this file rests on these invariants:
+/// The remembered walks of one thread. The unsafe code of this file rests on these invariants:
 ///
 /// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only `begin`
 ///   changes the masks. So `place` is an index of every array of nodes.
@@ -318,7 +318,7 @@ impl Memo {
     /// # Safety
     /// - `place` is a frame of the calling thread, in a call that has not returned. So the stack at and above
     ///   `place.cfa.wrapping_sub(8)` is as an unwinder would read it from there.
-    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it left them.
+    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
     /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
