@@ -90,7 +90,7 @@ impl Region {
         if first == 0 {
             return None;
         }
-        // SAFETY: the parts are mapped (see `Region`). `index` is below `near_slots`, or below `slots` where `far` is null and
+        // SAFETY: the parts are mapped (see `Region`). `index` is below `near_slots`, or below `slots` where `far` is null:
         // `new`'s caller has mapped all. Of a far slot it is below `slots - near_slots`: `in_parts`'s caller maps as many.
         Some(unsafe { &*(first as *const SlotHeader).add(index as usize) })
     }
