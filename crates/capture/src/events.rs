@@ -694,7 +694,7 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
         begin_events(&entered, 1);
-        // SAFETY: `enter_quickly` returned the calling thread's own local, with the guard of its main level up for this hook.
+        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for us.
         let known = unsafe { remembered(core, entered.local, context) };
         if let Ok(stack) = known
             && write_quickly(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack))
@@ -877,8 +877,8 @@ extern "C" fn reallocated(context: &mut Context) -> Next {
         Err(0)
     } else {
         let local = entered.local;
-        // SAFETY: `resume` returned the calling thread's own local, and found that the guard of its main level is up for this
-        // hook (`nested` is false).
+        // SAFETY: `resume` returned the calling thread's own local, and found (`nested` is false) that the guard of its main
+        // level is up for this hook.
         unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
     };
     match known {

@@ -151,7 +151,7 @@ pub struct Threads {
 pub fn thread_pointer() -> u64 {
     let pointer;
     // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the block
-    // before the thread runs any code.
+    // before the thread can reach a hook.
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }

@@ -59,9 +59,9 @@ impl SameSoFar {
     /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is equal.
     #[inline(always)]
     pub unsafe fn read(self, at: u64) -> u64 {
-        // SAFETY: the caller promises that all words before are equal, so the frames below are those of the remembered walk,
-        // and this is the return address or saved rbp of a function that has not returned yet: mapped, and only this thread
-        // writes it. It is aligned, because `Walk::step` refuses a CFA that is no multiple of 8.
+        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the return
+        // address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were shown to be
+        // readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple of 8.
         unsafe { (at as *const u64).read() }
     }
 }

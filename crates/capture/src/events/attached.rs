@@ -150,7 +150,7 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
         begin_events(&entered, 1);
         write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
         let head = entered.level().head;
-        // SAFETY: the calling thread's own.
+        // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
         unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     }
     leave(&mut entered);

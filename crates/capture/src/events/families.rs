@@ -108,7 +108,7 @@ impl Outer {
         // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
         unsafe { (*self.local).inside = Range::NONE };
         let entered = enter(&CORE, cfa);
-        // SAFETY: as above.
+        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no reference.
         unsafe { (*self.local).inside = self.inside };
         entered
     }
