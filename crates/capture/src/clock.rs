@@ -76,7 +76,8 @@ impl StampClock {
             }
             return header.ticks.fetch_add(1, Ordering::SeqCst);
         }
-        // SAFETY: fences only. The intent must be visible to all before the stamp is taken.
+        // SAFETY: both fences need SSE2, which every x86-64 processor has. They make the intent visible to all before the
+        // stamp is taken.
         unsafe {
             core::arch::x86_64::_mm_mfence();
             core::arch::x86_64::_mm_lfence();
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     fn header() -> Box<Header> {
-        // SAFETY: integers and atomics only, for which zero is a value.
+        // SAFETY: `Header` consists of integers and atomics, for which zero is a value.
         unsafe { Box::new(core::mem::zeroed()) }
     }
 

@@ -53,7 +53,8 @@ pub unsafe fn at(pc: u64) -> Option<Epilogue> {
     let count = LOOK.min((PAGE - pc % PAGE) as usize);
     let mut bytes = [0; LOOK];
     for (i, byte) in bytes.iter_mut().enumerate().take(count) {
-        // SAFETY: in the page of `pc`. A JIT compiler may write beside it, hence volatile.
+        // SAFETY: the caller promises that the byte at `pc` can be read, so its whole page can; `count` ends with that page.
+        // Volatile, because a JIT compiler may write beside it.
         *byte = unsafe { (pc as *const u8).add(i).read_volatile() };
     }
     decode(bytes.get(..count)?)
@@ -62,9 +63,9 @@ pub unsafe fn at(pc: u64) -> Option<Epilogue> {
 /// True when the code at `pc` still ends a frame whose caller's CFA is `cfa` above.
 ///
 /// # Safety
-/// As `at`.
+/// The byte at `pc` can be read.
 pub unsafe fn still_leads(pc: u64, cfa: u64) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `at` asks that the byte at `pc` can be read, which the caller promises.
     matches!(unsafe { at(pc) }, Some(Epilogue::Sized { cfa: found, .. }) if found == cfa)
 }
 

@@ -44,7 +44,8 @@ trait Writer {
 
     #[inline(always)]
     fn header(&self) -> &'static SlotHeader {
-        // SAFETY: set when the slot was taken, to a part of the shared mapping, which stays.
+        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which `Region::slot`
+        // returned: a part of the shared mapping that stays mapped like the local.
         unsafe { &*(*self.state()).header }
     }
 
@@ -116,13 +117,14 @@ impl Writer for Quick {
 fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     let pointer = thread_pointer();
     let only = core.only.load(Ordering::Relaxed);
-    // SAFETY: locals stay mapped for ever.
+    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is atomic.
     let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
         only
     } else {
         core.threads().find_near(pointer)?
     };
-    // SAFETY: the calling thread's own.
+    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A handler that interrupts us here
+    // has left its hook, and taken the guard down, before we go on.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return None;
@@ -140,7 +142,8 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
         Some(local) => local,
         None => begin_thread(core, pointer)?,
     };
-    // SAFETY: the calling thread's own.
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A handler that interrupts us
+    // here has left its hook, and taken the guard down, before we go on.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return enter_nested(core, local, cfa);
@@ -155,7 +158,7 @@ fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     let mut main = Entered { local, nested: false };
     let mut nested = Entered { local, nested: true };
-    // SAFETY: the calling thread's own; copied.
+    // SAFETY: `enter` passes the calling thread's own local (see `Local`). Copied, so that no reference stays.
     let inside = unsafe { (*local).inside };
     if cfa < main.level().guard && attached::is_inside(inside, cfa) {
         return None;
@@ -240,7 +243,8 @@ fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
         core.lose(Loss::NoSlot);
         return None;
     };
-    // SAFETY: the slot has just become ours, and `local` is its.
+    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of its
+    // owner word, and returned that slot's local.
     unsafe { Local::begin(local, core, slot, pointer, offset) };
     if is_new && !core.threads().enter(pointer, local) {
         slot.header.bury(slot.owner);
@@ -300,7 +304,8 @@ fn announce(core: &Core, local: *mut Local, tid: u32) {
 fn ring(entered: &mut impl Writer) -> Ring<'static> {
     let (nested, header) = (entered.is_nested(), entered.header());
     let level = entered.level();
-    // SAFETY: the area was mapped when the slot was taken and stays; `Level::new` took both from the geometry.
+    // SAFETY: `Level::new` took both from `Region::ring_words`, so they are a ring's words in this slot's area. The area is
+    // mapped as long as its local is: locals stay mapped (see `Local`). The words are atomics.
     let words = unsafe { core::slice::from_raw_parts(level.words, level.words_len) };
     if nested {
         Ring::new(words, &header.nested_head, &header.nested_tail)
@@ -548,10 +553,11 @@ const ANEW: u64 = u64::MAX;
 /// `remembered_elsewhere` wants to know.
 ///
 /// # Safety
-/// `local` is the calling thread's own, and the guard of its main level is up: nobody else uses its memo.
+/// `local` is the calling thread's own, and the guard of its main level is up: nobody else uses its memo. `context` is that
+/// of the hook for which the guard is up.
 #[inline(always)]
 unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {
-    // SAFETY: the caller's promise makes these fields ours alone.
+    // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
     let (memo, generation) = unsafe { (&mut (*local).memo, &mut (*local).generation) };
     if *generation != core.modules().generation() {
         memo.forget();
@@ -560,10 +566,11 @@ unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Resul
     if memo.has_left_guesses(context.cfa()) {
         return Err(ANEW);
     }
-    // SAFETY: our own stack, and we are in the call that `context` describes.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
+    // returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
     match unsafe { memo.find_youngest(place(context)) } {
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
-        // SAFETY: the caller's promise.
+        // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok((number, _)) => patched_together(unsafe { &mut (*local).patched_together }, number),
         Err(differs) => Err(differs),
     }
@@ -577,12 +584,13 @@ fn place(context: &Context) -> Place {
 /// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
 ///
 /// # Safety
-/// As `remembered`.
+/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `differs`.
 #[inline(never)]
 unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
-    // SAFETY: the caller's promise makes this field ours alone.
+    // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
     let memo = unsafe { &mut (*local).memo };
-    // SAFETY: our own stack, and we are in the call that `context` describes.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
+    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `ANEW`) and the generation.
     let found = unsafe {
         match differs {
             ANEW => return Err(ANEW),
@@ -593,7 +601,7 @@ unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u6
     };
     match found {
         Ok(tail) if tail.jumps <= FEW_JUMPS => Ok(tail.number),
-        // SAFETY: the caller's promise makes this field ours alone.
+        // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok(tail) => patched_together(unsafe { &mut (*local).patched_together }, tail.number),
         Err(BROKEN) => Err(forget_broken(memo)),
         Err(differs) => Err(differs),
@@ -610,7 +618,7 @@ fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<Stac
         return Err(0);
     }
     let local = entered.local;
-    // SAFETY: the calling thread's own, and the guard of its main level is up.
+    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level is up.
     unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
 }
 
@@ -702,7 +710,7 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
         begin_events(&entered, 1);
-        // SAFETY: the calling thread's own, and the guard is up.
+        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for us.
         let known = unsafe { remembered(core, entered.local, context) };
         if let Ok(stack) = known
             && write_quickly(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack))
@@ -733,7 +741,8 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    // SAFETY: the calling thread's own, and the guard is up.
+    // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its main
+    // level up for this hook until `leave`. There, `remembered` has failed with `differs`.
     match unsafe { remembered_elsewhere(entered.local, context, context.differs) } {
         Ok(stack) => {
             write(core, &mut entered, |stamp| encode_alloc(stamp, address, size, stack));
@@ -871,7 +880,7 @@ extern "C" fn new_block(context: &mut Context) -> Next {
 #[inline(always)]
 fn resume(core: &Core, cfa: u64) -> Option<Entered> {
     let local = core.threads().find(thread_pointer())?;
-    // SAFETY: the calling thread's own.
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
     let nested = unsafe { (*local).main.guard } != cfa;
     Some(Entered { local, nested })
 }

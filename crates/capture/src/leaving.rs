@@ -9,13 +9,13 @@ use core::sync::atomic::Ordering;
 /// The program is about to be replaced. `path` is what it is replaced by, or null where that has no name.
 ///
 /// # Safety
-/// `path` is null or NUL-terminated.
+/// `path` is null or a NUL-terminated string that can be read.
 pub unsafe fn leaving(path: *const u8) {
     if CORE.gate() & ACTIVE == 0 || CORE.header().watched != 0 {
         return;
     }
     let header = CORE.header();
-    // SAFETY: the caller's promise.
+    // SAFETY: `copy_path` asks that `path` is null or a NUL-terminated string, which the caller promises.
     unsafe { copy_path(header, path) };
     header.left_at.store(CORE.stamp(), Ordering::Relaxed);
     header.leaving.store(header.image.load(Ordering::Relaxed), Ordering::Release);
@@ -31,14 +31,15 @@ pub fn stayed() {
 /// What does not fit is cut.
 ///
 /// # Safety
-/// As `leaving`.
+/// `path` is null or a NUL-terminated string that can be read.
 unsafe fn copy_path(header: &Header, path: *const u8) {
     let mut at = 0;
     let mut is_over = path.is_null();
     for place in &header.left_for {
         let mut word = 0;
         for i in 0..8 {
-            // SAFETY: not past the NUL: `is_over` is set when it is met.
+            // SAFETY: a byte of the string that the caller promises. `is_over` is true from its NUL on (from the start if
+            // `path` is null), so nothing after the NUL is read.
             let byte = if is_over { 0 } else { unsafe { *path.add(at) } };
             is_over |= byte == 0;
             word |= (byte as u64) << (i * 8);

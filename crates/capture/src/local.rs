@@ -15,6 +15,14 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
 /// which any thread may read. So no code makes a `&mut` of all of it.
+///
+/// Names for what unsafe code rests on:
+/// - **Locals stay mapped**: `Core::area` maps a slot's area, its rings included, and nothing in the target unmaps it. A
+///   profiler that detaches does so from outside, once no thread is in a hook (`in_hook.rs` in `attach`).
+/// - **Own local**: `Threads::find` returns a local only to the thread that `Identity::is_mine` says it belongs to. So only
+///   that thread, and signal handlers on it, write its fields.
+/// - **Main hook's fields**: only the hook for which the guard of `main` is up uses `memo`, `generation`,
+///   `patched_together`, and the first proof and scratch.
 #[repr(C)]
 pub struct Local {
     pub identity: Identity,
@@ -142,7 +150,8 @@ pub struct Threads {
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
     let pointer;
-    // SAFETY: fs:0 is the thread pointer itself, by the ABI.
+    // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the block
+    // before the thread can reach a hook.
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
@@ -150,7 +159,7 @@ pub fn thread_pointer() -> u64 {
 impl Threads {
     #[inline(always)]
     fn entry(&self, index: usize) -> &AtomicPtr<Local> {
-        // SAFETY: the mask keeps the index below the array's length.
+        // SAFETY: the mask keeps the index below `ENTRIES`, the array's length.
         unsafe { self.entries.get_unchecked(index & (ENTRIES - 1)) }
     }
 
@@ -169,7 +178,7 @@ impl Threads {
     #[inline(always)]
     pub fn find_near(&self, pointer: u64) -> Option<*mut Local> {
         let local = self.entry(Self::start(pointer)).load(Ordering::Acquire);
-        // SAFETY: a published local stays mapped for ever.
+        // SAFETY: `enter` stores locals only, and locals stay mapped (see `Local`). `identity` consists of atomics.
         (!local.is_null() && unsafe { (*local).identity.is_mine(pointer) }).then_some(local)
     }
 
@@ -181,7 +190,7 @@ impl Threads {
     /// The last state that a thread with this thread pointer had, and the owner word of its slot then.
     pub fn last(&self, pointer: u64) -> Option<(*mut Local, Owner)> {
         let local = self.first(pointer, |identity| identity.last_owner(pointer).is_some())?;
-        // SAFETY: a published local stays mapped for ever.
+        // SAFETY: `first` returns a local that `enter` has stored; locals stay mapped (see `Local`). `identity` is atomic.
         let owner = unsafe { (*local).identity.last_owner(pointer) }?;
         Some((local, owner))
     }
@@ -192,7 +201,7 @@ impl Threads {
             if local.is_null() {
                 return None;
             }
-            // SAFETY: a published local stays mapped for ever.
+            // SAFETY: `enter` stores locals only, and locals stay mapped (see `Local`). `identity` consists of atomics.
             if is_wanted(unsafe { &(*local).identity }) {
                 return Some(local);
             }
@@ -266,7 +275,8 @@ pub struct Slot {
 /// Where the thread block holds `tid`: the place learnt before if it fits, else the first word that does. 0 = nowhere.
 pub fn find_tid(pointer: u64, tid: u32, learnt: u32) -> u32 {
     const LAST: u32 = 0x800;
-    // SAFETY: only asked for words of pages that were probed, or that hold the thread pointer.
+    // SAFETY: both uses ask `may_read(offset)` first: the word is in the page of the thread pointer, or in one of which
+    // `sys::is_readable` said that it can be read. It is aligned: offsets are multiples of 4, thread pointers of 8.
     let word = |offset: u32| unsafe { ((pointer + offset as u64) as *const u32).read_volatile() };
     let mut page = pointer >> 12;
     let mut may_read = |offset: u32| {

@@ -99,6 +99,16 @@ pub struct Tail {
     pub jumps: u32,
 }
 
+/// The remembered walks of one thread. The unsafe code of this file rests on these invariants:
+///
+/// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only `begin`
+///   changes the masks. So `place` is an index of every array of nodes.
+/// - **Node pointers are in the arena**: a `*const Check` comes from `check`, or is the place after a node whose caller is
+///   beside it. `remember` never gives the last place the marks that say so (plain, `BESIDE`).
+/// - **Alive nodes are whole**: while a number that a set or a link names `is_alive`, its place holds what `remember` wrote
+///   for it. `number` raises `oldest` before a place is used again.
+/// - **One user**: only hooks of the main level of the thread that owns the memo write it, one at a time
+///   (`Level::guard`). Other threads may read it, in `fetch`.
 #[repr(C, align(64))]
 pub struct Memo {
     /// `tag (31) | NEEDS (1) | number (32)`; way 0 is the youngest.
@@ -196,7 +206,7 @@ impl Memo {
             if !self.is_alive(at) {
                 break;
             }
-            // SAFETY: `check` returns a place in the arena.
+            // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
             let Check { at: slot, pc } = unsafe { *self.check(at) };
             top = slot + 8;
             at = match pc >> NEAR_SHIFT & END {
@@ -217,31 +227,31 @@ impl Memo {
 
     #[inline(always)]
     fn check(&self, number: u32) -> *const Check {
-        // SAFETY: the mask is below the array's length: `begin`.
+        // SAFETY: masks are in bounds (see `Memo`), so `place` is below the array's length.
         unsafe { self.checks.as_ptr().add(self.place(number)) }
     }
 
     #[inline(always)]
     fn way(&self, number: u32) -> u64 {
-        // SAFETY: the mask is below the array's length: `begin`.
+        // SAFETY: masks are in bounds (see `Memo`), so `place` is below the array's length.
         unsafe { *self.ways.get_unchecked(self.place(number)) }
     }
 
     #[inline(always)]
     fn rbp(&self, number: u32) -> u64 {
-        // SAFETY: the mask is below the array's length: `begin`.
+        // SAFETY: masks are in bounds (see `Memo`), so `place` is below the array's length.
         unsafe { *self.rbps.get_unchecked(self.place(number)) }
     }
 
     #[inline(always)]
     fn rbp_at(&self, check: *const Check) -> u64 {
-        // SAFETY: in the arena.
+        // SAFETY: node pointers are in the arena (see `Memo`), so both pointers are into `checks`, whole nodes apart.
         self.rbp(unsafe { check.offset_from(self.checks.as_ptr()) } as u32)
     }
 
     #[inline(always)]
     fn depth(&self, number: u32) -> u16 {
-        // SAFETY: the mask is below the array's length: `begin`.
+        // SAFETY: masks are in bounds (see `Memo`), so `place` is below the array's length.
         unsafe { *self.depths.get_unchecked(self.place(number)) }
     }
 
@@ -254,22 +264,24 @@ impl Memo {
     #[inline(always)]
     fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
         let index = (hash as u32 & self.set_mask) as usize;
-        // SAFETY: the mask is below the array's length: `begin`.
+        // SAFETY: masks are in bounds (see `Memo`), so `index` is below the array's length.
         unsafe { self.sets.get_unchecked_mut(index) }
     }
 
     /// Asks the processor for what `find_youngest` will compare.
     ///
     /// # Safety
-    /// Another thread may write to it meanwhile: what is read is used for nothing but an address to fetch.
+    /// The memo is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile: what is
+    /// read is used for nothing but an address to fetch.
     #[inline(always)]
     pub unsafe fn fetch(&self, pc: u64, cfa: u64) {
         let hash = Self::hash(pc, cfa);
-        // SAFETY: the mask is below the array's length: `begin`. The set is inside the array.
+        // SAFETY: masks are in bounds (see `Memo`), so this is the first word of a set inside the array. Volatile, because
+        // the owner may write it meanwhile; any value is good enough for a prefetch.
         let entry =
             unsafe { self.sets.as_ptr().add((hash as u32 & self.set_mask) as usize).cast::<u64>().read_volatile() };
         let check = self.check(entry as u32);
-        // SAFETY: a hint, harmless at any address.
+        // SAFETY: a prefetch reads nothing into the program and does not fault at any address.
         unsafe {
             core::arch::asm!("prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", in(reg) check, options(nostack, preserves_flags, readonly))
         };
@@ -279,7 +291,7 @@ impl Memo {
     /// the jumps that it took. Otherwise the CFA of the frame at which it turned out different (0: it is another one).
     ///
     /// # Safety
-    /// As `find`.
+    /// What `find` asks for, about `place`.
     #[inline(always)]
     pub unsafe fn find_youngest(&mut self, place: Place) -> Result<(StackId, u32), u64> {
         let hash = Self::hash(place.pc, place.cfa);
@@ -289,13 +301,14 @@ impl Memo {
             return Err(0);
         }
         let check = self.check(number);
-        // SAFETY: in the arena.
+        // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
         let Check { at, pc } = unsafe { *check };
         let is_here = at == place.cfa.wrapping_sub(8) && pc & LOW48 == place.pc;
         if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
             return Err(0);
         }
-        // SAFETY: the caller's promise; the frame itself was just compared.
+        // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
+        // `place`: return address, CFA, and rbp if the walk depends on it.
         unsafe { self.verify::<true>(check) }.map(|jumps| (number, jumps))
     }
 
@@ -303,33 +316,37 @@ impl Memo {
     /// remembered one turned out different (0: there was none). `deepest`: the most frames it may have.
     ///
     /// # Safety
-    /// The words of the stack at and above `place.cfa.wrapping_sub(8)` belong to a thread that is here, in a call: the caller's.
+    /// - `place` is a frame of the calling thread, in a call that has not returned. So the stack at and above
+    ///   `place.cfa.wrapping_sub(8)` is as an unwinder would read it from there.
+    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
+    /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
         unsafe { self.find_from(0, place, deepest, 0) }
     }
 
     /// As `find`, after `find_youngest` has failed with `differs`.
     ///
     /// # Safety
-    /// As `find`.
+    /// What `find` asks for, about `place`.
     #[inline(always)]
     pub unsafe fn find_older(&mut self, place: Place, differs: u64) -> Result<Tail, u64> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
         unsafe { self.find_from(1, place, usize::MAX, differs) }
     }
 
     /// As `find`, among all of its set but the youngest `skip`.
     ///
     /// # Safety
-    /// As `find`.
+    /// What `find` asks for, about `place`.
     #[inline(always)]
     unsafe fn find_from(&mut self, skip: usize, place: Place, deepest: usize, mut differs: u64) -> Result<Tail, u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
         for way in skip..WAYS {
-            // SAFETY: `way` is below the array's length; nobody else touches this thread's memo.
+            // SAFETY: `way < WAYS`, the array's length. `set` stays valid: there is one user (see `Memo`), and nothing in
+            // this loop makes another `&mut` of the sets.
             let entry = unsafe { *(*set).get_unchecked(way) };
             if entry >> 33 != hash >> 33 {
                 continue;
@@ -339,7 +356,7 @@ impl Memo {
                 continue;
             }
             let check = self.check(number);
-            // SAFETY: in the arena.
+            // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
             let Check { at, pc } = unsafe { *check };
             if at != place.cfa.wrapping_sub(8) || pc & LOW48 != place.pc {
                 continue;
@@ -351,11 +368,12 @@ impl Memo {
             if needs_rbp && self.rbp(number) != place.rbp {
                 continue;
             }
-            // SAFETY: the caller's promise; the frame itself was just compared.
+            // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
+            // `place`: return address, CFA, and rbp if the walk depends on it.
             match unsafe { self.verify::<false>(check) } {
                 Ok(jumps) => {
                     if way != 0 {
-                        // SAFETY: both below the array's length.
+                        // SAFETY: words 0 and `way` of the set at `set`; `way < WAYS`. One user (see `Memo`) writes it.
                         unsafe { core::ptr::swap(set.cast::<u64>(), set.cast::<u64>().add(way)) };
                     }
                     return Ok(Tail { number, depth: self.depth(number), needs_rbp, jumps });
@@ -371,22 +389,23 @@ impl Memo {
     /// differs. `IS_QUICK`: calls nobody, and says `UNSURE` where it would have to.
     ///
     /// # Safety
-    /// As `find`; the frame itself holds.
+    /// What `find` asks for, about the frame at `check`. `check` points to an alive node of the arena whose return address,
+    /// CFA and (if the walk depends on it) rbp are those of that frame.
     #[inline(always)]
     unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, u64> {
-        // SAFETY: the frame at `check` is the hook's own, or one that the walk has just found: the promise of `find`.
+        // SAFETY: the caller promises that the frame at `check` is one of the calling thread's and equal to the node.
         let same = unsafe { SameSoFar::from_leaf() };
         let mut jumps = 0;
-        // SAFETY: `check` is in the arena.
+        // SAFETY: the caller promises that `check` points to a node of the arena.
         let mut node = unsafe { *check };
         loop {
             if node.pc & SPECIAL == 0 {
-                // SAFETY: a plain node's caller is beside it, younger and alive; the arena's last place is never plain.
+                // SAFETY: node pointers are in the arena (see `Memo`): `remember` never makes the last place plain.
                 check = unsafe { check.add(1) };
             } else {
                 let way = match node.pc >> NEAR_SHIFT & END {
                     END => return Ok(jumps),
-                    // SAFETY: as for a plain node: `remember` never gives the arena's last place this mark.
+                    // SAFETY: node pointers are in the arena (see `Memo`): `remember` never gives the last place `BESIDE`.
                     BESIDE => Way::Caller(unsafe { check.add(1) }),
                     0 if IS_QUICK => return Err(UNSURE),
                     near => {
@@ -395,7 +414,7 @@ impl Memo {
                             return Err(BROKEN);
                         }
                         if near == 0 {
-                            // SAFETY: all words up to this node were compared, which is what `follow` asks for.
+                            // SAFETY: `check` is in the arena (see `Memo`). Every word up to its node was compared here.
                             unsafe { self.follow(check, same) }
                         } else {
                             self.follow_near(check, near as u32)
@@ -404,7 +423,8 @@ impl Memo {
                 };
                 let Way::Caller(caller) = way else { return Err(node.at + 8) };
                 if node.pc & FRAME_POINTER != 0 {
-                    // SAFETY: the walk read the caller's rbp here before it read the caller's return address.
+                    // SAFETY: `caller` is in the arena (see `Memo`). `FRAME_POINTER` says that the walk read the caller's
+                    // rbp here, before it read the caller's return address (`Walk::step`); all words before are equal.
                     let rbp = unsafe { same.read((*caller).at.wrapping_sub(8)) };
                     if rbp != self.rbp_at(caller) {
                         return Err(node.at + 8);
@@ -436,7 +456,7 @@ impl Memo {
     /// From the last node of a walk to the older walk that took over, `near` numbers before it.
     #[inline(always)]
     fn follow_near(&self, check: *const Check, near: u32) -> Way {
-        // SAFETY: in the arena.
+        // SAFETY: node pointers are in the arena (see `Memo`), so both pointers are into `checks`, whole nodes apart.
         let place = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         // How many numbers ago; the node itself is alive.
         let age = self.head.wrapping_sub(place) & self.node_mask;
@@ -449,10 +469,11 @@ impl Memo {
     /// From a special node to its caller.
     ///
     /// # Safety
-    /// As `verify`.
+    /// `check` points to an alive node of the arena. Every word that the walk read up to that node was compared and is
+    /// equal.
     #[inline(never)]
     unsafe fn follow(&self, check: *const Check, same: SameSoFar) -> Way {
-        // SAFETY: in the arena.
+        // SAFETY: the caller promises that `check` is a node of `checks`, so both pointers are into it, whole nodes apart.
         let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         let way = self.way(number);
         let link = (way >> 32) as u32;
@@ -461,14 +482,16 @@ impl Memo {
         }
         let caller = self.check(link);
         if way & BY_CODE != 0 {
-            // SAFETY: in the arena; the word that was compared is an address to which this thread returns, so code is there.
+            // SAFETY: both nodes are in the arena (see `Memo`). The node's word was compared, so this thread returns to that
+            // address: code is mapped there. `Walk::epilogue` found it readable before the node was remembered.
             let leads = unsafe { epilogue::still_leads((*check).pc & LOW48, (*caller).at.wrapping_sub((*check).at)) };
             if !leads {
                 return Way::Broken;
             }
         }
         let slot = way & SLOT;
-        // SAFETY: the walk read the caller's rbp here before it read the caller's return address.
+        // SAFETY: `caller` is from `check`. SLOT says that the walk read the caller's rbp here, before it read the caller's
+        // return address (`Walk::step`); the caller of `follow` promises that all words before are equal.
         if slot != 0 && unsafe { same.read(((*caller).at + 8).wrapping_sub(8 * slot)) } != self.rbp(link) {
             return Way::Broken;
         }
@@ -500,7 +523,7 @@ impl Memo {
                 0 | END => SPECIAL | near << NEAR_SHIFT,
                 _ => SPECIAL | rbp | near << NEAR_SHIFT,
             };
-            // SAFETY: the mask keeps the index below the arrays' length.
+            // SAFETY: masks are in bounds (see `Memo`), so `at`, which is from `place`, is below all four arrays' length.
             unsafe {
                 *self.checks.get_unchecked_mut(at) =
                     Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | mark };
@@ -530,14 +553,14 @@ mod tests {
 
     fn memo() -> Box<Memo> {
         let words = vec![0u64; size_of::<Memo>().div_ceil(8) + 8].into_boxed_slice();
-        // SAFETY: zeroed memory is a valid memo; leaked, so it stays.
+        // SAFETY: zeroed words are a valid `Memo`; eight words more leave room to align it. Leaked, so they stay.
         let memo = unsafe {
             let at = Box::leak(words).as_mut_ptr() as usize;
             Box::from_raw(((at + 63) & !63) as *mut Memo)
         };
         let mut memo = std::mem::ManuallyDrop::new(memo);
         memo.begin(true);
-        // SAFETY: the box is never dropped by the tests (see `leak`).
+        // SAFETY: taken once. Every test ends with `forget`, so the box is dropped only where an assertion has failed.
         unsafe { std::mem::ManuallyDrop::take(&mut memo) }
     }
 
@@ -569,7 +592,7 @@ mod tests {
         let tail = unsafe { memo.find(place(&words, 0), 99) };
         assert!(tail.is_ok_and(|t| t.number == first && t.depth == 3));
         words[2] = 0x9999;
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         let miss = unsafe { memo.find(place(&words, 0), 99) };
         assert_eq!(miss.err(), Some(place(&words, 2).cfa));
         std::mem::forget(memo);
@@ -584,10 +607,10 @@ mod tests {
         let tail = unsafe { memo.find(place(&words, 2), 99) }.map(|t| t.number).ok();
         assert!(tail.is_some());
         let first = remember(&mut memo, 2, tail, |i| (place(&words, i), fact(4 - i as u16)));
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok_and(|t| t.number == first && t.depth == 4));
         memo.forget();
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
         std::mem::forget(memo);
     }
@@ -608,7 +631,7 @@ mod tests {
                 words[1] = *caller;
                 // SAFETY: the places are in `words`.
                 let youngest = unsafe { memo.find_youngest(place(&words, 0)) };
-                // SAFETY: as above.
+                // SAFETY: the places are in `words`.
                 let found = youngest
                     .map(|(number, _)| number)
                     .or_else(|differs| unsafe { memo.find_older(place(&words, 0), differs) }.map(|tail| tail.number));
@@ -616,7 +639,7 @@ mod tests {
             }
         }
         words[1] = 0x9999;
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(place(&words, 0)) }.err(), Some(place(&words, 1).cfa));
         std::mem::forget(memo);
     }
@@ -639,7 +662,7 @@ mod tests {
             let is_far = between as u64 + 1 >= BESIDE;
             assert_eq!(quickly.err() == Some(UNSURE), is_far, "{between}");
             assert!(is_far || quickly.ok() == Some((first, 1)), "{between}");
-            // SAFETY: as above.
+            // SAFETY: the places are in `words`.
             let found = unsafe { memo.find(place(&words, 0), usize::MAX) };
             assert_eq!(found.ok().map(|tail| (tail.number, tail.jumps)), alive.then_some((first, 1)), "{between}");
             std::mem::forget(memo);
@@ -662,21 +685,21 @@ mod tests {
         let leaf = |words: &[u64], pc| Place { pc, ..frame(words, 0).0 };
         // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1001)) }.ok(), Some((two, 1)));
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.err(), Some(frame(&words, 1).0.cfa));
         words[3] = 0x1009;
         words[5] = 0x1009;
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.ok(), Some((one, 0)));
         for (at, below) in [(2, 0), (4, 1)] {
             let right = std::mem::replace(&mut words[at], 0x99);
-            // SAFETY: as above.
+            // SAFETY: the places are in `words`.
             let found = unsafe { memo.find_youngest(leaf(&words, 0x1009)) };
             assert_eq!(found.err(), Some(frame(&words, below).0.cfa));
             words[at] = right;
         }
         // The leaf's own rbp is compared with what the place says.
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(Place { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
         std::mem::forget(memo);
     }
@@ -711,7 +734,7 @@ mod tests {
         assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok());
         // Another stack.
         memo.move_guesses(Range { low: page.high + 4096, high: page.high + 8192 });
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
         assert!(!memo.has_left_guesses(0));
         std::mem::forget(memo);
@@ -729,7 +752,7 @@ mod tests {
             remember(&mut memo, 1, None, |_| (place(&other, 0), fact(1)));
         }
         remember(&mut memo, 1, tail, |_| (place(&words, 0), fact(2)));
-        // SAFETY: as above.
+        // SAFETY: the places are in `words`.
         assert!(unsafe { memo.find(place(&words, 0), 99) }.is_err());
         std::mem::forget(memo);
     }

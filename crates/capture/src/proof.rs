@@ -59,8 +59,9 @@ impl SameSoFar {
     /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is equal.
     #[inline(always)]
     pub unsafe fn read(self, at: u64) -> u64 {
-        // SAFETY: the frames below are those of the remembered walk, so an unwinder would read this word now: it is the
-        // return address or the saved frame pointer of a function that has not returned yet.
+        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the return
+        // address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were shown to be
+        // readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple of 8.
         unsafe { (at as *const u64).read() }
     }
 }
@@ -186,7 +187,7 @@ mod tests {
     impl Pages {
         fn new(readable: &[bool]) -> Self {
             let len = readable.len() * PAGE as usize;
-            // SAFETY: a new mapping where the kernel likes.
+            // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
             let base = unsafe {
                 libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
             };
@@ -199,7 +200,7 @@ mod tests {
         fn protect(&self, page: usize, is_readable: bool) {
             let protection = if is_readable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
             let at = self.0.wrapping_add(page * PAGE as usize).cast();
-            // SAFETY: a page of our own mapping.
+            // SAFETY: a page of the mapping that `new` made for this test alone; no reference into it exists.
             assert_eq!(unsafe { libc::mprotect(at, PAGE as usize, protection) }, 0);
         }
 
@@ -210,7 +211,7 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: our own mapping, which nobody uses any more.
+            // SAFETY: the whole mapping that `new` made; `self` was its last user.
             unsafe { libc::munmap(self.0.cast(), self.1) };
         }
     }

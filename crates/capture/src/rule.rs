@@ -135,7 +135,7 @@ impl Rules {
     #[inline(always)]
     fn place(&self, pc: u64) -> &AtomicU64 {
         let index = (pc ^ (pc >> 16).wrapping_mul(0x9e3b)) as usize & (ENTRIES - 1);
-        // SAFETY: the mask keeps the index below the array's length.
+        // SAFETY: the mask keeps `index` below `ENTRIES`, the array's length.
         unsafe { self.entries.get_unchecked(index) }
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn a_cached_rule_is_found_under_its_own_address_only() {
         let rules: Box<Rules> = {
             let words: Box<[AtomicU64]> = (0..ENTRIES).map(|_| AtomicU64::new(0)).collect();
-            // SAFETY: `Rules` is exactly that array.
+            // SAFETY: `Rules` is laid out as in C and consists of one array of `ENTRIES` such words.
             unsafe { Box::from_raw(Box::into_raw(words).cast()) }
         };
         for pc in [0x40_1234u64, 0x7fff_f7a1_2345, 0x5555_5555_1234] {

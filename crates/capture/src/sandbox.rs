@@ -30,10 +30,10 @@ pub static PRCTL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 pub static SYSCALL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// # Safety
-/// As `real::resolve`.
+/// As for `real::resolve`: `first` is the loader's list, which does not change meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     for (name, place) in [(&b"prctl"[..], &PRCTL), (&b"syscall"[..], &SYSCALL)] {
-        // SAFETY: the caller's promise.
+        // SAFETY: `find_behind` asks for the loader's list, unchanged meanwhile, which the caller promises of `first`.
         if let Some(address) = unsafe { real::find_behind(first, ourselves, name) } {
             place.store(address as *mut (), Ordering::Release);
         }
@@ -136,11 +136,12 @@ fn let_hooks_finish(core: &Core) {
         if Some(local) == own {
             continue;
         }
-        // SAFETY: areas stay mapped; these words belong to another thread, so they are only read, and as they are now.
+        // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these words
+        // meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or new.
         let level = |level: *const Level| unsafe {
             ((&raw const (*level).guard).read_volatile(), (&raw const (*level).head).read_volatile())
         };
-        // SAFETY: computes addresses within the area.
+        // SAFETY: only computes addresses, of fields of the `Local` that lies in the area which `core.area` has mapped.
         for place in unsafe { [&raw const (*local).main, &raw const (*local).nested] } {
             let (_, head) = level(place);
             wait_while(&|| matches!(level(place), (guard, now) if guard != 0 && now == head));

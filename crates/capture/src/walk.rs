@@ -264,13 +264,13 @@ impl Walk<'_> {
 
     #[inline(always)]
     fn frame(&self, at: usize) -> &Frame {
-        // SAFETY: the minimum is the array's last index.
+        // SAFETY: `at.min(MAX_FRAMES)` is below the array's length, which is `MAX_FRAMES + 1`.
         unsafe { self.scratch.frames.get_unchecked(at.min(MAX_FRAMES)) }
     }
 
     #[inline(always)]
     fn put(&mut self, at: usize, frame: Frame) {
-        // SAFETY: the minimum is the array's last index.
+        // SAFETY: `at.min(MAX_FRAMES)` is below the array's length, which is `MAX_FRAMES + 1`.
         unsafe { *self.scratch.frames.get_unchecked_mut(at.min(MAX_FRAMES)) = frame }
     }
 
@@ -297,7 +297,7 @@ impl Walk<'_> {
         let frame = self.frame(at);
         let (pc, key) = (frame.pc, frame.key());
         let rule = self.rule_at(pc, key);
-        // SAFETY: the minimum is the array's last index.
+        // SAFETY: `at.min(MAX_FRAMES)` is below the array's length, which is `MAX_FRAMES + 1`.
         unsafe { self.scratch.frames.get_unchecked_mut(at.min(MAX_FRAMES)).rule = rule };
         rule
     }
@@ -341,7 +341,8 @@ impl Walk<'_> {
         if !is_readable {
             return None;
         }
-        // SAFETY: asked, or code that was readable and that this thread returns to.
+        // SAFETY: the byte at `at` can be read. Either `sys::is_readable` has just said so. Or `compile` asked before it
+        // cached the rule (`seen`), and the walk is sure (`!unsure`) that this thread returns there: code is mapped there.
         unsafe { epilogue::at(at) }
     }
 
@@ -596,7 +597,8 @@ impl Walk<'_> {
         }
         let frames = &self.scratch.frames;
         memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
-            // SAFETY: `start + i < end`, which is at most the array's length.
+            // SAFETY: `Memo::remember` asks for `i < end - start`. `collect` returns a `count` of at most `MAX_FRAMES`, so
+            // `end` is at most `MAX_FRAMES + 1`, the array's length.
             let frame = unsafe { frames.get_unchecked(start + i) };
             let facts = frame.rule.0;
             (

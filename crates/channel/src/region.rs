@@ -7,6 +7,11 @@ use crate::slot::SlotHeader;
 use crate::sync::AtomicU64;
 
 /// The fixed part. `Copy`: it is an address and its geometry.
+///
+/// The unsafe code of this file rests on one invariant, **the parts are mapped**: every part that `Geometry` places in the
+/// fixed part lies inside memory that is mapped readable and writable at `base` for as long as it is used, page-aligned. The
+/// callers of `new` and `in_parts` promise the mapping; `Geometry::check`, which they have called, keeps the offsets inside
+/// `fixed_len` and aligned. All types in there are valid for any bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Region {
@@ -18,9 +23,10 @@ pub struct Region {
     fixed_end: u64,
 }
 
-// SAFETY: all parts are atomics, or written only before the other side starts.
+// SAFETY: a region is an address, which any thread may use. What it hands out references to are atomics, and numbers of the
+// header that `collector::Mapping` writes before another thread or process sees the memory.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: `&Region` hands out the same references as `Region`, to atomics and to numbers that no longer change.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -63,7 +69,7 @@ impl Region {
 
     #[inline(always)]
     pub const fn header(&self) -> &'static Header {
-        // SAFETY: `new`'s caller guarantees the mapping; the header is at its start.
+        // SAFETY: the parts are mapped (see `Region`). The header is at the start of `base` and smaller than a page.
         unsafe { &*self.base.cast::<Header>() }
     }
 
@@ -77,20 +83,21 @@ impl Region {
         let (first, index) = if is_near {
             (self.base as usize + self.geometry.slot_headers_at(), index)
         } else {
-            // SAFETY: in the private part, which is mapped: `in_parts`.
+            // SAFETY: not null, so `in_parts` made this region: its caller promises that `far` points into the private part.
             let far = unsafe { &*self.far }.load(core::sync::atomic::Ordering::Acquire);
             (far as usize, index - self.geometry.near_slots)
         };
         if first == 0 {
             return None;
         }
-        // SAFETY: inside of the near or the far part, by `Geometry` and the checks above.
+        // SAFETY: the parts are mapped (see `Region`). `index` is below `near_slots`, or below `slots` where `far` is null:
+        // `new`'s caller has mapped all. Of a far slot it is below `slots - near_slots`: `in_parts`'s caller maps as many.
         Some(unsafe { &*(first as *const SlotHeader).add(index as usize) })
     }
 
     #[inline]
     pub const fn modules(&self) -> &'static [Module] {
-        // SAFETY: inside the fixed part, by `Geometry`.
+        // SAFETY: the parts are mapped (see `Region`). `Geometry` leaves `modules` entries of room at `modules_at`.
         unsafe {
             core::slice::from_raw_parts(
                 self.base.add(self.geometry.modules_at()).cast(),
@@ -102,7 +109,7 @@ impl Region {
     /// Module paths, bytes in words so that both sides can touch them.
     #[inline]
     pub const fn names(&self) -> &'static [core::sync::atomic::AtomicU8] {
-        // SAFETY: inside the fixed part, by `Geometry`.
+        // SAFETY: the parts are mapped (see `Region`). `Geometry` leaves `names` bytes of room at `names_at`.
         unsafe {
             core::slice::from_raw_parts(self.base.add(self.geometry.names_at()).cast(), self.geometry.names as usize)
         }
@@ -111,7 +118,7 @@ impl Region {
     /// The target's own tables.
     #[inline(always)]
     pub const fn private(&self) -> *mut u8 {
-        // SAFETY: inside the fixed part, by `Geometry`.
+        // SAFETY: the parts are mapped (see `Region`), so the sum is an address inside the same mapping.
         unsafe { self.base.add(self.geometry.private_at()) }
     }
 
@@ -134,7 +141,8 @@ impl Region {
     pub const unsafe fn rings(&self, index: u32, slot: &'static SlotHeader, area: *mut u8) -> [Ring<'static>; 2] {
         let (words, len) = self.ring_words(index, area, false);
         let (nested_words, nested_len) = self.ring_words(index, area, true);
-        // SAFETY: both lie in front of the private part, which is mapped by the caller's promise.
+        // SAFETY: the caller promises that `area` is mapped up to `private_in_slot`. `Geometry` places both rings before
+        // that, and each begins at a page. The words are atomics, which any bytes are.
         unsafe {
             [
                 Ring::new(core::slice::from_raw_parts(words, len), &slot.head, &slot.tail),

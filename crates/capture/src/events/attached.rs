@@ -21,14 +21,15 @@ const NOT_THE_PROGRAMS: u64 = 2;
 /// `cfa` is that of a hook at work on the calling thread.
 #[inline(always)]
 unsafe fn return_address(cfa: u64) -> u64 {
-    // SAFETY: the caller's promise: the word below the CFA is the return address.
+    // SAFETY: the caller promises that a hook with this CFA is at work on this thread. The word below a CFA is the return
+    // address that the call has pushed, and it stays until the hook returns.
     unsafe { *((cfa - 8) as *const u64) }
 }
 
 /// True for the call of one function of an allocator by another. Only asked by a hook that found another one at work.
 #[inline]
 pub fn is_inside(allocator: Range, cfa: u64) -> bool {
-    // SAFETY: the asking hook's own.
+    // SAFETY: `enter_nested` passes the CFA with which its own hook was entered, and that hook is at work.
     let caller = unsafe { return_address(cfa) };
     allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller) || families::is_own(caller))
 }
@@ -68,7 +69,8 @@ pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
 /// The function behind a slot.
 #[inline(always)]
 fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
-    // SAFETY: `real` is the patched function itself, as the profiler wrote it into the slot; it takes up to three words.
+    // SAFETY: the profiler has written the address of the patched function's own code into `real`, and an entry never
+    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the others.
     unsafe { core::mem::transmute(entry.real) }
 }
 
@@ -118,7 +120,7 @@ extern "C" fn new_block(context: &mut Context) -> Next {
 /// Before a free.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
-    // SAFETY: the hook's own CFA.
+    // SAFETY: `before_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
     if entry.module.holds(caller) && entry.internal.contains(&caller) {
         return;
@@ -131,7 +133,7 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
 /// same free. At the same entry it is not: the block may have come back from another thread.
 #[inline(always)]
 pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
-    // SAFETY: the hook's own CFA.
+    // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
     let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
     if is_internal || CORE.gate() & ACTIVE == 0 || address == 0 {
@@ -148,7 +150,7 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
         begin_events(&entered, 1);
         write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
         let head = entered.level().head;
-        // SAFETY: the calling thread's own.
+        // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
         unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     }
     leave(&mut entered);

@@ -96,7 +96,7 @@ struct Outer {
 #[inline(always)]
 fn outer_hook(cfa: u64) -> Option<Outer> {
     let local = CORE.threads().find(thread_pointer())?;
-    // SAFETY: the calling thread's own state.
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
     let (guard, inside, freed) = unsafe { ((*local).main.guard, (*local).inside, (*local).freed.address) };
     (cfa < guard && inside != Range::NONE).then_some(Outer { local, inside, freed })
 }
@@ -108,7 +108,7 @@ impl Outer {
         // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
         unsafe { (*self.local).inside = Range::NONE };
         let entered = enter(&CORE, cfa);
-        // SAFETY: as above.
+        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no reference.
         unsafe { (*self.local).inside = self.inside };
         entered
     }
@@ -226,10 +226,10 @@ pub fn unwound() {
         return;
     }
     let Some(local) = CORE.threads().find(thread_pointer()) else { return };
-    // SAFETY: the calling thread's own state.
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
     let nested = unsafe { (*local).nested.guard } != 0;
     let mut entered = Entered { local, nested };
-    // SAFETY: the calling thread's own state.
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
     let inside = unsafe { (*local).inside };
     if entered.level().guard == 0 || inside == Range::NONE {
         return;
