@@ -42,16 +42,16 @@ static REAL: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// As `real::resolve`.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     let names = [&b"execve"[..], b"execvpe", b"fexecve", b"posix_spawn", b"posix_spawnp"];
     for (name, place) in names.into_iter().zip(&REAL) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
         let found = unsafe { real::find_behind(first, ourselves, name) };
         place.store(found.unwrap_or(0) as usize, Ordering::Release);
     }
     // The program's own copy of libc's variable comes first, as the program itself sees it.
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_anywhere` asks for.
     let environ = unsafe { real::find_anywhere(first, b"environ") };
     ENVIRON.store(environ.unwrap_or(0) as usize, Ordering::Release);
 }
@@ -59,23 +59,25 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
 /// Runs the real function with our variables added if this process records. No `environment`: the current one.
 ///
 /// # Safety
-/// The arguments are what the flavour's function takes.
+/// The arguments are what the flavour's function takes: `first` is a NUL-terminated string or a descriptor, `argv` and
+/// `environment` are null or lists of NUL-terminated strings that end with a null. All stay until the function returns.
 pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Option<Strings>) -> i32 {
     CORE.start();
     let real = REAL[flavour as usize].load(Ordering::Acquire);
     if real == 0 {
         return -1;
     }
-    // SAFETY: the libc function of that name and signature.
+    // SAFETY: not 0, so `resolve` found it in libc under the flavour's name, and each of the three functions has this
+    // signature.
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
-    // SAFETY: the path or the file name of the call; a descriptor has neither.
+    // SAFETY: null for a descriptor; otherwise `first` is NUL-terminated, which the caller promises.
     unsafe { leaving(if matches!(flavour, Flavour::Descriptor) { core::ptr::null() } else { first as *const u8 }) };
-    // SAFETY: `first` is what the flavour takes, and `environ` is a list of strings.
+    // SAFETY: the caller promises that `first` is what the flavour takes, which is what `obstacle` asks for.
     let why = unsafe { obstacle(flavour, first, carried) };
     CORE.note_unrecorded_exec(why);
-    // SAFETY: a list of strings.
+    // SAFETY: `environment` is null or a list of strings: the caller promises that of its own, and libc's `environ` is one.
     let edited = unsafe {
         match why {
             // In a sandbox there may be no memory to be had, and the program's own list has nothing of ours.
@@ -95,22 +97,25 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
 /// Why the new image cannot be recorded. In a sandbox we may not even look.
 ///
 /// # Safety
-/// As `image::obstacle`.
+/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor.
 unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<UnrecordedExec> {
     if !CORE.may_call_if_ready() {
         return Some(UnrecordedExec::Sandbox);
     }
-    // SAFETY: the caller's promise; PATH is a string of libc's own list.
+    // SAFETY: the caller promises `first`. `current` returns null or libc's list of strings, so `find` returns null or a
+    // NUL-terminated value in it. libc's own exec reads this list, so a program may not change it in another thread
+    // meanwhile.
     unsafe { image::obstacle(flavour, first, find(current(), b"PATH="), carried) }
 }
 
 /// The value of the first entry with this prefix, or null.
 ///
 /// # Safety
-/// `environment` is null or a list of strings.
+/// `environment` is null or a list of NUL-terminated strings that ends with a null.
 unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     let mut at = environment;
-    // SAFETY: the list ends with a null; entries are NUL-terminated.
+    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins at or
+    // before the NUL.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if bytes(*at).starts_with(prefix) {
@@ -125,19 +130,20 @@ unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
 /// Hands a posix_spawn on; its child gets our variables where a tree is followed.
 ///
 /// # Safety
-/// The arguments are what the function takes: pid, path, actions, attributes, argv, envp.
+/// The arguments are what the function takes: pid, path, actions, attributes, argv, envp. The path is a NUL-terminated
+/// string, envp is null or a list of such strings that ends with a null, and all stay until the function returns.
 pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     CORE.start();
     let real = REAL[kind as usize].load(Ordering::Acquire);
     if real == 0 {
         return ENOSYS;
     }
-    // SAFETY: the libc function of that name and signature.
+    // SAFETY: not 0, so `resolve` found it in libc under the name of `kind`, and both functions have this signature.
     let real: extern "C" fn(usize, usize, usize, usize, usize, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let [pid, path, actions, attributes, argv, envp] = arguments;
     let environment = envp as Strings;
     let carried = if follow::is_on() { CORE.carried() } else { None };
-    // SAFETY: the path or file name of the program's own call, and a list of strings.
+    // SAFETY: the caller promises that `path` is a NUL-terminated string and `environment` null or a list of such strings.
     let edited = carried.and_then(|carried| unsafe {
         let flavour = if matches!(kind, Spawn::Search) { Flavour::Search } else { Flavour::Path };
         if obstacle(flavour, path, carried).is_some() {
@@ -156,17 +162,20 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
 /// What libc's `environ` points to now.
 fn current() -> Strings {
     let variable = ENVIRON.load(Ordering::Acquire) as *const Strings;
-    // SAFETY: libc's variable, found at the start.
+    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the start,
+    // which the loader never unloads.
     if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
 /// An environment list with or without our two variables, in memory of its own. The program's entries keep their order.
+/// `new` maps `len` bytes at `at`, and only `free` unmaps them.
 struct Edited {
     at: *mut u8,
     len: usize,
 }
 
-/// Writes into a mapping that was sized for it.
+/// Writes into a mapping that was sized for it. `[at, end)` is what is left of the bytes that `Edited::new` has mapped, and
+/// the `Pen` is not used after `Edited::free`.
 struct Pen {
     at: *mut u8,
     end: *mut u8,
@@ -176,7 +185,8 @@ impl Pen {
     fn put(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.at < self.end {
-                // SAFETY: inside the mapping, checked.
+                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further is at
+                // most its end.
                 unsafe {
                     *self.at = byte;
                     self.at = self.at.add(1);
@@ -198,11 +208,13 @@ struct Entries {
 
 impl Entries {
     /// # Safety
-    /// `list` is null or a list of strings that stays for the whole exec.
+    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn has
+    /// returned, by which time the result is gone.
     unsafe fn of(list: Strings, variable: &[u8]) -> Self {
         let mut entries = Entries { list, count: 0, preload: None, variable: None };
         while let Some(entry) = entries.get(entries.count) {
-            // SAFETY: an entry of the list, which stays.
+            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until the
+            // exec has returned, for which the caller promises that it stays.
             let text: &'static [u8] = unsafe { bytes(entry) };
             if let Some(value) = text.strip_prefix(PRELOAD) {
                 entries.preload = Some((entries.count, value));
@@ -217,7 +229,8 @@ impl Entries {
 
     /// The entry, unless the list ends there. `i` is at most `count`.
     fn get(&self, i: usize) -> Option<*const u8> {
-        // SAFETY: the list is null or has `count` entries and a null after them, by the promise to `of`.
+        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most `count`,
+        // and `of` goes on only as long as there was an entry, so nothing behind the null is read.
         let entry = unsafe { if self.list.is_null() { core::ptr::null() } else { *self.list.add(i) } };
         (!entry.is_null()).then_some(entry)
     }
@@ -241,7 +254,8 @@ impl Edited {
 
     fn set(&self, i: usize, entry: *const u8) {
         if i * 8 + 8 <= self.len {
-            // SAFETY: inside the mapping, checked.
+            // SAFETY: the eight bytes lie in the `len` bytes that `new` has mapped, checked above, and a mapping is
+            // page-aligned.
             unsafe { *self.at.cast::<*const u8>().add(i) = entry };
         }
     }
@@ -249,9 +263,11 @@ impl Edited {
     /// `None`: the list has them already, or there is no memory.
     ///
     /// # Safety
-    /// `environment` is null or a list of strings.
+    /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
+    /// returned.
     unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
+        // asks for.
         let entries = unsafe { Entries::of(environment, carried.variable) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if has_library && entries.variable.is_some() {
@@ -292,9 +308,11 @@ impl Edited {
     /// `None`: the list has nothing of ours, or there is no memory.
     ///
     /// # Safety
-    /// `environment` is null or a list of strings.
+    /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
+    /// returned.
     unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
+        // asks for.
         let entries = unsafe { Entries::of(environment, carried.variable) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if !has_library {
@@ -323,7 +341,8 @@ impl Edited {
     }
 
     fn free(self) {
-        // SAFETY: our own mapping, which nobody uses after the exec or spawn returned.
+        // SAFETY: `new` mapped these bytes with `map_private`. `run` and `spawn` free them after libc's function has
+        // returned, and nobody else has their address.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }
