@@ -81,6 +81,7 @@ pub fn is_own(address: u64) -> bool {
 }
 
 #[cfg(feature = "shims")]
+// SAFETY: `family_shims.rs` defines it as this many function pointers, which have the size of a `u64`.
 unsafe extern "C" {
     /// The shims, in the order of `FamilyHook`; `capture-so` has them.
     static heaptrack_family_shims: [u64; FAMILY_COUNT];

@@ -280,6 +280,7 @@ const SA_ONSTACK: u64 = 0x0800_0000;
 const SA_RESTART: u64 = 0x1000_0000;
 const SA_RESTORER: u64 = 0x0400_0000;
 
+// SAFETY: the assembler code below defines the symbol. Its address alone is used; only the kernel jumps there.
 unsafe extern "C" {
     fn heaptrack_signal_return();
 }
