@@ -92,8 +92,8 @@ struct Parts {
 ///
 /// What the SAFETY comments of this file refer to by name:
 /// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the constructor
-///   of `capture-so` calls it. The process has one thread then. Its loader waits for us, so its list is stable, and nobody
-///   edits the environment. A forked child that joins is at its first hook after the fork, on the only thread that it has.
+///   of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is stable. A
+///   forked child that joins is at its first hook after the fork, on the only thread that it has.
 /// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never unmapped, or
 ///   to the page in the home of an attached process, which is never unmapped either.
 /// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the `Core`
@@ -493,26 +493,26 @@ impl Core {
             return None;
         }
         // SAFETY: start-up (see `Core`): `find_environment` found the initial list, whose strings the kernel put on the
-        // stack, and nobody else uses it.
+        // stack, and no other thread uses it.
         let channel = unsafe { environment.take(environment::CHANNEL) };
-        // SAFETY: start-up (see `Core`): the initial list, which nobody else uses.
+        // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
         if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
             if !channel.is_empty() {
-                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which nobody else uses.
+                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
                 unsafe { self.read_carried(environment, channel.get()) };
             }
             return None;
         }
-        // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which nobody else uses.
+        // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
         let is_followed = unsafe { self.read_hub(environment) };
         if channel.is_empty() && !is_followed {
             return None;
         }
         if !is_followed {
-            // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which nobody else uses.
+            // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
             unsafe { self.read_carried(environment, channel.get()) };
         }
-        // SAFETY: start-up (see `Core`): the initial list on the stack, which nobody else uses.
+        // SAFETY: start-up (see `Core`): the initial list on the stack, which no other thread uses.
         let stops = unsafe { environment.take(environment::STOP_AT) };
         let pid = sys::getpid();
         let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
@@ -536,11 +536,11 @@ impl Core {
     ///
     /// # Safety
     /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings on
-    /// the stack, and nobody else uses it.
+    /// the stack, and no other thread uses it.
     #[inline(never)]
     unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
         // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list that
-        // nobody else uses, which the caller promises.
+        // no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.library = environment.take_library();
@@ -552,11 +552,11 @@ impl Core {
     /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
     ///
     /// # Safety
-    /// As `read_carried`: `Starting`, and the initial environment, which nobody else uses.
+    /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
     #[inline(never)]
     unsafe fn read_hub(&self, environment: Environment) -> bool {
         // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial list
-        // that nobody else uses, which the caller promises.
+        // that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);

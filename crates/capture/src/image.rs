@@ -79,9 +79,9 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
     let mut buffers = Buffers::new()?;
     let file = match flavour {
         Flavour::Descriptor => sys::open_read(crate::follow::Path::of_own_descriptor(first as u32).get()),
-        // SAFETY: a NUL-terminated string of the program's own call.
+        // SAFETY: the caller promises that this flavour's first argument is a NUL-terminated string, which stays.
         Flavour::Path => open(buffers.path(), unsafe { bytes(first as *const u8) }),
-        // SAFETY: as for `Path`; PATH is null or NUL-terminated by the caller's promise.
+        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated strings.
         Flavour::Search => unsafe {
             let search = if search.is_null() { &b"/bin:/usr/bin"[..] } else { bytes(search) };
             look_up(buffers.path(), bytes(first as *const u8), search)
