@@ -222,8 +222,8 @@ impl Environment {
     pub unsafe fn take_library(self) -> Value {
         let mut value = Value::EMPTY;
         // SAFETY: the caller promises the initial list with writable strings. `at` and `before` are indices of entries,
-        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there: inside the
-        // same string, because that begins with `PRELOAD`, too.
+        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there. That
+        // is inside the same string, because the string begins with `PRELOAD`, too.
         unsafe {
             let Some(at) = self.find(PRELOAD, usize::MAX) else { return value };
             let entry = *self.0.add(at);
