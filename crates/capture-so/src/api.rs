@@ -67,7 +67,8 @@ extern "C" fn stop() {
         return;
     }
     let callback = AT_STOP.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: null, or what `heaptrack_init` was given.
+    // SAFETY: null, or what `heaptrack_init` was given as a `Callback`. Null is `None`, and a function pointer has the size
+    // of a pointer.
     if let Some(callback) = unsafe { core::mem::transmute::<*mut (), Callback>(callback) } {
         callback();
     }

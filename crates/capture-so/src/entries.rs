@@ -3,6 +3,10 @@
 //! A slot has pushed the address of its [`Entry`] on top of the return address. In an allocating shim that word is where
 //! the [`Context`] keeps rbp: it is taken out, and the context stands as in `shims.rs`. No frame of ours has unwind
 //! information there, so nothing may be thrown through one: see `throwing`.
+//!
+//! **Slots alone lead here**: the unsafe functions below are no functions that code may call. Only a slot that the profiler
+//! has written jumps to one, or calls one, with the address of its entry pushed as above, and the profiler makes both as
+//! long-lived as the image.
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
 use capture::core::CORE;
@@ -126,6 +130,9 @@ macro_rules! restore_more {
 }
 
 /// glibc's malloc.
+///
+/// # Safety
+/// Slots alone lead here (see this file's head).
 #[unsafe(naked)]
 unsafe extern "C" fn malloc_entry() {
     naked_asm!(
@@ -153,6 +160,8 @@ unsafe extern "C" fn malloc_entry() {
 /// Runs `$body`, which leaves in rax what is next, then that, and returns the result.
 macro_rules! careful {
     ($name:ident, [$($body:literal),*], [$($end:literal),*], $($operands:tt)*) => {
+        /// # Safety
+        /// Slots alone lead here (see this file's head).
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
             naked_asm!(
@@ -255,6 +264,9 @@ throwing!(new_entry, "lea rsi, [rip + {nothrow}]", "");
 throwing!(new_aligned_entry, "mov rsi, [rsp + 80]", "lea rdx, [rip + {nothrow}]");
 
 /// Called by the slot, between the caller's return address and the displaced instructions.
+///
+/// # Safety
+/// Slots alone lead here (see this file's head).
 #[unsafe(naked)]
 unsafe extern "C" fn free_entry() {
     naked_asm!(
@@ -277,6 +289,8 @@ unsafe extern "C" fn free_entry() {
 /// The kernel destroys rcx and r11 in both functions, so no caller depends on r11.
 macro_rules! watching {
     ($name:ident, $one:expr, $other:expr, $before:ident) => {
+        /// # Safety
+        /// Slots alone lead here (see this file's head).
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
             naked_asm!(
@@ -334,6 +348,8 @@ macro_rules! watching {
 watching!(prctl_entry, PR_SET_SECCOMP, PR_SET_TSC, before_prctl);
 watching!(syscall_entry, SYS_SECCOMP, SYS_PRCTL, before_syscall);
 
+/// # Safety
+/// Slots alone lead here (see this file's head).
 #[unsafe(naked)]
 unsafe extern "C" fn careful_free_entry() {
     naked_asm!(

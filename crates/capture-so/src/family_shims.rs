@@ -46,7 +46,8 @@ extern "C" fn after_text(call: &mut Call) -> Next {
     let text = call.context.result;
     let mut length = 0u64;
     if text != 0 {
-        // SAFETY: the function has just written a NUL-terminated string there.
+        // SAFETY: functions of the kind `Text` return null, checked above, or a NUL-terminated string, which the caller has
+        // not got yet. Every byte before was not the NUL.
         while unsafe { *((text + length) as *const u8) } != 0 {
             length += 1;
         }

@@ -162,7 +162,9 @@ fn fill_table(headers: Headers, bias: u64, table: Located) {
         return;
     }
     for (place, function) in ENTRY_POINTS.into_iter().take(table.entries).enumerate() {
-        // SAFETY: a writable word of the module that its own note names for this.
+        // SAFETY: the table is aligned (`Located::by`) and whole inside a writable segment of the module that is not RELRO,
+        // checked above. The module is mapped, which the callers of `register` promise. Programs only read the words, and
+        // the stores are atomic.
         let entry = unsafe { AtomicU64::from_ptr((table.address as *mut u64).add(place)) };
         entry.store(function as *const () as u64, Ordering::Release);
     }

@@ -91,6 +91,19 @@ struct Parts {
 }
 
 /// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+///
+/// What the SAFETY comments of this file refer to by name:
+/// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the constructor
+///   of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is stable. A
+///   forked child that joins is at its first hook after the fork, on the only thread that it has.
+/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never unmapped, or
+///   to the page in the home of an attached process, which is never unmapped either.
+/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the `Core`
+///   of an attached process is written with them. Only code that has seen the gate open or the state `Ready`, and what
+///   `assemble` and `join` call, asks for them. Threads that see the gate open start later, or were stopped while it was
+///   opened.
+/// - **The region is mapped**: nothing unmaps what `map_parts`, `map_unit` and `map_far_slots` have mapped and published. Of
+///   an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
 #[repr(C)]
 pub struct Core {
     state: AtomicU32,
@@ -120,7 +133,8 @@ pub struct Core {
 
 const STOPS: usize = 128;
 
-// SAFETY: `parts` and `carried` are written in `Starting`, by one thread, and only read after the gate has opened.
+// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit one
+// thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
 unsafe impl Sync for Core {}
 
 static SHUT: AtomicU32 = AtomicU32::new(0);
@@ -146,7 +160,7 @@ impl Core {
     /// The gate, first thing in every hook.
     #[inline(always)]
     pub fn gate(&self) -> u32 {
-        // SAFETY: `SHUT` or a page that stays mapped.
+        // SAFETY: the gate is mapped (see `Core`).
         unsafe { (*self.gate.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
     }
 
@@ -160,14 +174,14 @@ impl Core {
     /// Ends recording for good; the program goes on.
     pub fn shut(&self) {
         follow::give_up();
-        // SAFETY: as in `gate`.
+        // SAFETY: the gate is mapped (see `Core`). `SHUT`, too, is a static that can be written.
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
     }
 
     /// The program's own wish. Only where we record: the shut gate is everybody's.
     pub fn pause(&self) {
         if self.gate() & ACTIVE != 0 {
-            // SAFETY: as in `gate`.
+            // SAFETY: the gate is mapped (see `Core`).
             let before = unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_or(PAUSED, Ordering::Relaxed) };
             self.header().pauses.fetch_add((before & PAUSED == 0) as u32, Ordering::Relaxed);
         }
@@ -175,7 +189,7 @@ impl Core {
 
     pub fn resume(&self) {
         if self.gate() & ACTIVE != 0 {
-            // SAFETY: as in `gate`.
+            // SAFETY: the gate is mapped (see `Core`).
             unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_and(!PAUSED, Ordering::Relaxed) };
         }
     }
@@ -195,7 +209,9 @@ impl Core {
         if self.gate() & ACTIVE == 0 {
             return None;
         }
-        // SAFETY: the variable of a loaded libc; its libraries stay.
+        // SAFETY: 0, or where `prepare` found the variable `stderr`: in the program or in a library of the start, which the
+        // loader never unloads. It is a pointer, aligned; if the program assigns to it meanwhile, the old or the new value
+        // is read.
         let stream = unsafe { (self.stderr.load(Ordering::Relaxed) as *const *mut u8).as_ref() }?;
         (!stream.is_null()).then_some(*stream)
     }
@@ -210,7 +226,7 @@ impl Core {
 
     #[inline(always)]
     fn parts(&self) -> &Parts {
-        // SAFETY: set before the gate opened; only called behind it.
+        // SAFETY: parts are set (see `Core`).
         unsafe { (*self.parts.get()).assume_init_ref() }
     }
 
@@ -232,7 +248,9 @@ impl Core {
     }
     #[inline(always)]
     fn private(&self) -> &Private {
-        // SAFETY: in the shared mapping, sized by `Geometry`; all parts that several threads write are atomic.
+        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `Geometry::check` demands
+        // `PRIVATE_BYTES`, which the assertion at `Private` compares. Zeros are valid, and what several threads write is
+        // atomic or in an `UnsafeCell`.
         unsafe { &*self.parts().private }
     }
     #[inline(always)]
@@ -248,11 +266,12 @@ impl Core {
         &self.private().modules
     }
     /// # Safety
-    /// The caller is the only writer of the table of modules: it is called by the loader, at start-up, or in
-    /// `unwatched::alone`.
+    /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called by
+    /// the loader's notification, at start-up, or in `unwatched::alone`.
     #[allow(clippy::mut_from_ref)]
     unsafe fn known_modules(&self) -> &mut KnownModules {
-        // SAFETY: the caller's promise: nobody else has a reference to it.
+        // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it is
+        // mapped.
         unsafe { &mut *self.private().known_modules.get() }
     }
     pub fn pid(&self) -> u32 {
@@ -278,13 +297,15 @@ impl Core {
         if !self.may_call() {
             return known;
         }
-        // SAFETY: as above.
+        // SAFETY: `map` is the object of a frame of this thread, as for `unwatched::find` above, so it stays during the
+        // comparison.
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
         let stamp = self.rough_stamp();
         unwatched::alone(|| {
-            // SAFETY: as above; `alone` makes us the only writer.
+            // SAFETY: `alone` makes this thread the only writer; without a notification there is no other. `map` is the
+            // object of a frame of this thread, as for `unwatched::find` above.
             unsafe { self.known_modules().add(self.modules(), &parts.region, map, parts.program, stamp) };
             self.rules().clear();
         })?;
@@ -453,45 +474,47 @@ impl Core {
         let auxiliary = auxiliary(stack_end)?;
         let program = auxiliary.headers;
         let debug = find_debug(program)?;
-        // SAFETY: the loader's board; start-up is single-threaded or holds the loader's lock.
+        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's board, which is a static of the loader.
         let maps = unsafe { (*debug).maps };
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         unsafe {
             sandbox::resolve(maps, elf::own_dynamic());
             crate::exec::resolve(maps, elf::own_dynamic());
             unwatched::resolve(maps, elf::own_dynamic());
         }
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
         self.stderr.store(stderr.unwrap_or(0), Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): the list is stable. `stack_end` returned null or the value of the loader's
+        // variable.
         let environment = unsafe { find_environment(stack_end, maps)? };
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         if unsafe { real::is_behind_a_copy(maps, elf::own_dynamic()) } {
             return None;
         }
-        // SAFETY: before main, nobody else edits the environment.
+        // SAFETY: start-up (see `Core`): `find_environment` found the initial list, whose strings the kernel put on the
+        // stack, and no other thread uses it.
         let channel = unsafe { environment.take(environment::CHANNEL) };
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
         if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
             if !channel.is_empty() {
-                // SAFETY: as above, and in `Starting`.
+                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
                 unsafe { self.read_carried(environment, channel.get()) };
             }
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
         let is_followed = unsafe { self.read_hub(environment) };
         if channel.is_empty() && !is_followed {
             return None;
         }
         if !is_followed {
-            // SAFETY: as above, and in `Starting`.
+            // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
             unsafe { self.read_carried(environment, channel.get()) };
         }
-        // SAFETY: as above.
+        // SAFETY: start-up (see `Core`): the initial list on the stack, which no other thread uses.
         let stops = unsafe { environment.take(environment::STOP_AT) };
         let pid = sys::getpid();
         let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
@@ -506,7 +529,7 @@ impl Core {
             return refuse(header, Refusal::NoAllocator);
         }
         self.read_stops(stops.get());
-        // SAFETY: the loader's list; start-up is single-threaded or holds the loader's lock.
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, it is stable, and there is no other thread.
         unsafe { families::enable(maps, program, Core::start as *const () as u64) };
         self.assemble(region, debug, program, pid)
     }
@@ -514,10 +537,12 @@ impl Core {
     /// Takes our library out of the environment, and remembers what an exec in place needs.
     ///
     /// # Safety
-    /// `Starting`; nobody else edits the environment.
+    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings on
+    /// the stack, and no other thread uses it.
     #[inline(never)]
     unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list that
+        // no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.library = environment.take_library();
@@ -529,10 +554,11 @@ impl Core {
     /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
     ///
     /// # Safety
-    /// As `read_carried`.
+    /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
     #[inline(never)]
     unsafe fn read_hub(&self, environment: Environment) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial list
+        // that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);
@@ -574,7 +600,7 @@ impl Core {
     fn join_as_child(&self) -> bool {
         let Parts { debug, program, pid: parent, .. } = *self.parts();
         // The parent's loader may have been in the middle of a change when it forked.
-        // SAFETY: the loader's board.
+        // SAFETY: `find_debug` found the loader's board in the parent; the child has a copy of it at the same address.
         if !self.may_call() || !unsafe { loader::is_quiet(debug) } {
             follow::miss();
             return false;
@@ -635,16 +661,21 @@ impl Core {
         self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
         self.clock.check_thread(header);
         if image > 1 {
-            // SAFETY: the tables of the program before this exec; nobody of it is left to use them.
+            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the tables
+            // of the program before this exec, whose threads the kernel has ended. The new program has one thread, which has
+            // not set `parts` yet.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
-        // SAFETY: `Starting`: no one else reads it yet.
+        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a reference
+        // to `parts`.
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
-        // SAFETY: start-up: the list is stable and we are the only writer.
+        // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
+        // writer.
         unsafe { self.refresh_modules(if is_forked { May::Ask } else { May::AskForFolder }) };
         if !loader::watch(debug) {
-            // SAFETY: as above.
+            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules` has
+            // taken in its modules.
             unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
         if header.watched == 0 {
@@ -661,7 +692,7 @@ impl Core {
 
     fn open(&self) {
         let counting = self.stops.iter().any(|s| s.load(Ordering::Relaxed) != 0);
-        // SAFETY: as in `gate`.
+        // SAFETY: the gate is mapped (see `Core`); `assemble` has stored it.
         unsafe {
             (*self.gate.load(Ordering::Relaxed))
                 .store(if counting { ACTIVE | COUNTING } else { ACTIVE }, Ordering::Release)
@@ -671,12 +702,14 @@ impl Core {
     /// The loader has changed its list.
     ///
     /// # Safety
-    /// Called by the loader's notification or at start-up: the list is stable, there is one writer.
+    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is stable,
+    /// there is one writer.
     pub unsafe fn refresh_modules(&self, may: May) {
         let parts = self.parts();
         let stamp = self.rough_stamp();
         let may = if self.may_call() { may } else { May::AskNothing };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts are set
+        // (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
         let change = unsafe {
             self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, may)
         };
@@ -696,7 +729,8 @@ impl Core {
         if self.gate() & ACTIVE == 0 {
             return;
         }
-        // SAFETY: the loader calls us with its lock held.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held and
+        // waits, so its list is stable, and there is one writer.
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {
@@ -708,7 +742,9 @@ impl Core {
     /// The text of `__lsan_default_suppressions`, if the program has one.
     fn copy_suppressions(&self) {
         let parts = self.parts();
-        // SAFETY: start-up; a function without arguments that returns a C string, by LeakSanitizer's interface.
+        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the function
+        // of this name has no arguments and returns null or a C string that stays. `find_anywhere` or `hidden_suppressions`
+        // found it. The loader has relocated the program before it calls us.
         unsafe {
             let maps = (*parts.debug).maps;
             let exported = real::find_anywhere(maps, b"__lsan_default_suppressions");
@@ -727,7 +763,8 @@ impl Core {
     fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
         let offset = header.lsan_symbol;
-        // SAFETY: the loader's list; its first entry is the program.
+        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry is the
+        // program.
         let bias = unsafe { maps.as_ref() }?.bias;
         (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
     }
@@ -769,7 +806,8 @@ impl Core {
         sys::keep_out_of_dumps(copy, len);
         let area = copy as u64 + PAGE as u64;
         if place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: just mapped; another thread was first, so nobody has seen this one.
+            // SAFETY: `map_again` has just mapped these `len` bytes at `copy`. The exchange failed, so their address was not
+            // published.
             unsafe { sys::unmap(copy, len) };
         }
         Some(())
@@ -786,7 +824,8 @@ impl Core {
         let copy = sys::map_again(region.near_end() - PAGE as u64, PAGE + len)?;
         sys::keep_out_of_dumps(copy, PAGE + len);
         if place.compare_exchange(0, copy as u64 + PAGE as u64, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: just mapped; another thread was first, so nobody has seen this one.
+            // SAFETY: `map_again` has just mapped these `PAGE + len` bytes at `copy`. The exchange failed, so their address
+            // was not published.
             unsafe { sys::unmap(copy, PAGE + len) };
         }
         Some(())
@@ -803,7 +842,8 @@ impl Core {
         // In a sandbox the pid cannot be asked for. There, nothing is carried: see `exec.rs`.
         let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
-        // SAFETY: set before `Ready`.
+        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by `prepare`; a
+        // child that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 
@@ -834,7 +874,8 @@ fn refuse(header: &Header, why: Refusal) -> Option<()> {
 /// glibc's pointer to argc on the initial stack; null elsewhere.
 fn stack_end() -> *const u64 {
     let variable: *const *const u64;
-    // SAFETY: loads the address of a weak symbol, null if nobody defines it.
+    // SAFETY: the loader fills the word at GOTPCREL with the address of the variable, or with 0 if no module defines the
+    // weak symbol. The variable is a pointer in glibc's loader, which is never unloaded; 0 is not followed.
     unsafe {
         core::arch::asm!(
             ".weak __libc_stack_end",
@@ -851,7 +892,7 @@ fn auxiliary(stack_end: *const u64) -> Option<Auxiliary> {
     if stack_end.is_null() {
         return Auxiliary::from_proc();
     }
-    // SAFETY: the loader's own variable.
+    // SAFETY: not null, so it is the value of glibc's `__libc_stack_end`, which points to argc where the kernel put it.
     unsafe { Auxiliary::from_stack(stack_end) }
 }
 
@@ -867,9 +908,10 @@ fn find_debug(program: Headers) -> Option<*const Debug> {
 }
 
 /// # Safety
-/// `stack_end` is null or the loader's; `maps` is its list.
+/// `stack_end` is null or points to argc on the initial stack. `maps` is the loader's list, and it is stable.
 unsafe fn find_environment(stack_end: *const u64, maps: *const LinkMap) -> Option<Environment> {
-    // SAFETY: the caller's promise; argc, argv, NULL, environment: the ABI.
+    // SAFETY: the ABI puts argc, argv, a null and then the environment at `stack_end`. `maps` is the loader's stable list,
+    // by the caller's promise; `environ` is a variable of libc or of the program, which are never unloaded.
     unsafe {
         if !stack_end.is_null() {
             return Some(Environment(stack_end.add(*stack_end as usize + 2) as *mut *mut u8));
@@ -890,7 +932,7 @@ unsafe fn is_behind_own_filter(environment: Environment, channel: &[u8]) -> bool
     if !channel.is_empty() {
         return filters::is_behind_own_filter(channel);
     }
-    // SAFETY: the caller's promise about the environment.
+    // SAFETY: the caller promises that `environment` is the initial one and that no other thread uses it.
     let hub = unsafe { environment.copy(environment::FOLLOW) };
     !hub.is_empty() && filters::is_behind_own_filter(hub.get())
 }
@@ -926,12 +968,15 @@ pub fn map_offer(collector: u32, fd: u32) -> Option<Region> {
 
 fn map_region(fd: i32) -> Option<Region> {
     let first = sys::map_shared(fd, 0, PAGE)?;
-    // SAFETY: just mapped; a page holds a header. The file is sealed, so it cannot shrink under us.
+    // SAFETY: `map_shared` has just mapped this page, and a page holds a header. The collector has sealed the file's size
+    // before it offered it, so the page stays behind the mapping. The three fields are not written once a target can see
+    // them.
     let (magic, version, geometry) = unsafe {
         let header = &*first.cast::<Header>();
         (header.magic, header.version, header.geometry)
     };
-    // SAFETY: as above.
+    // SAFETY: the page at `first` is mapped until the end of this function, and what both sides write in a `Header` is
+    // atomic.
     let header = unsafe { &*first.cast::<Header>() };
     let region = if magic != MAGIC || version != VERSION || geometry.check().is_err() {
         refuse(header, Refusal::Mismatch);
@@ -943,7 +988,7 @@ fn map_region(fd: i32) -> Option<Region> {
         }
         region
     };
-    // SAFETY: our own look at the first page, over now.
+    // SAFETY: `map_shared` mapped this page above. `header` is not used any more, and `region` is a mapping of its own.
     unsafe { sys::unmap(first, PAGE) };
     region
 }
@@ -954,6 +999,8 @@ fn map_parts(fd: i32, geometry: Geometry) -> Option<Region> {
     let last = sys::map_shared(fd, geometry.fixed_len() - PAGE, PAGE)?;
     sys::keep_out_of_dumps(base, geometry.near_len());
     let far = base.wrapping_add(geometry.private_at() + offset_of!(Private, far_slots));
-    // SAFETY: both are mapped for ever, the geometry was checked, and `far_slots` is 0 until they are mapped.
+    // SAFETY: `map_shared` has mapped both parts, and nothing unmaps them. `map_region` has checked the geometry.
+    // `far_slots` is in `Private`, so in the near part; it is 0 in fresh memory, and `assemble` clears it after an exec,
+    // until `map_far_slots` sets it.
     Some(unsafe { Region::in_parts(base, geometry, far.cast(), last as u64 + PAGE as u64) })
 }

@@ -52,7 +52,8 @@ pub struct Symbol {
 
 impl Symbol {
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: plain numbers without padding, seen as bytes.
+        // SAFETY: `self` is alive for the borrow, and a `Symbol` is 24 bytes of integers without padding, so all of them are
+        // initialised.
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Symbol>()) }
     }
 }
@@ -78,6 +79,11 @@ impl Relocation {
 }
 
 /// The loader's list entry (`struct link_map`), its public part.
+///
+/// **Listed maps are whole**: code makes a `&LinkMap` only of an entry of the loader's list, while the list is stable, or of
+/// an object that stays because its code is on the stack. Then the object is mapped, `name` is null or NUL-terminated, and
+/// `dynamic` is null or the object's dynamic section, ended by a zero tag. All of them stay as long as the reference is
+/// used.
 #[repr(C)]
 pub struct LinkMap {
     pub bias: u64,
@@ -104,7 +110,8 @@ pub struct Debug {
 /// The address of our own dynamic section, by which the loader's list knows us. 0 in a program without one.
 pub fn own_dynamic() -> u64 {
     let address;
-    // SAFETY: computes the address of a symbol that the linker defines.
+    // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0 if it
+    // is weak.
     unsafe {
         core::arch::asm!(
             ".weak _DYNAMIC",
@@ -117,7 +124,9 @@ pub fn own_dynamic() -> u64 {
     address
 }
 
-/// Program headers of a mapped file, or of nothing.
+/// Program headers of a mapped file, or of nothing. There are `count` of them at `first`, mapped for as long as the value is
+/// used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own, which stay. Those
+/// that `attached.rs` makes are addresses of the target, and only the target follows them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Headers {
@@ -127,7 +136,7 @@ pub struct Headers {
 
 impl Headers {
     pub fn iter(self) -> impl Iterator<Item = ProgramHeader> {
-        // SAFETY: made from a mapped ELF header or from the kernel's auxiliary vector.
+        // SAFETY: `i` is below `count`, and that many headers are mapped at `first` (see `Headers`).
         (0..self.count).map(move |i| unsafe { *self.first.add(i) })
     }
 
@@ -136,7 +145,8 @@ impl Headers {
         if base == 0 || base & 0xfff != 0 || !sys::is_readable(base as usize) {
             return None;
         }
-        // SAFETY: the page is readable, checked above.
+        // SAFETY: the page at `base` is readable, asked for above, and `base` is page-aligned, so the three fields are
+        // aligned and lie in it.
         let (magic, offset, count) = unsafe {
             let magic = (base as *const u32).read();
             let offset = ((base + 32) as *const u64).read();
@@ -183,7 +193,8 @@ impl Headers {
         for note in self.iter().filter(|h| h.kind == PT_NOTE) {
             let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
             while at.wrapping_add(12) <= end {
-                // SAFETY: inside a loaded note segment.
+                // SAFETY: the twelve bytes lie below the end of the segment, checked by the loop. The object is mapped with
+                // its notes, from which the loader itself reads properties: `bias` is that of the object of these headers.
                 let [name_len, len, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
                 let name = at + 12;
                 let content = name + ((name_len as u64 + 3) & !3);
@@ -191,7 +202,8 @@ impl Headers {
                 if next > end {
                     break;
                 }
-                // SAFETY: as above; a segment that is only read.
+                // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment is
+                // read-only, so nobody changes it while `look` has the slices.
                 unsafe {
                     let name = core::slice::from_raw_parts(name as *const u8, name_len as usize);
                     look(name, kind, core::slice::from_raw_parts(content as *const u8, len as usize));
@@ -233,7 +245,7 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
         return None;
     }
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: an entry of the section that the caller promises: the loop has not met the zero tag that ends it.
         let [found, value] = unsafe { *dynamic };
         if found == tag {
             return Some(value);
@@ -241,7 +253,7 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
         if found == 0 {
             return None;
         }
-        // SAFETY: not the last entry.
+        // SAFETY: the entry was not the zero tag that ends the section, so another one follows.
         dynamic = unsafe { dynamic.add(1) };
     }
 }
@@ -249,15 +261,17 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
 /// True when the NUL-terminated string at `a` is `b`.
 ///
 /// # Safety
-/// `a` is NUL-terminated.
+/// `a` points to a NUL-terminated string.
 pub unsafe fn string_is(a: *const u8, b: &[u8]) -> bool {
     for (i, &byte) in b.iter().enumerate() {
-        // SAFETY: not past the NUL: an earlier difference would have ended it.
+        // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here
+        // or later.
         if unsafe { *a.add(i) } != byte {
             return false;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here or
+    // later.
     unsafe { *a.add(b.len()) == 0 }
 }
 
@@ -268,22 +282,27 @@ fn gnu_hash(name: &[u8]) -> u32 {
 /// Calls `look` with every relocation of a loaded object that may name a symbol.
 ///
 /// # Safety
-/// `map` is an entry of the loader's list whose object is mapped.
+/// `map` is an entry of the loader's list whose object is mapped, so listed maps are whole (see [`LinkMap`]).
 pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocation)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: listed maps are whole (see `LinkMap`), so `dynamic` is null or ends with a zero tag.
     let get = |tag| unsafe { dynamic_value(map.dynamic, tag) };
     for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
         let (Some(at), Some(bytes)) = (get(table), get(size)) else { continue };
         // As in `Symbols::of`: some loaders relocate these pointers in place, others do not.
         let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;
         for i in 0..bytes as usize / size_of::<Relocation>() {
-            // SAFETY: the dynamic section says where the table is and how long.
+            // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its entries. The
+            // loader relocates the object by the same table, which is mapped with it.
             look(unsafe { &*first.add(i) });
         }
     }
 }
 
 /// The dynamic symbols of one loaded object.
+///
+/// **Tables are the loader's**: `of` takes the pointers from the object's dynamic section, by which the loader itself looks
+/// symbols up. So they are null or point to tables of the ELF layout, which stay mapped as long as the object, and users of
+/// a `Symbols` are done before the object can go.
 pub struct Symbols {
     bias: u64,
     symbols: *const Symbol,
@@ -295,11 +314,11 @@ pub struct Symbols {
 
 impl Symbols {
     /// # Safety
-    /// `map` is an entry of the loader's list whose object is mapped.
+    /// `map` is an entry of the loader's list whose object is mapped, and stays mapped while the result is used.
     pub unsafe fn of(map: &LinkMap) -> Option<Symbols> {
         // The loaders of glibc relocate these pointers in place, musl and the kernel (vdso) do not.
         let get = |tag| {
-            // SAFETY: the caller's promise.
+            // SAFETY: listed maps are whole (see `LinkMap`), so `dynamic` is null or ends with a zero tag.
             let value = unsafe { dynamic_value(map.dynamic, tag) }?;
             Some(if value < map.bias { value.wrapping_add(map.bias) } else { value })
         };
@@ -326,7 +345,9 @@ impl Symbols {
 
     fn find_gnu(&self, name: &[u8]) -> Option<u64> {
         let hash = gnu_hash(name);
-        // SAFETY: the layout of a GNU hash section that the loader itself uses.
+        // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets, and a
+        // chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a bucket's
+        // chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, shift] = (self.gnu_hash as *const [u32; 4]).read();
             // The filter says of nearly every name that is not there that it is not there.
@@ -360,7 +381,7 @@ impl Symbols {
     }
 
     fn find_sysv(&self, name: &[u8]) -> Option<u64> {
-        // SAFETY: the layout of a hash section that the loader itself uses.
+        // SAFETY: tables are the loader's (see `Symbols`): the second word of a hash table is the number of symbols.
         let count = unsafe { *self.hash.add(1) } as usize;
         (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
     }
@@ -371,8 +392,8 @@ impl Symbols {
         if self.gnu_hash.is_null() {
             return None;
         }
-        // SAFETY: the layout of a GNU hash section that the loader itself uses: the chains, which follow the buckets, are
-        // as long as the symbols that can be looked up, and the last one of the table ends its bucket.
+        // SAFETY: tables are the loader's (see `Symbols`). The chains, which follow the buckets, are as long as the symbols
+        // that can be looked up, and the last entry of a bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
             let hash = gnu_hash(name);
@@ -397,9 +418,9 @@ impl Symbols {
     /// The place of an entry by its index.
     ///
     /// # Safety
-    /// The index is one that the object's own relocations have.
+    /// The index is one that the object's own relocations have, so it is within the table.
     pub unsafe fn at(&self, index: usize) -> *mut Symbol {
-        // SAFETY: the caller's promise: the index is within the table.
+        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index of the object's own relocations.
         unsafe { self.symbols.add(index).cast_mut() }
     }
 
@@ -408,7 +429,8 @@ impl Symbols {
     /// # Safety
     /// The index is within the table: it comes from the object's own relocations or its hash table.
     pub unsafe fn has_name(&self, index: usize, name: &[u8]) -> bool {
-        // SAFETY: the caller's promise; names are offsets into the object's strings, which are NUL-terminated.
+        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index within the table. Names are
+        // offsets into the object's strings, each of which ends with a NUL.
         unsafe { string_is(self.strings.add((*self.symbols.add(index)).name as usize), name) }
     }
 
@@ -445,7 +467,8 @@ impl Auxiliary {
     pub fn from_proc() -> Option<Auxiliary> {
         let mut words = [[0u64; 2]; 40];
         let fd = sys::open_read(b"/proc/self/auxv\0")?;
-        // SAFETY: plain numbers seen as bytes.
+        // SAFETY: the 640 bytes of `words`, which is not used while `bytes` lives. Integers have no padding, and any bytes
+        // are valid integers.
         let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
         let n = sys::read(fd, bytes) / 16;
         sys::close(fd);
@@ -455,9 +478,11 @@ impl Auxiliary {
     /// From the program's stack: `stack_end` points at argc.
     ///
     /// # Safety
-    /// `stack_end` is what the kernel left there.
+    /// `stack_end` points to argc on the initial stack, with what the kernel put behind it. Entries may have been taken out
+    /// of the environment.
     pub unsafe fn from_stack(stack_end: *const u64) -> Option<Auxiliary> {
-        // SAFETY: argc, argv, NULL, environment, NULL, auxiliary pairs, ended by a zero tag: the ABI.
+        // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with the tag
+        // 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
         unsafe {
             let mut at = stack_end.add(*stack_end as usize + 2);
             while *at != 0 {

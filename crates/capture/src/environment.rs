@@ -95,10 +95,10 @@ pub fn split_preload(list: &[u8]) -> (&[u8], &[u8]) {
 /// The length of a NUL-terminated string.
 ///
 /// # Safety
-/// It is one.
+/// `text` points to a NUL-terminated string.
 pub unsafe fn length(text: *const u8) -> usize {
     let mut n = 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: every byte before was not the NUL that the caller promises, so this one is still in the string.
     while unsafe { *text.add(n) } != 0 {
         n += 1;
     }
@@ -108,13 +108,13 @@ pub unsafe fn length(text: *const u8) -> usize {
 /// The bytes of a NUL-terminated string.
 ///
 /// # Safety
-/// It is one, and it stays for `'a`.
+/// `text` points to a NUL-terminated string, which stays and is not changed for `'a`.
 pub unsafe fn bytes<'a>(text: *const u8) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: `length` bytes lie before the NUL, and the caller promises that they stay unchanged for `'a`.
     unsafe { core::slice::from_raw_parts(text, length(text)) }
 }
 
-/// The program's list of `NAME=value` strings.
+/// The program's list of `NAME=value` strings: pointers to NUL-terminated strings, then a null.
 #[derive(Clone, Copy)]
 pub struct Environment(pub *mut *mut u8);
 
@@ -126,12 +126,13 @@ impl Environment {
     unsafe fn find(self, prefix: &[u8], end: usize) -> Option<usize> {
         let mut found = None;
         for i in 0..end {
-            // SAFETY: the list ends with a null, at which this loop stops.
+            // SAFETY: the caller promises the initial list (see `Environment`), and the loop stops at the null that ends it.
             let entry = unsafe { *self.0.add(i) };
             if entry.is_null() {
                 break;
             }
-            // SAFETY: entries are NUL-terminated strings.
+            // SAFETY: an entry of the list is NUL-terminated (see `Environment`), and no other thread uses it, which the
+            // caller promises.
             if unsafe { bytes(entry) }.starts_with(prefix) {
                 found = Some(i);
             }
@@ -142,10 +143,11 @@ impl Environment {
     /// Copies a variable's value and cuts the variable out.
     ///
     /// # Safety
-    /// As `find`; the strings are writable (they are on the stack).
+    /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take(self, prefix: &[u8]) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the initial list with writable strings. `at` is the index of an entry, because `find`
+        // returned it.
         unsafe {
             let Some(at) = self.find(prefix, usize::MAX) else { return value };
             let text = bytes(*self.0.add(at));
@@ -158,10 +160,10 @@ impl Environment {
     /// Copies a variable's value; the variable stays.
     ///
     /// # Safety
-    /// As `find`.
+    /// As `find`: the initial list, which no other thread uses.
     pub unsafe fn copy(self, prefix: &[u8]) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the initial list. `at` is the index of an entry, because `find` returned it.
         unsafe {
             if let Some(at) = self.find(prefix, usize::MAX) {
                 value.push(bytes(*self.0.add(at)).get(prefix.len()..).unwrap_or(&[]));
@@ -173,10 +175,10 @@ impl Environment {
     /// The path of our library (the first one named); it stays.
     ///
     /// # Safety
-    /// As `find`.
+    /// As `find`: the initial list, which no other thread uses.
     pub unsafe fn library(self) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the initial list. `at` is the index of an entry, because `find` returned it.
         unsafe {
             if let Some(at) = self.find(PRELOAD, usize::MAX) {
                 value.push(split_preload(bytes(*self.0.add(at)).get(PRELOAD.len()..).unwrap_or(&[])).0);
@@ -188,9 +190,10 @@ impl Environment {
     /// Cuts an entry out. Its text becomes zeros, so that /proc/PID/environ does not show it either.
     ///
     /// # Safety
-    /// As `find`; `at` is the index of an entry, whose text is writable.
+    /// As `find`: the initial list, which no other thread uses. `at` is the index of an entry, whose text is writable.
     unsafe fn remove(self, mut at: usize) {
-        // SAFETY: the caller's promise about `at` and its text.
+        // SAFETY: the caller promises that `at` is the index of an entry and that its text is writable. `length` stops
+        // before its NUL.
         unsafe {
             let text = *self.0.add(at);
             for i in 0..length(text) {
@@ -198,7 +201,8 @@ impl Environment {
             }
         }
         loop {
-            // SAFETY: `at` is the index of an entry, and the list ends with a null.
+            // SAFETY: `at` is the index of an entry, first by the caller's promise, then because `next` was not null. So `at
+            // + 1` is at most the null that ends the list, and no other thread uses it.
             unsafe {
                 let next = *self.0.add(at + 1);
                 *self.0.add(at) = next;
@@ -214,10 +218,12 @@ impl Environment {
     /// preloads stays: either it stands in an entry of its own before ours, or our entry is changed into the user's.
     ///
     /// # Safety
-    /// As `find`; the strings are writable (they are on the stack).
+    /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take_library(self) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller's promise; `at` and `before` are indices of entries.
+        // SAFETY: the caller promises the initial list with writable strings. `at` and `before` are indices of entries,
+        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there. That
+        // is inside the same string, because the string begins with `PRELOAD`, too.
         unsafe {
             let Some(at) = self.find(PRELOAD, usize::MAX) else { return value };
             let entry = *self.0.add(at);
@@ -267,12 +273,12 @@ mod tests {
         let show = || {
             let mut all = Vec::new();
             for i in 0.. {
-                // SAFETY: the list above.
+                // SAFETY: `list` above has a null at its end, at which the loop stops.
                 let entry = unsafe { *environment.0.add(i) };
                 if entry.is_null() {
                     break;
                 }
-                // SAFETY: as above.
+                // SAFETY: an entry of `strings` above, each of which ends with a NUL.
                 all.push(String::from_utf8_lossy(unsafe { bytes(entry) }).into_owned());
             }
             all
@@ -283,13 +289,13 @@ mod tests {
     #[test]
     fn our_library_leaves_and_theirs_stays() {
         with(&["A=1", "LD_PRELOAD=/tmp/ours.so:/lib/theirs.so", "B=2"], |environment, show| {
-            // SAFETY: the list of this test.
+            // SAFETY: `with` has made the list and its strings, and no other thread knows them.
             let library = unsafe { environment.take_library() };
             assert_eq!(library.get(), b"/tmp/ours.so");
             assert_eq!(show(), ["A=1", "LD_PRELOAD=/lib/theirs.so", "B=2"]);
         });
         with(&["LD_PRELOAD=/tmp/ours.so", "B=2"], |environment, show| {
-            // SAFETY: the list of this test.
+            // SAFETY: `with` has made the list and its strings, and no other thread knows them.
             let library = unsafe { environment.take_library() };
             assert_eq!(library.get(), b"/tmp/ours.so");
             assert_eq!(show(), ["B=2"]);
@@ -312,7 +318,7 @@ mod tests {
             };
             let all: Vec<&str> = theirs.iter().copied().chain([&*ours, "HEAPTRACK_CHANNEL=3,x"]).collect();
             with(&all, |environment, show| {
-                // SAFETY: the list of this test.
+                // SAFETY: `with` has made the list and its strings, and no other thread knows them.
                 let (channel, library) = unsafe { (environment.take(CHANNEL), environment.take_library()) };
                 assert_eq!((channel.get(), library.get()), (&b"3,x"[..], &b"/tmp/ours.so"[..]));
                 assert_eq!(show(), theirs);
@@ -323,7 +329,7 @@ mod tests {
     #[test]
     fn what_is_only_copied_stays() {
         with(&["LD_PRELOAD=/tmp/ours.so /lib/theirs.so", "HEAPTRACK_FOLLOW=/proc/7/fd/3"], |environment, show| {
-            // SAFETY: the list of this test.
+            // SAFETY: `with` has made the list and its strings, and no other thread knows them.
             let (library, hub) = unsafe { (environment.library(), environment.copy(FOLLOW)) };
             assert_eq!((library.get(), hub.get()), (&b"/tmp/ours.so"[..], &b"/proc/7/fd/3"[..]));
             assert_eq!(show(), ["LD_PRELOAD=/tmp/ours.so /lib/theirs.so", "HEAPTRACK_FOLLOW=/proc/7/fd/3"]);
@@ -349,7 +355,7 @@ mod tests {
     #[test]
     fn a_variable_is_taken_once() {
         with(&["HEAPTRACK_CHANNEL=7,/proc/1/fd/3", "X=y"], |environment, show| {
-            // SAFETY: the list of this test.
+            // SAFETY: `with` has made the list and its strings, and no other thread knows them.
             let (first, second) = unsafe { (environment.take(CHANNEL), environment.take(CHANNEL)) };
             assert_eq!(first.get(), b"7,/proc/1/fd/3");
             assert!(second.is_empty());

@@ -43,16 +43,16 @@ static REAL: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// As `real::resolve`.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     let names = [&b"execve"[..], b"execvpe", b"fexecve", b"posix_spawn", b"posix_spawnp"];
     for (name, place) in names.into_iter().zip(&REAL) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
         let found = unsafe { real::find_behind(first, ourselves, name) };
         place.store(found.unwrap_or(0) as usize, Ordering::Release);
     }
     // The program's own copy of libc's variable comes first, as the program itself sees it.
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_anywhere` asks for.
     let environ = unsafe { real::find_anywhere(first, b"environ") };
     ENVIRON.store(environ.unwrap_or(0) as usize, Ordering::Release);
 }
@@ -60,14 +60,16 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
 /// Runs the real function with our variables added if this process records. No `environment`: the current one.
 ///
 /// # Safety
-/// The arguments are what the flavour's function takes.
+/// The arguments are what the flavour's function takes: `first` is a NUL-terminated string or a descriptor, `argv` and
+/// `environment` are null or lists of NUL-terminated strings that end with a null. All stay until the function returns.
 pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Option<Strings>) -> i32 {
     CORE.start();
     let real = REAL[flavour as usize].load(Ordering::Acquire);
     if real == 0 {
         return -1;
     }
-    // SAFETY: the libc function of that name and signature.
+    // SAFETY: not 0, so `resolve` found it in libc under the flavour's name, and each of the three functions has this
+    // signature.
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
@@ -108,7 +110,7 @@ fn is_readable(flavour: Flavour, first: usize, environment: Strings) -> bool {
 /// Why the new image cannot be recorded.
 ///
 /// # Safety
-/// As `image::obstacle`.
+/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor.
 unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<UnrecordedExec> {
     let is_searched = matches!(flavour, Flavour::Search) && is_list(current());
     // SAFETY: `is_list` has found the ends of the list and of its strings.
@@ -120,10 +122,11 @@ unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<
 /// The value of the first entry with this prefix, or null.
 ///
 /// # Safety
-/// `environment` is null or a list of strings.
+/// `environment` is null or a list of NUL-terminated strings that ends with a null.
 unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     let mut at = environment;
-    // SAFETY: the list ends with a null; entries are NUL-terminated.
+    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins at or
+    // before the NUL.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if bytes(*at).starts_with(prefix) {
@@ -138,14 +141,15 @@ unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
 /// Hands a posix_spawn on; its child gets our variables where a tree is followed.
 ///
 /// # Safety
-/// The arguments are what the function takes: pid, path, actions, attributes, argv, envp.
+/// The arguments are what the function takes: pid, path, actions, attributes, argv, envp. The path is a NUL-terminated
+/// string, envp is null or a list of such strings that ends with a null, and all stay until the function returns.
 pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     CORE.start();
     let real = REAL[kind as usize].load(Ordering::Acquire);
     if real == 0 {
         return ENOSYS;
     }
-    // SAFETY: the libc function of that name and signature.
+    // SAFETY: not 0, so `resolve` found it in libc under the name of `kind`, and both functions have this signature.
     let real: extern "C" fn(usize, usize, usize, usize, usize, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let [pid, path, actions, attributes, argv, envp] = arguments;
     let environment = envp as Strings;
@@ -170,17 +174,20 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
 /// What libc's `environ` points to now.
 fn current() -> Strings {
     let variable = ENVIRON.load(Ordering::Acquire) as *const Strings;
-    // SAFETY: libc's variable, found at the start.
+    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the start,
+    // which the loader never unloads.
     if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
 /// An environment list with or without our two variables, in memory of its own. The program's entries keep their order.
+/// `new` maps `len` bytes at `at`, and only `free` unmaps them.
 struct Edited {
     at: *mut u8,
     len: usize,
 }
 
-/// Writes into a mapping that was sized for it.
+/// Writes into a mapping that was sized for it. `[at, end)` is what is left of the bytes that `Edited::new` has mapped, and
+/// the `Pen` is not used after `Edited::free`.
 struct Pen {
     at: *mut u8,
     end: *mut u8,
@@ -190,7 +197,8 @@ impl Pen {
     fn put(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.at < self.end {
-                // SAFETY: inside the mapping, checked.
+                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further is at
+                // most its end.
                 unsafe {
                     *self.at = byte;
                     self.at = self.at.add(1);
@@ -212,11 +220,13 @@ struct Entries {
 
 impl Entries {
     /// # Safety
-    /// `list` is null or a list of strings that stays for the whole exec.
+    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn has
+    /// returned, by which time the result is gone.
     unsafe fn of(list: Strings, variable: &[u8]) -> Self {
         let mut entries = Entries { list, count: 0, preload: None, variable: None };
         while let Some(entry) = entries.get(entries.count) {
-            // SAFETY: an entry of the list, which stays.
+            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until the
+            // exec has returned, for which the caller promises that it stays.
             let text: &'static [u8] = unsafe { bytes(entry) };
             if let Some(value) = text.strip_prefix(PRELOAD) {
                 entries.preload = Some((entries.count, value));
@@ -231,7 +241,8 @@ impl Entries {
 
     /// The entry, unless the list ends there. `i` is at most `count`.
     fn get(&self, i: usize) -> Option<*const u8> {
-        // SAFETY: the list is null or has `count` entries and a null after them, by the promise to `of`.
+        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most `count`,
+        // and `of` goes on only as long as there was an entry, so nothing behind the null is read.
         let entry = unsafe { if self.list.is_null() { core::ptr::null() } else { *self.list.add(i) } };
         (!entry.is_null()).then_some(entry)
     }
@@ -255,7 +266,8 @@ impl Edited {
 
     fn set(&self, i: usize, entry: *const u8) {
         if i * 8 + 8 <= self.len {
-            // SAFETY: inside the mapping, checked.
+            // SAFETY: the eight bytes lie in the `len` bytes that `new` has mapped, checked above, and a mapping is
+            // page-aligned.
             unsafe { *self.at.cast::<*const u8>().add(i) = entry };
         }
     }
@@ -263,9 +275,11 @@ impl Edited {
     /// `None`: the list has them already, or there is no memory.
     ///
     /// # Safety
-    /// `environment` is null or a list of strings.
+    /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
+    /// returned.
     unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
+        // asks for.
         let entries = unsafe { Entries::of(environment, carried.variable) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if has_library && entries.variable.is_some() {
@@ -306,9 +320,11 @@ impl Edited {
     /// `None`: the list has nothing of ours, or there is no memory.
     ///
     /// # Safety
-    /// `environment` is null or a list of strings.
+    /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
+    /// returned.
     unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
+        // asks for.
         let entries = unsafe { Entries::of(environment, carried.variable) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if !has_library {
@@ -337,7 +353,8 @@ impl Edited {
     }
 
     fn free(self) {
-        // SAFETY: our own mapping, which nobody uses after the exec or spawn returned.
+        // SAFETY: `new` mapped these bytes with `map_private`. `run` and `spawn` free them after libc's function has
+        // returned, and nobody else has their address.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 #[repr(transparent)]
 pub struct Entries(UnsafeCell<[Entry; FAMILY_COUNT]>);
 
-// SAFETY: written by `enable` alone, on the only thread that runs our code then, before any shim can be reached.
+// SAFETY: only `enable` writes it, at start-up (see `Core`), when there is one thread. The shims and `entry` read it later.
 unsafe impl Sync for Entries {}
 
 const NO_ENTRY: Entry = Entry { real: 0, nothrow: 0, module: Range::NONE, internal: [0; INTERNAL] };
@@ -56,7 +56,8 @@ pub fn may_be_enabled(address: u64) -> bool {
 
 /// The function of an enabled hook.
 pub fn entry(index: usize) -> Option<Entry> {
-    // SAFETY: only written before any shim can be reached, see `Entries`.
+    // SAFETY: nobody writes it now: only `enable` does, at start-up, on the only thread, and holds no reference meanwhile
+    // (see `Entries`).
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
@@ -67,7 +68,8 @@ pub fn is_any_enabled() -> bool {
 /// True for the module at `start` if functions of it are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    // SAFETY: only written before any shim can be reached, see `Entries`.
+    // SAFETY: nobody writes it now: only `enable` does, at start-up, on the only thread, and holds no reference meanwhile
+    // (see `Entries`).
     let entries = unsafe { &*ENTRIES.0.get() };
     entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
 }
@@ -79,6 +81,7 @@ pub fn is_own(address: u64) -> bool {
 }
 
 #[cfg(feature = "shims")]
+// SAFETY: `family_shims.rs` defines it as this many function pointers, which have the size of a `u64`.
 unsafe extern "C" {
     /// The shims, in the order of `FamilyHook`; `capture-so` has them.
     static heaptrack_family_shims: [u64; FAMILY_COUNT];
@@ -87,7 +90,8 @@ unsafe extern "C" {
 /// Where the calls of an enabled function are to lead.
 #[cfg(feature = "shims")]
 pub fn shim(index: usize) -> Option<u64> {
-    // SAFETY: a table of addresses that never changes once the library is relocated.
+    // SAFETY: `capture-so` defines it as this many function pointers, which are addresses. Nobody writes it once the loader
+    // has relocated the library, which is before any of its code runs.
     unsafe { heaptrack_family_shims.get(index).copied() }
 }
 
@@ -103,32 +107,33 @@ pub fn shim(_index: usize) -> Option<u64> {
 /// `first` is the loader's list, stable meanwhile; no other thread runs yet, or the loader's lock is held.
 #[inline(never)]
 pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable.
     let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };
-    // SAFETY: as above.
+    // SAFETY: `own` is an entry of the stable list, so `own.next` is the rest of it.
     let present = Family::ALL.map(|family| unsafe { is_present(own.next, family) });
     if !present.contains(&true) {
         return true;
     }
     OWN[0].store(range.start, Ordering::Relaxed);
     OWN[1].store(range.end, Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: `own` is an entry of the stable list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
     let patcher = Patcher::open();
     let mut is_whole = true;
     for (i, hook) in FAMILY_HOOKS.iter().enumerate().filter(|(_, hook)| present[hook.family as usize]) {
-        // SAFETY: as above.
+        // SAFETY: `own` is an entry of the stable list, so `own.next` is the rest of it.
         let Some(found) = (unsafe { find_in_allocator(own.next, program, hook.name, hook.family) }) else { continue };
         let Some(shim) = shim(i) else { return false };
         is_whole &= define(&symbols, hook.name, shim.wrapping_sub(own.bias), &patcher);
         LOWEST.fetch_min(found.real, Ordering::Relaxed);
         HIGHEST.fetch_max(found.real, Ordering::Relaxed);
-        // SAFETY: see `Entries`: nothing reads it yet.
+        // SAFETY: start-up (see `Core`): there is one thread, and no reference to the table is alive here.
         if let Some(place) = unsafe { (*ENTRIES.0.get()).get_mut(i) } {
             *place = found;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held. At start-up
+    // the loader has relocated all modules.
     is_whole &= unsafe { imports::redirect_all(first, program, range, &patcher) };
     patcher.close();
     is_whole
@@ -137,10 +142,10 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
 /// Our own entry of the loader's list, and where we are mapped.
 ///
 /// # Safety
-/// As `enable`.
+/// `first` is null or an entry of the loader's list, which is stable as long as the result is used.
 unsafe fn find_own<'a>(first: *const LinkMap, ourselves: u64) -> Option<(&'a LinkMap, Range)> {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
         let bounds = Headers::at(m.bias).and_then(|headers| headers.bounds(m.bias));
         if let Some((start, end)) = bounds.filter(|(start, end)| (*start..*end).contains(&ourselves)) {
@@ -154,21 +159,21 @@ unsafe fn find_own<'a>(first: *const LinkMap, ourselves: u64) -> Option<(&'a Lin
 /// Our own entry of the loader's list.
 ///
 /// # Safety
-/// As `enable`.
+/// `first` is null or an entry of the loader's list, which is stable as long as the result is used.
 pub unsafe fn own_map<'a>(first: *const LinkMap) -> Option<&'a LinkMap> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the list and that it is stable, which is what `find_own` asks for.
     unsafe { find_own(first, own_map as *const () as u64) }.map(|(map, _)| map)
 }
 
 /// True when a module brings functions of the family.
 ///
 /// # Safety
-/// As `enable`.
+/// `first` is null or an entry of the loader's list, which is stable meanwhile.
 unsafe fn is_present(first: *const LinkMap, family: Family) -> bool {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
-        // SAFETY: a mapped object of the loader's list.
+        // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
         if let Some(symbols) = unsafe { Symbols::of(m) } {
             // libc has malloc but no operators.
             let is_whole = family != Family::Operators || symbols.find(b"_Znwm").is_some();
@@ -184,12 +189,12 @@ unsafe fn is_present(first: *const LinkMap, family: Family) -> bool {
 /// The first definition of a name, if it lies in an allocator of the family.
 ///
 /// # Safety
-/// As `enable`.
+/// `first` is null or an entry of the loader's list, which is stable meanwhile.
 unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8], family: Family) -> Option<Entry> {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
-        // SAFETY: a mapped object of the loader's list.
+        // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
         let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !real::is_a_copy(symbols));
         if let Some((symbols, real)) = symbols.and_then(|symbols| symbols.find(name).map(|at| (symbols, at))) {
             symbols.find(family.mark())?;
@@ -207,7 +212,7 @@ fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool
     /// Any section will do: the loader only tells a defined symbol from an undefined one.
     const SECTION: u16 = 1;
     let Some(place) = symbols.entry(name) else { return false };
-    // SAFETY: an entry of our own symbol table, which is mapped.
+    // SAFETY: `Symbols::entry` found it in the symbol table of this library, which is mapped as long as this code is.
     let mut symbol = unsafe { *place };
     symbol.info = GLOBAL_FUNCTION;
     symbol.section = SECTION;
@@ -221,7 +226,8 @@ fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool
 /// # Safety
 /// `own` is our own entry of the loader's list.
 pub unsafe fn for_each_hooked(own: &LinkMap, mut look: impl FnMut(Hooked)) {
-    // SAFETY: the caller's promise: a mapped object.
+    // SAFETY: `own` is the entry of this library, which is mapped as long as this code is: listed maps are whole (see
+    // `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(own) }) else { return };
     for (i, name) in NAMES.iter().take(COUNT).enumerate() {
         let real = real::FUNCTIONS.get(i).map_or(0, |function| function.load(Ordering::Relaxed) as u64);

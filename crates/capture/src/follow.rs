@@ -37,7 +37,8 @@ pub fn give_up() {
 }
 
 fn hub() -> Option<&'static Hub> {
-    // SAFETY: null, or a page that stays mapped and was checked.
+    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write in a
+    // `Hub` is atomic.
     unsafe { HUB.load(Ordering::Acquire).as_ref() }
 }
 
@@ -55,7 +56,8 @@ pub fn find_hub(path: &[u8]) -> bool {
     sys::close(fd);
     let Some(page) = page else { return false };
     sys::keep_out_of_dumps(page, PAGE);
-    // SAFETY: just mapped; the collector made the file one page long and sealed it.
+    // SAFETY: `map_shared` has just mapped this page, and a `Hub` fits into it. The collector has made the file one page
+    // long and sealed its size before it gave its path away, so the page stays behind the mapping.
     let hub = unsafe { &*page.cast::<Hub>() };
     let is_ours = hub.magic == HUB_MAGIC && hub.version == VERSION;
     if is_ours {

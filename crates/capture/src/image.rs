@@ -21,7 +21,8 @@ const SET_USER: u32 = 0o4000;
 /// Without the group's execute bit this means mandatory locking.
 const SET_GROUP: u32 = 0o2010;
 
-/// A path and the start of a file. They are too large for the program's stack.
+/// A path and the start of a file. They are too large for the program's stack. `at` are two pages that `new` has mapped,
+/// that only `drop` unmaps, and that nothing else points to.
 struct Buffers {
     at: *mut u8,
 }
@@ -31,11 +32,13 @@ impl Buffers {
         sys::map_private(2 * PAGE).map(|at| Buffers { at })
     }
     fn path(&mut self) -> &mut [u8] {
-        // SAFETY: the first page of our own mapping, which lives as long as `self` and is only reached through it.
+        // SAFETY: the first of the two mapped pages (see `Buffers`). They read as zeros at first, and `&mut self` excludes
+        // other references.
         unsafe { core::slice::from_raw_parts_mut(self.at, PAGE) }
     }
     fn both(&mut self) -> (&mut [u8], &mut [u8]) {
-        // SAFETY: the two pages of our own mapping do not overlap, and are only reached through `self`.
+        // SAFETY: the two mapped pages (see `Buffers`) do not overlap. They read as zeros at first, and `&mut self` excludes
+        // other references.
         unsafe {
             (
                 core::slice::from_raw_parts_mut(self.at, PAGE),
@@ -47,7 +50,8 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, to which no reference is left.
+        // SAFETY: `new` mapped these two pages with `map_private`. Every reference to them borrows from `self`, which is
+        // dropped here.
         unsafe { sys::unmap(self.at, 2 * PAGE) };
     }
 }
@@ -66,7 +70,8 @@ fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
 /// `None`: it can be recorded.
 ///
 /// # Safety
-/// `first` is the first argument of the flavour's function. `search` is null or the value of PATH.
+/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor. `search` is null or
+/// the NUL-terminated value of PATH.
 pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carried: &Carried) -> Option<UnrecordedExec> {
     if !can_be_opened(carried) {
         return Some(UnrecordedExec::OutOfReach);
@@ -76,7 +81,7 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
         Flavour::Descriptor => sys::open_plain(crate::follow::Path::of_own_descriptor(first as u32).get()),
         // SAFETY: a NUL-terminated string of the program's own call.
         Flavour::Path => open(buffers.path(), unsafe { bytes(first as *const u8) }),
-        // SAFETY: as for `Path`; PATH is null or NUL-terminated by the caller's promise.
+        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated strings.
         Flavour::Search => unsafe {
             let search = if search.is_null() { &b"/bin:/usr/bin"[..] } else { bytes(search) };
             look_up(buffers.path(), bytes(first as *const u8), search)

@@ -17,15 +17,17 @@ const ADDRESSES: [u32; 3] = [1, 6, 7];
 /// be written.
 ///
 /// # Safety
-/// As `families::enable`.
+/// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the loader's
+/// lock is held.
 pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, patcher: &Patcher) -> bool {
     let mut is_whole = true;
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
         if let Some(headers) = headers_of(m, program) {
             let is_own = headers.bounds(m.bias).is_some_and(|(start, _)| own.holds(start));
-            // SAFETY: as above.
+            // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and `headers_of`
+            // returned its headers.
             is_whole &= is_own || unsafe { redirect(m, headers, patcher) };
         }
         map = m.next;
@@ -34,12 +36,14 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
 }
 
 /// # Safety
-/// `map` is an entry of the loader's list, mapped and relocated, `headers` are its headers; as `families::enable`.
+/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs yet, or
+/// the loader's lock is held.
 unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(map) }) else { return true };
     let mut is_whole = true;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`). `wanted` gets a
+    // relocation of this very module, and `write` the word that this relocation names, which the loader has relocated.
     unsafe {
         elf::for_each_relocation(map, |relocation| {
             if let Some((at, shim)) = wanted(map, &symbols, relocation) {
@@ -53,13 +57,13 @@ unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
 /// The word that a relocation writes and the shim that it is to lead to, if it leads to a hooked function now.
 ///
 /// # Safety
-/// As `redirect`.
+/// `map` is an entry of the loader's list, mapped and relocated; `symbols` and `relocation` are of its tables.
 unsafe fn wanted(map: &LinkMap, symbols: &Symbols, relocation: &Relocation) -> Option<(u64, u64)> {
     if relocation.symbol() == 0 || relocation.addend != 0 || !ADDRESSES.contains(&relocation.kind()) {
         return None;
     }
     let at = map.bias.wrapping_add(relocation.offset);
-    // SAFETY: the loader wrote this word when it relocated the module.
+    // SAFETY: the loader wrote this word when it relocated the module, which the caller promises, so it is mapped.
     let value = unsafe { (at as *const u64).read_unaligned() };
     if !families::may_be_enabled(value) {
         return None;
@@ -67,17 +71,21 @@ unsafe fn wanted(map: &LinkMap, symbols: &Symbols, relocation: &Relocation) -> O
     let hook = (0..FAMILY_COUNT).find(|&i| {
         let is_bound = entry(i).is_some_and(|entry| entry.real == value && !entry.module.holds(at));
         let name = FAMILY_HOOKS.get(i).map_or(&b""[..], |hook| hook.name);
-        // SAFETY: the index is the relocation's own.
+        // SAFETY: the index is that of a relocation of the same module, which the caller promises, so it is within the
+        // symbol table.
         is_bound && unsafe { symbols.has_name(relocation.symbol(), name) }
     })?;
     Some((at, families::shim(hook)?))
 }
 
 /// # Safety
-/// `at` is a word of a module that the loader has relocated; as `families::enable`.
+/// `at` is a word that a relocation of a mapped module names, and `headers` and `bias` are that module's. No other thread
+/// runs yet, or the loader's lock is held.
 unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patcher) -> bool {
     if is_writable(headers, bias, at) {
-        // SAFETY: a word of a writable segment. Other threads that call through it meanwhile find the old or the new value.
+        // SAFETY: the word is in a writable segment of the module, checked by `is_writable`, which the loader has mapped. No
+        // other thread uses it now: at start-up there is none, and the loader tells of a new library before its constructors
+        // run.
         unsafe { (at as *mut u64).write_unaligned(value) };
         return true;
     }
@@ -126,11 +134,12 @@ pub enum Bound {
 /// the loader tell of a library before they relocate it, some after.
 ///
 /// # Safety
-/// The loader's lock is held: its list is stable and it relocates nothing meanwhile. `map` is an entry of the list.
+/// `map` is an entry of the list at `first`, the loader's own. Its lock is held, or there is no other thread: the list is
+/// stable and nothing is relocated meanwhile.
 #[cold]
 #[inline(never)]
 pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the stable list and that `map` is of it, so listed maps are whole (see `LinkMap`).
     let (Some(own), Some(symbols), Some(headers)) =
         (unsafe { families::own_map(first) }, unsafe { Symbols::of(map) }, headers_of(map, program))
     else {
@@ -138,7 +147,8 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
     };
     let patcher = Patcher::open();
     let mut bound = Bound::ToUs;
-    // SAFETY: as above.
+    // SAFETY: `own` and `map` are entries of the stable list: listed maps are whole (see `LinkMap`). `index` is that of a
+    // relocation of `map`, so it is within its symbol table, and `at` is a word that this relocation names, so it is mapped.
     unsafe {
         families::for_each_hooked(own, |hooked| {
             elf::for_each_relocation(map, |relocation| {
@@ -171,7 +181,8 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
 /// `place` is an entry of a loaded module's symbol table, in a page that is protected as `page` says; as `bind_deep`.
 unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, page: Page, patcher: &Patcher) {
     const HIDDEN: u8 = 2;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an entry of a loaded module's symbol table, which is mapped, and which the loader does not
+    // change.
     let mut symbol = unsafe { *place };
     symbol.other = HIDDEN;
     // Any section but "undefined" and "absolute": the value is relative to where the module is.
@@ -184,14 +195,14 @@ unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, page: Page, patcher
 /// True when no module of the list defines the name at another address than the one behind our shim.
 ///
 /// # Safety
-/// As `bind_deep`.
+/// `first` is the loader's list, stable meanwhile.
 unsafe fn is_only_definition(first: *const LinkMap, own: &LinkMap, loader: u64, hooked: &Hooked) -> bool {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
         // The loader's own small allocator is for its start alone.
         if !core::ptr::eq(m, own) && m.bias != loader {
-            // SAFETY: a mapped object of the list.
+            // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
             let found = unsafe { Symbols::of(m) }.and_then(|symbols| symbols.find(hooked.name));
             if found.is_some_and(|address| address != hooked.real) {
                 return false;

@@ -13,6 +13,7 @@ const JUMP_LEN: usize = 14;
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const RET: u8 = 0xc3;
 
+// SAFETY: the assembler code below defines the function, with this signature.
 unsafe extern "C" {
     /// Keeps every register, calls [`heaptrack_modules_changed`], returns to the loader.
     pub fn heaptrack_loader_entry();
@@ -66,9 +67,11 @@ extern "C" fn heaptrack_modules_changed() {
 
 /// Puts the jump in. False when it is refused or the function is not the empty one we expect.
 pub(crate) fn watch(debug: *const Debug) -> bool {
-    // SAFETY: the loader's board.
+    // SAFETY: `debug` is the loader's board, which `find_debug` found and which stays; only `assemble` calls this, with
+    // `Parts::debug`.
     let mut at = unsafe { (*debug).changed };
-    // SAFETY: the loader's code, mapped.
+    // SAFETY: the loader's board says that its own code is there, which is mapped and never unloaded. The bytes read beyond
+    // an empty function are the padding or the functions behind it in the same segment.
     let code = unsafe { *(at as *const [u8; 4 + JUMP_LEN]) };
     let body = if code.starts_with(&ENDBR64) {
         at += 4;
@@ -91,10 +94,11 @@ pub(crate) fn watch(debug: *const Debug) -> bool {
 /// True when no list of the loader is being changed, as far as its boards tell.
 ///
 /// # Safety
-/// `debug` is the loader's board.
+/// `debug` is null or the loader's board, and no other thread runs the loader meanwhile.
 pub unsafe fn is_quiet(debug: *const Debug) -> bool {
     let mut board = debug;
-    // SAFETY: the caller's promise.
+    // SAFETY: `board` is null, the loader's board by the caller's promise, or the next one of its list. Boards are never
+    // freed.
     while let Some(d) = unsafe { board.as_ref() } {
         if d.state != 0 {
             return false;
@@ -113,7 +117,8 @@ fn is_empty_function(body: &[u8]) -> bool {
 
 fn write_code(at: u64, bytes: &[u8]) -> bool {
     let patcher = Patcher::open();
-    // SAFETY: the loader's code; no thread runs these bytes now, because we hold the loader's lock or are the only thread.
+    // SAFETY: `at` is the loader's own code, which `watch` has just read, so it is mapped as code. Only the loader runs it,
+    // and it does not run now: `assemble` is called by the loader, or on the only thread (start-up, see `Core`).
     let done = unsafe { patcher.write(at, bytes, Page::Code) };
     patcher.close();
     done

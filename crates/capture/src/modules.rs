@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Where a path is put together: a forked child comes here on whatever stack it has.
 struct Desk(UnsafeCell<Value>);
 
-// SAFETY: only whoever may change the table uses it, and there is one at a time.
+// SAFETY: only `register` uses it, and its callers promise that there is one writer of the table at a time.
 unsafe impl Sync for Desk {}
 
 static DESK: Desk = Desk(UnsafeCell::new(Value::EMPTY));
@@ -156,7 +156,8 @@ impl KnownModules {
     /// kernel about them: in a sandbox their frames stay without a module.
     ///
     /// # Safety
-    /// The caller is the only writer, and the list does not change meanwhile (the loader's lock, or its notification).
+    /// The caller is the only writer of the table. `debug` is the loader's board, and its lists do not change meanwhile: the
+    /// loader's lock is held, or there is no other thread. `program` are the program's own headers.
     pub unsafe fn refresh(
         &mut self,
         table: &Modules,
@@ -172,18 +173,21 @@ impl KnownModules {
         }
         let mut board = debug;
         let mut left = MOST_MAPS;
-        // SAFETY: the loader's structures, stable by the caller's promise.
+        // SAFETY: `board` is null, the loader's board, or the next one of its list, all of which stay by the caller's
+        // promise.
         while let Some(d) = unsafe { board.as_ref() } {
             let is_other_namespace = !core::ptr::eq(board, debug);
             let mut map = d.maps;
-            // SAFETY: as above.
+            // SAFETY: `map` is null or an entry of the board's list, which is stable by the caller's promise.
             while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
                 left -= 1;
                 let is_new = !self.is_known(m) && may != May::AskNothing;
-                // SAFETY: as above.
+                // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps are
+                // whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, may) } {
                     change.loaded += 1;
-                    // SAFETY: as above.
+                    // SAFETY: `d` is a board whose list is stable, and `m` an entry of that list, both by the caller's
+                    // promise.
                     unsafe { self.look_for_other_mallocs(region, d, m, program, is_other_namespace) };
                 }
                 map = m.next;
@@ -201,7 +205,8 @@ impl KnownModules {
     /// that is bound past us. `map` is the last one of `known`.
     ///
     /// # Safety
-    /// As `refresh`.
+    /// `map` is an entry of the list of `debug`, a board of the loader. As for `refresh`, the list does not change
+    /// meanwhile.
     #[inline(never)]
     unsafe fn look_for_other_mallocs(
         &self,
@@ -212,11 +217,12 @@ impl KnownModules {
         is_other_namespace: bool,
     ) {
         let flag = if is_other_namespace {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the list of this board is stable, which is what `find_anywhere` asks for.
             let has_malloc = unsafe { real::find_anywhere(debug.maps, b"malloc") }.is_some();
             if core::ptr::eq(debug.maps, map) && has_malloc { ModuleFlags::NAMESPACE } else { 0 }
         } else if opening::is_deep() {
-            // SAFETY: the caller's promise: the loader's lock is held.
+            // SAFETY: the caller promises that `map` is an entry of this board's list, and that the loader's lock is held or
+            // there is no other thread, which is what `bind_deep` asks for.
             let bound = unsafe { imports::bind_deep(map, debug.maps, debug.loader_base, program) };
             if bound == imports::Bound::Elsewhere { ModuleFlags::BYPASSES } else { 0 }
         } else {
@@ -231,7 +237,7 @@ impl KnownModules {
     /// Takes one map in that nobody told us of. Whatever was known at its place is gone.
     ///
     /// # Safety
-    /// The caller is the only writer; the map is of an object that stays meanwhile.
+    /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
     pub unsafe fn add(&mut self, table: &Modules, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp) {
         let Some((start, end)) = headers_of(map, program).and_then(|headers| headers.bounds(map.bias)) else { return };
         for known in self.all_mut() {
@@ -239,7 +245,8 @@ impl KnownModules {
             known.seen = !overlaps as u32;
         }
         self.drop_unseen(region, stamp);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet` asks
+        // for.
         unsafe { self.meet(region, map, program, stamp, May::Ask) };
         table.publish(region, self.all());
     }
@@ -255,11 +262,12 @@ impl KnownModules {
     /// Takes a new map in. False when it is no module of use.
     ///
     /// # Safety
-    /// As `refresh`.
+    /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
     unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp, may: May) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         let may_ask_folder = may == May::AskForFolder && self.is_adopted == 0;
-        // SAFETY: a mapped object of the loader.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `register`
+        // asks for.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
         let Some(known) = self.known.get_mut(self.count as usize) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
@@ -357,7 +365,7 @@ fn describe(region: &Region, instance: u32) -> Option<Found> {
 }
 
 fn has_name(map: &LinkMap) -> bool {
-    // SAFETY: the loader's string.
+    // SAFETY: listed maps are whole (see `LinkMap`): the name is a NUL-terminated string, so it has at least one byte.
     !map.name.is_null() && unsafe { *map.name } != 0
 }
 
@@ -369,7 +377,7 @@ pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
 /// True when a module of the table is the object of `map`: the same place, name and build.
 ///
 /// # Safety
-/// The map is of an object that stays meanwhile.
+/// `map` is the entry of an object that stays mapped meanwhile.
 pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: Headers) -> bool {
     let Some(module) = region.modules().get((instance as usize).wrapping_sub(1)) else { return false };
     let Some(headers) = headers_of(map, program) else { return false };
@@ -377,7 +385,8 @@ pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: He
     let len = headers.build_id(map.bias, &mut build_id);
     let same_build = module.build_id_len.load(Ordering::Relaxed) as usize == len
         && module.build_id.iter().zip(build_id).all(|(known, word)| known.load(Ordering::Relaxed) == word);
-    // SAFETY: the loader's string, which stays as the map does.
+    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays as long as the map, as the caller
+    // promises.
     let name = if map.name.is_null() { &[] } else { unsafe { bytes(map.name) } };
     module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, module, name)
 }
@@ -445,7 +454,7 @@ impl Description<'_> {
 /// Publishes a new module. Its instance number, or `None` when it is no module of use.
 ///
 /// # Safety
-/// As `Modules::refresh`.
+/// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
 unsafe fn register(
     region: &Region,
     map: &LinkMap,
@@ -460,9 +469,10 @@ unsafe fn register(
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    // SAFETY: one writer at a time, as for all of this; nobody else has it.
+    // SAFETY: only this function uses `DESK`, and the caller promises to be the only writer, so there is no other reference.
     let desk = unsafe { &mut *DESK.0.get() };
-    // SAFETY: the loader's string.
+    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays while the caller keeps the
+    // object.
     let name = if has_name { unsafe { bytes(map.name) } } else { &[] };
     // A short program may be gone before anybody else can ask for its path, or for the folder that it stood in when the
     // loader took `./libx.so`. Nothing without /proc.

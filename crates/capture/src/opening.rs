@@ -17,10 +17,10 @@ static PROGRAM: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 static DEEP: AtomicBool = AtomicBool::new(false);
 
 /// # Safety
-/// As `real::resolve`.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     PROGRAM.store(first.cast_mut(), Ordering::Release);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
     if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlopen") } {
         OPEN.store(address as *mut (), Ordering::Release);
     }

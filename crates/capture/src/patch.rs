@@ -37,7 +37,9 @@ impl Patcher {
         let before = if page == Page::Code { READ | EXEC } else { READ };
         let start = at & !0xfff;
         let len = (at + bytes.len() as u64 - start) as usize;
-        // SAFETY: the caller's promise: the pages are mapped and get back the protection that they had.
+        // SAFETY: the caller promises that the bytes are mapped in pages of the kind `page`, and that no other thread uses
+        // them meanwhile. So the pages only gain a right, the writes are in bounds and race with nobody, and the pages get
+        // back the rights of their kind.
         unsafe {
             if !sys::protect(start, len, before | WRITE) {
                 return false;

@@ -21,7 +21,9 @@ crate::for_each_hook!(stubs);
 
 #[inline(always)]
 pub fn function(hook: Hook) -> Function {
-    // SAFETY: every entry is a function with at most three word-sized arguments: a stub, or what `resolve` found.
+    // SAFETY: every entry is the address of a function with at most three word-sized arguments: `early` or `substitute`,
+    // which have the type `Function`, or the allocator's function of the hook's name, which `resolve` found. The index is
+    // that of a `Hook`.
     unsafe { core::mem::transmute::<*mut (), Function>(FUNCTIONS[hook as usize].load(Ordering::Relaxed)) }
 }
 
@@ -33,7 +35,8 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
     if core::ptr::eq(found, early::<HOOK> as *const ()) {
         return 0;
     }
-    // SAFETY: as in `function`.
+    // SAFETY: `found` is not the stub any more, so `resolve` has stored it: the allocator's function of the hook's name, or
+    // a `substitute`. Both take at most three word-sized arguments.
     let function = unsafe { core::mem::transmute::<*mut (), Function>(found) };
     function(a, b, c)
 }
@@ -42,11 +45,11 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
 /// no malloc.
 ///
 /// # Safety
-/// `first` is the loader's list, stable meanwhile.
+/// `first` is the first entry of the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     let mut complete = true;
     for (i, name) in NAMES.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
         let found = unsafe { find_behind(first, ourselves, name) };
         let Some(entry) = FUNCTIONS.get(i) else { return false };
         match found {
@@ -71,14 +74,14 @@ fn substitute(hook: usize) -> *mut () {
 }
 
 /// # Safety
-/// As `resolve`.
+/// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) -> Option<u64> {
     let mut behind = false;
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
         if behind {
-            // SAFETY: a mapped object.
+            // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
             let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !is_a_copy(symbols));
             if let Some(address) = symbols.and_then(|symbols| symbols.find(name)) {
                 return Some(address);
@@ -100,15 +103,15 @@ pub(crate) fn is_a_copy(symbols: &Symbols) -> bool {
 /// one records, whichever starts first.
 ///
 /// # Safety
-/// As `resolve`.
+/// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn is_behind_a_copy(first: *const LinkMap, ourselves: u64) -> bool {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
         if m.dynamic as u64 == ourselves {
             return false;
         }
-        // SAFETY: a mapped object.
+        // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
         if unsafe { Symbols::of(m) }.is_some_and(|symbols| is_a_copy(&symbols)) {
             return true;
         }
@@ -120,12 +123,12 @@ pub unsafe fn is_behind_a_copy(first: *const LinkMap, ourselves: u64) -> bool {
 /// A symbol of the whole process, first definition wins, as the loader would find it.
 ///
 /// # Safety
-/// As `resolve`.
+/// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn find_anywhere(first: *const LinkMap, name: &[u8]) -> Option<u64> {
     let mut map = first;
-    // SAFETY: the caller's promise.
+    // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
-        // SAFETY: a mapped object.
+        // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
         if let Some(address) = unsafe { Symbols::of(m) }.and_then(|s| s.find(name)) {
             return Some(address);
         }

@@ -23,10 +23,14 @@ const O_NOCTTY: usize = 0o400;
 const STATUS_WORDS: usize = 36;
 const O_RDWR: usize = 2;
 
+/// # Safety
+/// The call is defined for these arguments: every address among them is valid for what the kernel reads or writes there, and
+/// the call changes no memory or mapping that other code relies on.
 #[inline(always)]
 unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     let result;
-    // SAFETY: the kernel preserves everything but rax, rcx, r11; the caller answers for the arguments.
+    // SAFETY: the kernel preserves every register but rax, rcx and r11, which are outputs here, and uses no stack of ours.
+    // What the call itself does is defined by the promise about its arguments.
     unsafe {
         asm!(
             "syscall",
@@ -45,48 +49,49 @@ fn mapped(result: isize) -> Option<*mut u8> {
 }
 
 pub fn map_shared(fd: i32, offset: usize, len: usize) -> Option<*mut u8> {
-    // SAFETY: a new mapping where the kernel likes; nothing existing changes.
+    // SAFETY: address 0 and no MAP_FIXED: the kernel chooses a free place, so no mapping that exists changes.
     mapped(unsafe { call(9, 0, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd as usize, offset) })
 }
 
 pub fn map_private(len: usize) -> Option<*mut u8> {
-    // SAFETY: as above.
+    // SAFETY: address 0 and no MAP_FIXED: the kernel chooses a free place, so no mapping that exists changes.
     mapped(unsafe { call(9, 0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0) })
 }
 
 /// # Safety
-/// `[at, at + len)` was mapped by us and nobody uses it any more.
+/// `[at, at + len)` was mapped by `map_shared`, `map_private` or `map_again`, and no pointer into it is used any more.
 pub unsafe fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the range is a mapping of this module's functions which nobody uses any more.
     unsafe { call(11, at as usize, len, 0, 0, 0, 0) };
 }
 
 /// Makes the page read as zero in a forked child.
 pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
-    // SAFETY: advice about our own mapping.
+    // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice changes
+    // what a forked child reads there, and nothing in this process.
     unsafe { call(28, at as usize, len, MADV_WIPEONFORK, 0, 0, 0) == 0 }
 }
 
 /// Keeps our tables out of the program's core dumps.
 pub fn keep_out_of_dumps(at: *mut u8, len: usize) {
-    // SAFETY: advice about our own mapping.
+    // SAFETY: the advice concerns core dumps alone and changes no byte. Every caller passes what it has just mapped.
     unsafe { call(28, at as usize, len, MADV_DONTDUMP, 0, 0, 0) };
 }
 
 pub fn register_membarrier() -> bool {
-    // SAFETY: only registers this process as a receiver of barriers.
+    // SAFETY: the command has no address among its arguments; it registers this process as a receiver of barriers.
     unsafe { call(324, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) == 0 }
 }
 
 /// A memory barrier in all threads of all processes that have registered, ours among them.
 pub fn membarrier() {
     const GLOBAL_EXPEDITED: usize = 2;
-    // SAFETY: no effect but the barrier.
+    // SAFETY: the command has no address among its arguments and no effect but the barrier.
     unsafe { call(324, GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) };
 }
 
 pub fn yield_processor() {
-    // SAFETY: no arguments.
+    // SAFETY: sched_yield has no arguments.
     unsafe { call(24, 0, 0, 0, 0, 0, 0) };
 }
 
@@ -95,24 +100,24 @@ pub fn may_read_counter() -> bool {
     const PR_GET_TSC: usize = 25;
     const PR_TSC_ENABLE: u32 = 1;
     let mut state = 0u32;
-    // SAFETY: only asks; the kernel fills a number of ours.
+    // SAFETY: PR_GET_TSC changes nothing, and writes the four bytes of `state`, which lives through the call.
     let asked = unsafe { call(157, PR_GET_TSC, &raw mut state as usize, 0, 0, 0, 0) };
     asked == 0 && state == PR_TSC_ENABLE
 }
 
 pub fn getpid() -> u32 {
-    // SAFETY: no arguments.
+    // SAFETY: getpid has no arguments.
     unsafe { call(39, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
 pub fn gettid() -> u32 {
-    // SAFETY: no arguments.
+    // SAFETY: gettid has no arguments.
     unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
 /// SIGSTOP to one of our own threads.
 pub fn stop_thread(pid: u32, tid: u32) {
-    // SAFETY: a signal to ourselves.
+    // SAFETY: tgkill has no address among its arguments. SIGSTOP stops the process and changes none of its memory.
     unsafe { call(234, pid as usize, tid as usize, 19, 0, 0, 0) };
 }
 
@@ -121,7 +126,7 @@ pub fn open(path: &[u8]) -> Option<i32> {
     if path.last() != Some(&0) {
         return None;
     }
-    // SAFETY: the path is NUL-terminated, checked above.
+    // SAFETY: `path` is borrowed for the call, and its last byte is the NUL at which the kernel stops, checked above.
     let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_RDWR | O_CLOEXEC, 0, 0, 0) };
     if fd < 0 { None } else { Some(fd as i32) }
 }
@@ -148,25 +153,26 @@ pub fn open_read(path: &[u8]) -> Option<i32> {
     if path.last() != Some(&0) {
         return None;
     }
-    // SAFETY: the path is NUL-terminated, checked above.
+    // SAFETY: `path` is borrowed for the call, and its last byte is the NUL at which the kernel stops, checked above.
     let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC, 0, 0, 0) };
     if fd < 0 { None } else { Some(fd as i32) }
 }
 
 pub fn close(fd: i32) {
-    // SAFETY: a descriptor that we opened or were given for this.
+    // SAFETY: close has no address among its arguments. Callers pass a descriptor that they have opened, or the one that the
+    // collector left open for `connect`, so the program does not use it.
     unsafe { call(3, fd as usize, 0, 0, 0, 0, 0) };
 }
 
 pub fn read(fd: i32, buffer: &mut [u8]) -> usize {
-    // SAFETY: the buffer is ours.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which is borrowed for the call.
     let n = unsafe { call(0, fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
 
 /// The number of bytes read from `offset` on, 0 on an error.
 pub fn read_at(fd: i32, buffer: &mut [u8], offset: usize) -> usize {
-    // SAFETY: the kernel fills a buffer that we were lent.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which is borrowed for the call.
     let n = unsafe { call(17, fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
@@ -187,7 +193,7 @@ pub fn status(fd: i32) -> Option<Status> {
 
 /// Real and effective user, real and effective group.
 pub fn identity() -> [u32; 4] {
-    // SAFETY: these calls have no arguments.
+    // SAFETY: getuid, geteuid, getgid and getegid have no arguments.
     [102, 107, 104, 108].map(|number| unsafe { call(number, 0, 0, 0, 0, 0, 0) as u32 })
 }
 
@@ -195,7 +201,8 @@ pub fn identity() -> [u32; 4] {
 pub fn has_capabilities(fd: i32) -> bool {
     let mut value = [0u8; 64];
     let name = b"security.capability\0";
-    // SAFETY: the name is NUL-terminated; the kernel fills at most 64 bytes of ours.
+    // SAFETY: `name` is NUL-terminated, and the kernel writes at most `value.len()` bytes into `value`. Both live through
+    // the call.
     let n = unsafe { call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0) };
     n > 0
 }
@@ -206,7 +213,7 @@ pub const READ: usize = 4;
 
 /// True when the real user may do all of that with the file of a NUL-terminated path.
 pub fn may(path: &[u8], what: usize) -> bool {
-    // SAFETY: the path is NUL-terminated, checked here.
+    // SAFETY: `path` is borrowed for the call, and its last byte is the NUL at which the kernel stops, checked first.
     path.last() == Some(&0) && unsafe { call(269, AT_FDCWD, path.as_ptr() as usize, what, 0, 0, 0) == 0 }
 }
 
@@ -215,7 +222,8 @@ pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
     if path.last() != Some(&0) {
         return 0;
     }
-    // SAFETY: the path is NUL-terminated, the buffer is ours.
+    // SAFETY: `path` ends with a NUL, checked above. The kernel writes at most `buffer.len()` bytes into `buffer`. Both are
+    // borrowed for the call.
     let n = unsafe { call(267, AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
@@ -223,33 +231,35 @@ pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
 /// The length of the path of the folder that the process stands in, 0 = longer than the buffer. One that cannot be
 /// reached from the root does not begin with a slash.
 pub fn folder(buffer: &mut [u8]) -> usize {
-    // SAFETY: the buffer is ours.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which is borrowed for the call.
     let n = unsafe { call(79, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0, 0) };
     // The kernel counts the terminating zero.
     if n < 1 { 0 } else { n as usize - 1 }
 }
 
 pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
-    // SAFETY: reads our bytes; what it changes is what the descriptor says.
+    // SAFETY: the kernel reads `bytes`, which is borrowed for the call. Only for /proc/self/mem does the write change memory
+    // of this process, and only `Patcher::write`, which is unsafe and says what it needs, passes such a descriptor.
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }
 }
 
 /// Sleeps while `*word == expected`, at most `ms`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, ms: u64) {
     let timeout = [ms / 1000, ms % 1000 * 1_000_000];
-    // SAFETY: both pointers live through the call.
+    // SAFETY: `word` and `timeout`, two words as in the kernel's `struct timespec`, live through the call. The kernel only
+    // reads both.
     unsafe { call(202, word as *const _ as usize, FUTEX_WAIT, expected as usize, timeout.as_ptr() as usize, 0, 0) };
 }
 
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
-    // SAFETY: the word is only an address to the kernel.
+    // SAFETY: the kernel takes the address of `word` as a key and does not write there.
     unsafe { call(202, word as *const _ as usize, FUTEX_WAKE, 1, 0, 0, 0) };
 }
 
 /// Milliseconds of the monotonic clock.
 pub fn now_ms() -> u64 {
     let mut time = [0u64; 2];
-    // SAFETY: the kernel fills two words of ours.
+    // SAFETY: clock_gettime writes a `struct timespec` of two words into `time`, which lives through the call.
     unsafe { call(228, 1, time.as_mut_ptr() as usize, 0, 0, 0, 0) };
     time[0] * 1000 + time[1] / 1_000_000
 }
@@ -265,7 +275,8 @@ pub fn is_readable(address: usize) -> bool {
 /// True when the current thread runs on its alternate signal stack.
 pub fn on_signal_stack() -> bool {
     let mut stack = [0u64; 3];
-    // SAFETY: only asks; the kernel fills three words of ours.
+    // SAFETY: without a new stack sigaltstack changes nothing. It writes a `stack_t` of 24 bytes into `stack`, which lives
+    // through the call.
     unsafe { call(131, 0, stack.as_mut_ptr() as usize, 0, 0, 0, 0) };
     stack[1] as u32 & 1 != 0
 }
@@ -273,7 +284,8 @@ pub fn on_signal_stack() -> bool {
 /// A second mapping of the shared pages from `at` on, `len` bytes.
 pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     const MREMAP_MAYMOVE: usize = 1;
-    // SAFETY: an old size of 0 leaves the old mapping alone (mremap(2), shared mappings).
+    // SAFETY: an old size of 0 makes mremap map the same pages a second time, at a place that the kernel chooses (no
+    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared memory.
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 
@@ -290,6 +302,7 @@ const SA_ONSTACK: u64 = 0x0800_0000;
 const SA_RESTART: u64 = 0x1000_0000;
 const SA_RESTORER: u64 = 0x0400_0000;
 
+// SAFETY: the assembler code below defines the symbol. Its address alone is used; only the kernel jumps there.
 unsafe extern "C" {
     fn heaptrack_signal_return();
 }
@@ -319,7 +332,8 @@ pub enum Disposition {
 
 pub fn disposition(signal: i32) -> Disposition {
     let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: only asks; the kernel fills a structure of ours.
+    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`, into
+    // `action`, which lives through the call; 8 is the size of the kernel's mask.
     unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
     match action.handler {
         0 => Disposition::Default,
@@ -336,15 +350,17 @@ pub fn handle_signal(signal: i32, handler: extern "C" fn(i32)) {
         restorer: heaptrack_signal_return as *const () as usize,
         mask: 0,
     };
-    // SAFETY: the handler is safe to run anywhere, the structure is read only.
+    // SAFETY: the kernel reads `action`, which lives through the call. The handler has the kernel's signature and, as
+    // `noticed` in `signals.rs` does, takes no lock and allocates nothing. `heaptrack_signal_return` makes rt_sigreturn, as
+    // a restorer must.
     unsafe { call(13, signal as usize, &raw const action as usize, 0, 8, 0, 0) };
 }
 
 /// Changes the protection of a page range.
 ///
 /// # Safety
-/// Nobody depends on the old protection meanwhile.
+/// The pages are mapped, and no thread needs a right to them meanwhile that `protection` takes away.
 pub unsafe fn protect(at: u64, len: usize, protection: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: mprotect changes rights alone, and the caller promises that no thread needs one that is taken away.
     unsafe { call(10, at as usize, len, protection, 0, 0, 0) == 0 }
 }

@@ -34,20 +34,21 @@ static FIRST_MODULES: AtomicU32 = AtomicU32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// # Safety
-/// As `real::resolve`.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
     if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlclose") } {
         CLOSE.store(address as *mut (), Ordering::Release);
     }
-    // SAFETY: as above.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `opening::resolve` asks for.
     unsafe { crate::opening::resolve(first, ourselves) };
 }
 
 /// From now on frames ask. False: they cannot.
 ///
 /// # Safety
-/// As `real::resolve`. `modules` are known.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile. The table has `modules` modules, all that
+/// are loaded.
 pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
     // A forked child begins again, maybe in the middle of another thread's work. Its list begins with the same modules.
     BUSY.store(false, Ordering::Relaxed);
@@ -55,7 +56,7 @@ pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
         return true;
     }
     FIRST_MODULES.store(modules, Ordering::Relaxed);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_anywhere` asks for.
     let Some(address) = (unsafe { real::find_anywhere(first, b"_dl_find_object") }) else { return false };
     FIND.store(address as *mut (), Ordering::Release);
     true
@@ -78,7 +79,8 @@ pub fn find(address: u64) -> Option<*const LinkMap> {
     if function.is_null() {
         return None;
     }
-    // SAFETY: glibc's function of this name has this type.
+    // SAFETY: not null, so `begin` found it under the name `_dl_find_object`. glibc's function of this name takes an address
+    // and a `struct dl_find_object`, as `Find` and `Object` say, and its library is never unloaded.
     let function = unsafe { core::mem::transmute::<*mut (), Find>(function) };
     let mut object = Object { flags: 0, start: 0, end: 0, map: core::ptr::null(), eh_frame: 0, reserved: [0; 7] };
     let found = function(address, &raw mut object) == 0 && !object.map.is_null();

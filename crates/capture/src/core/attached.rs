@@ -38,7 +38,8 @@ impl Attached {
     /// What the target's `CORE` must be.
     pub fn core(&self) -> Core {
         let region = self.region as *mut u8;
-        // SAFETY: only its addresses are computed here; the target has it mapped for as long as it may be used.
+        // SAFETY: what `Region::new` asks for holds in the target, where `prepare.rs` of `attach` has mapped the region.
+        // Here nothing follows an address: only `private` and `fixed_end` are computed from it.
         let region = unsafe { Region::new(region, self.geometry) };
         let parts = Parts {
             region,
@@ -112,10 +113,13 @@ impl SlotGuards {
 /// Fills the module table of a session that has not begun.
 ///
 /// # Safety
-/// `region` is the profiler's own mapping of shared memory that no target uses yet.
+/// `region` is the profiler's own mapping of the shared memory of a new session: it was never written, and no hook of a
+/// target uses it yet.
 pub unsafe fn adopt<'a>(region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
     let private = region.private().cast::<Private>();
-    // SAFETY: the caller's promise; fresh memory reads as zero, which is an empty table.
+    // SAFETY: `region.private()` is mapped and page-aligned, with room for a `Private` (the assertion there,
+    // `Geometry::check`). The caller promises fresh memory, whose zeros are an empty table, and that no one else uses it.
+    // The two fields do not overlap.
     unsafe {
         let table = &(*private).modules;
         (*(*private).known_modules.get()).adopt(table, region, modules, stamp);
