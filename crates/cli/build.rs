@@ -64,6 +64,10 @@ fn link(archive: &Path, library: &Path, out: &Path) {
             "-Wl,--no-undefined",
             "-Wl,--eh-frame-hdr",
             "-Wl,-z,now",
+            // Before all other constructors. Else the first allocation may be that of a constructor that changes the environment,
+            // and our variables would be cut out in the middle of libc's setenv.
+            "-Wl,-z,initfirst",
+            "-Wl,-z,separate-code",
             "-Wl,-z,relro",
             "-Wl,-z,noexecstack",
             "-Wl,--hash-style=both",

@@ -1,5 +1,6 @@
-/* Behind a seccomp filter. Argument: what its filter forbids: "mremap" (it would be killed for it), "strict" (seccomp's first
- * mode), "nothing", or "later": mremap again, but only from the first line on, and the blocks are a new thread's. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
+/* Behind a seccomp filter. Argument: what its filter forbids: "mremap", "getpid" or "sched_yield" (it would be killed for it),
+ * "strict" (seccomp's first mode), "nothing", or "later": mremap again, but only from the first line on, and the blocks are a
+ * new thread's. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -40,6 +41,8 @@ int main(int argc, char **argv) {
     say("ready\n");
     if (strcmp(what, "strict") == 0) prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
     else if (strcmp(what, "mremap") == 0) enter(SYS_mremap, SECCOMP_RET_KILL_PROCESS);
+    else if (strcmp(what, "getpid") == 0) enter(SYS_getpid, SECCOMP_RET_KILL_PROCESS);
+    else if (strcmp(what, "sched_yield") == 0) enter(SYS_sched_yield, SECCOMP_RET_KILL_PROCESS);
     else if (strcmp(what, "later") != 0) enter(SYS_acct, SECCOMP_RET_ERRNO | EPERM);
     char byte;
     while (read(0, &byte, 1) == 1) {

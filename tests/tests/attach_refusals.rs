@@ -164,10 +164,12 @@ fn filters_are_read_before_anything_is_called() {
         });
         target
     };
-    let mut killing = start("mremap");
-    assert_refused(killing.pid, "a seccomp filter of process");
-    assert_refused(killing.pid, "forbids mremap");
-    assert_eq!(killing.tell("go"), "done");
+    for call in ["mremap", "getpid", "sched_yield"] {
+        let mut killing = start(call);
+        assert_refused(killing.pid, "a seccomp filter of process");
+        assert_refused(killing.pid, &format!("forbids {call}"));
+        assert_eq!(killing.tell("go"), "done");
+    }
     let mut strict = start("strict");
     assert_refused(strict.pid, "strict mode");
     assert_eq!(strict.tell("go"), "done");

@@ -270,3 +270,14 @@ fn a_library_that_takes_the_place_of_another_one() {
         }
     }
 }
+
+/// What the kernel starts then is the loader, which has the program as an argument.
+#[test]
+fn a_loader_that_is_run_as_a_command() {
+    for (loader, program) in [("/lib64/ld-linux-x86-64.so.2", "plain"), ("/lib/ld-musl-x86_64.so.1", "plain_musl")] {
+        let report = Program::new(loader).arg(target(program)).same_output().whole_report();
+        assert_eq!(counts(&report, 48), (100, 0), "{loader}");
+        assert_eq!(counts(&report, 31), (50, 10), "{loader}");
+        assert_eq!(counts(&report, 16), (2000, 0), "{loader}");
+    }
+}

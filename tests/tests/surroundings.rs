@@ -1,7 +1,7 @@
 //! What a program inherits is byte for byte what it inherits alone: environment, descriptors, signals, limits.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
-use heaptrack_tests::{Folder, Report, process};
+use heaptrack_tests::{Folder, Program, Report, process};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -120,4 +120,11 @@ fn under_heaptrace_only_its_variables_and_signals_differ() {
             assert_eq!(ours, 1 + rest.len(), "{kinds} {rest:?}");
         }
     }
+}
+
+/// Our variables are cut out before any constructor runs, not in the middle of one that changes the environment.
+#[test]
+fn a_constructor_that_sets_a_variable() {
+    let outcome = Program::target("early_setenv").same_output();
+    assert!(outcome.stdout.contains("SET_EARLY=yes\n"), "{}", outcome.stdout);
 }

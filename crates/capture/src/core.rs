@@ -12,7 +12,7 @@ mod attached;
 pub use attached::{Attached, SlotGuards, adopt, geometry_of};
 
 use crate::clock::{Source, StampClock};
-use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap};
+use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap, Symbols};
 use crate::entry::Range;
 use crate::environment::{self, Carried, Environment};
 use crate::events;
@@ -898,13 +898,26 @@ fn auxiliary(stack_end: *const u64) -> Option<Auxiliary> {
 
 /// The loader's board, through the program's own dynamic section.
 fn find_debug(program: Headers) -> Option<*const Debug> {
-    let dynamic = program.bias().wrapping_add(program.find(elf::PT_DYNAMIC)?.vaddr) as *const [u64; 2];
-    if !sys::is_readable(dynamic as usize) {
+    let (bias, is_certain) = program.bias();
+    let dynamic = bias.wrapping_add(program.find(elf::PT_DYNAMIC)?.vaddr) as *const [u64; 2];
+    // The kernel is asked only where it must be: the program may be behind a filter that kills it for the call.
+    if !is_certain && !sys::is_readable(dynamic as usize) {
         return None;
     }
     // SAFETY: the program's dynamic section, mapped and terminated.
-    let debug = unsafe { elf::dynamic_value(dynamic, elf::DT_DEBUG) }? as *const Debug;
-    (!debug.is_null()).then_some(debug)
+    let debug = unsafe { elf::dynamic_value(dynamic, elf::DT_DEBUG) }.map(|debug| debug as *const Debug);
+    debug.or_else(|| debug_of_loader(bias, dynamic)).filter(|debug| !debug.is_null())
+}
+
+/// The board of a musl loader that was run as a command: what the kernel started is the loader itself, and a variable of it
+/// leads to its board.
+fn debug_of_loader(bias: u64, dynamic: *const [u64; 2]) -> Option<*const Debug> {
+    let null = core::ptr::null();
+    let loader = LinkMap { bias, name: null, dynamic, next: core::ptr::null(), prev: core::ptr::null() };
+    // SAFETY: the program that the kernel started is mapped for as long as the process runs.
+    let variable = unsafe { Symbols::of(&loader) }?.find(b"_dl_debug_addr")? as *const *const Debug;
+    // SAFETY: musl's variable of that name, found in its own table of symbols.
+    Some(unsafe { *variable })
 }
 
 /// # Safety

@@ -160,18 +160,18 @@ impl Headers {
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
     }
 
-    /// What is added to the addresses of the file. musl's loader, run as a command, is a program that does not say where its
-    /// headers are; then the start of the file tells, if the headers are in its first page. Otherwise it may be 0.
-    pub fn bias(self) -> u64 {
+    /// What is added to the addresses of the file, and whether that is certain. musl's loader, run as a command, is a program
+    /// that does not say where its headers are; then the start of the file tells, if the headers are in its first page.
+    pub fn bias(self) -> (u64, bool) {
         const PT_PHDR: u32 = 6;
         let first = self.first as u64;
         if let Some(own) = self.find(PT_PHDR) {
-            return first.wrapping_sub(own.vaddr);
+            return (first.wrapping_sub(own.vaddr), true);
         }
         let base = first & !0xfff;
         let is_start = Headers::at(base).is_some_and(|found| found.first == self.first);
         let start = self.iter().find(|header| header.kind == PT_LOAD && header.offset == 0).filter(|_| is_start);
-        start.map_or(0, |start| base.wrapping_sub(start.vaddr))
+        (start.map_or(0, |start| base.wrapping_sub(start.vaddr)), false)
     }
 
     /// First and last+1 address of what is loaded.

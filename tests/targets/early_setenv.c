@@ -1,0 +1,11 @@
+/* Prints its environment, to which the constructor of a library has added a variable. */
+#include <stdio.h>
+
+extern char **environ;
+int early(void);
+
+int main(void) {
+    if (!early()) return 1;
+    for (char **entry = environ; *entry; entry++) puts(*entry);
+    return 0;
+}
