@@ -23,15 +23,24 @@ pub struct Dhat {
 
 /// Runs the program under DHAT.
 pub fn run(program: &Program) -> Dhat {
+    run_with(program, "")
+}
+
+/// The same, with something to read.
+pub fn run_with(program: &Program, input: &str) -> Dhat {
     let folder = crate::folder::Folder::new();
     let file = folder.join("dhat.json");
-    let output = Command::new("valgrind")
+    let stdin = folder.join("stdin");
+    std::fs::write(&stdin, input).expect("writable");
+    let mut command = Command::new("valgrind");
+    program.settings(&mut command);
+    let output = command
         // The freeres passes free libc's own blocks at the end, which no ordinary run does.
         .args(["-q", "--tool=dhat", "--run-libc-freeres=no", "--run-cxx-freeres=no", "--num-callers=200"])
         .arg(format!("--dhat-out-file={}", file.display()))
         .arg(&program.path)
         .args(&program.arguments)
-        .env_remove("LD_PRELOAD")
+        .stdin(std::fs::File::open(&stdin).expect("readable"))
         .output()
         .expect("valgrind");
     assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
