@@ -4,6 +4,7 @@
 #   make test     everything CI checks; minutes
 #   make soak     the same with the full counts, and ten minutes of fuzzing each; an hour or so
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
+#   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
 
 PREFIX ?= /usr/local
@@ -18,7 +19,7 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup demo test checks lint unit models soak bench install clean
+.PHONY: all static setup demo test checks lint unit models soak bench compatibility install clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
 
 all: static
@@ -83,13 +84,18 @@ end-to-end-short:
 end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
-soak: setup static
+soak: static
+	@tests/setup.sh soak
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=600
 	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
 
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
 	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh $(CURDIR)/docs/overhead.md
+
+compatibility: static
+	@tests/setup.sh soak
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
 install: static

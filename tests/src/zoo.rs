@@ -14,7 +14,7 @@ use crate::targets::workspace;
 use crate::view::{self, view};
 use crate::{Program, process};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -101,6 +101,8 @@ pub enum Oracle {
     CountedCollected,
     /// Recorded from its start, all totals are DHAT's. Attached, the identities.
     Dhat,
+    /// As `Dhat`, but only the number of calls and of blocks that are left: the program copies its environment, to which Valgrind adds.
+    DhatCalls,
     /// Only the identities: complete, nothing lost, no free unknown or implied, allocations - frees = live.
     Identities,
 }
@@ -111,6 +113,7 @@ impl Oracle {
             Oracle::Counted => "own calls and frees, exact",
             Oracle::CountedCollected => "own calls, exact",
             Oracle::Dhat => "DHAT, exact; attached: identities",
+            Oracle::DhatCalls => "DHAT, exact number of calls; attached: identities",
             Oracle::Identities => "identities",
         }
     }
@@ -129,7 +132,7 @@ struct Run {
     stderr: String,
     code: i32,
     trace: PathBuf,
-    _folder: Folder,
+    folder: Folder,
     _session: Option<crate::attach::Ended>,
 }
 
@@ -140,9 +143,12 @@ pub struct Seen {
     /// Shares of the allocations whose stack ends at the root of a thread, and at an end that the table explains.
     pub at_root: f64,
     pub explained: f64,
-    /// The most frequent other ends, for people.
+    /// All other ends. None of them is expected.
     pub others: Vec<(String, u64)>,
-    pub note: String,
+    /// The reasons of the explained ends that were met.
+    pub reasons: Vec<&'static str>,
+    /// The kinds of allocations that the trace says it cannot see.
+    pub unseen: Vec<String>,
 }
 
 impl Animal {
@@ -167,10 +173,11 @@ impl Animal {
         if alone.code != self.code || (!self.prints.is_empty() && alone.stdout != self.prints) {
             return fail(format!("alone it is not what the table says: {:?}, {}", alone.stdout, alone.code));
         }
-        self.check_trace(&run.trace, way).or_else(fail)
+        self.check_trace(&run, way).or_else(fail)
     }
 
-    fn check_trace(&self, trace: &Path, way: Way) -> Result<Seen, String> {
+    fn check_trace(&self, run: &Run, way: Way) -> Result<Seen, String> {
+        let trace = &run.trace;
         let summary = view(trace, "summary", &[]);
         let number = |name: &str| summary[name].as_u64().unwrap_or(u64::MAX);
         if summary["complete"] != true {
@@ -186,11 +193,16 @@ impl Animal {
         if total("allocations") - total("deallocations") != total("live_allocations") {
             return Err(format!("allocations - frees is not what lives: {}", summary["totals"]));
         }
-        self.check_totals(trace, way)?;
-        Ok(self.stacks(trace, &summary))
+        self.check_totals(run, way)?;
+        let seen = self.stacks(trace, &summary);
+        if !seen.others.is_empty() {
+            return Err(format!("stacks end in the middle: {:?}", seen.others));
+        }
+        Ok(seen)
     }
 
-    fn check_totals(&self, trace: &Path, way: Way) -> Result<(), String> {
+    fn check_totals(&self, run: &Run, way: Way) -> Result<(), String> {
+        let trace = &run.trace;
         match self.oracle {
             Oracle::Counted | Oracle::CountedCollected => {
                 let own = view(trace, "profile", &["--size", &format!("{SIZE}..{SIZE}")]);
@@ -201,15 +213,14 @@ impl Animal {
                     .then_some(())
                     .ok_or_else(|| format!("{calls} blocks of {SIZE} bytes, {live} live; not {BLOCKS}, 0"))
             }
-            Oracle::Dhat if way == Way::Launched => {
-                let folder = Folder::new();
-                self.prepare(&folder)?;
-                let words = self.words(self.command, &folder);
-                let mut program = Program::new(&words[0]).args(&words[1..]).current_dir(folder.path());
+            Oracle::Dhat | Oracle::DhatCalls if way == Way::Launched => {
+                // In the same folder: its path is among the texts that are allocated.
+                let words = self.words(self.command, &run.folder);
+                let mut program = Program::new(&words[0]).args(&words[1..]).current_dir(run.folder.path());
                 for (key, value) in self.environment {
-                    program = program.env(key, value);
+                    program = program.env(key, &self.words(&[value], &run.folder)[0]);
                 }
-                let oracle = dhat::run_with(&program, self.input).total;
+                let oracle = dhat::run_with(&program, &format!("{}\n", self.input)).total;
                 let summary = view(trace, "summary", &[]);
                 let ours = |name: &str| view::total(&summary, name);
                 let ours = Counts {
@@ -220,7 +231,11 @@ impl Animal {
                     leaked_allocations: ours("live_allocations"),
                     leaked_bytes: ours("live_bytes"),
                 };
-                (ours == oracle).then_some(()).ok_or_else(|| format!("totals {ours:?}; DHAT {oracle:?}"))
+                let is_same = match self.oracle {
+                    Oracle::Dhat => ours == oracle,
+                    _ => (ours.allocations, ours.leaked_allocations) == (oracle.allocations, oracle.leaked_allocations),
+                };
+                is_same.then_some(()).ok_or_else(|| format!("totals {ours:?}; DHAT {oracle:?}"))
             }
             _ => Ok(()),
         }
@@ -270,10 +285,15 @@ impl Animal {
             }
         }
         let mut explained_count = 0;
+        let mut reasons = Vec::new();
         for (end, addresses) in self.ends.iter().zip(explained) {
             let count = addresses.values().sum::<u64>();
+            if count == 0 {
+                continue;
+            }
             if addresses.len() <= end.addresses {
                 explained_count += count;
+                reasons.push(end.reason);
             } else {
                 others.insert(format!("{} addresses in {}: {addresses:x?}", addresses.len(), end.place), count);
             }
@@ -282,10 +302,16 @@ impl Animal {
         let mut others: Vec<_> = others.into_iter().collect();
         others.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), name.clone()));
         let share = |part: u64| if all == 0 { 1.0 } else { part as f64 / all as f64 };
-        let mut notes: Vec<&str> =
-            summary["unseen"].as_array().into_iter().flatten().filter_map(|one| one["kind"].as_str()).collect();
-        notes.dedup();
-        Seen { allocations: all, at_root: share(at_root), explained: share(explained), others, note: notes.join(", ") }
+        let kinds = summary["unseen"].as_array().into_iter().flatten().filter_map(|one| one["kind"].as_str());
+        let unseen: BTreeSet<String> = kinds.map(str::to_owned).collect();
+        Seen {
+            allocations: all,
+            at_root: share(at_root),
+            explained: share(explained),
+            others,
+            reasons,
+            unseen: unseen.into_iter().collect(),
+        }
     }
 
     fn run(&self, way: Way) -> Result<Run, String> {
@@ -313,7 +339,9 @@ impl Animal {
         for name in ["LD_PRELOAD", "HEAPTRACK_BIN", "HEAPTRACK_SOAK", "HEAPTRACK_SEED", "RUSTFLAGS"] {
             command.env_remove(name);
         }
-        command.envs(self.environment.iter().copied());
+        for (key, value) in self.environment {
+            command.env(key, &self.words(&[value], &folder)[0]);
+        }
         command.stderr(std::fs::File::create(&stderr).expect("a file for stderr"));
         let mut target = Target::spawn(&mut command);
         let guard = Guard::over(target.pid);
@@ -380,7 +408,7 @@ impl Animal {
         if let Some(ended) = session.as_ref().filter(|ended| ended.code != 0) {
             return Err(format!("{}: attach ended with code {}: {}", self.name, ended.code, ended.text));
         }
-        Ok(Run { stdout, stderr, code, trace, _folder: folder, _session: session })
+        Ok(Run { stdout, stderr, code, trace, folder, _session: session })
     }
 
     fn drive(&self, folder: &Folder, arguments: &[&str]) -> Result<String, String> {
@@ -419,6 +447,7 @@ impl Animal {
             ("{folder}", folder.path().to_owned()),
             ("{blocks}", blocks),
             ("{shared}", shared().to_owned()),
+            ("{zoo}", workspace().join("tests/zoo")),
             ("{cargo}", workspace().join("target/zoo/cargo")),
         ];
         let fill = |word: &&str| {
@@ -462,8 +491,11 @@ impl Animal {
         let line = text.lines().find(|line| line.contains(|c: char| c.is_ascii_digit())).unwrap_or("").to_owned();
         let starts =
             |word: &&str| word.trim_start_matches(['v', 'V', '"', '(']).starts_with(|c: char| c.is_ascii_digit());
-        let word =
-            line.split([' ', '-', '/', ',']).find(|word| starts(word) && word.len() > 1).unwrap_or(&line).to_owned();
+        let word = line
+            .split([' ', '-', '/', ',', '('])
+            .find(|word| starts(word) && word.len() > 1)
+            .unwrap_or(&line)
+            .to_owned();
         word.trim_matches(['v', '"', '(', ')', ';', ':']).to_owned()
     }
 }
