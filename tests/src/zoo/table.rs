@@ -68,6 +68,7 @@ const GO: &[End] = &[
     },
     End { place: "runtime.systemstack", addresses: 1, reason: "as asmcgocall" },
     End { place: "runtime.mcall", addresses: 1, reason: "as asmcgocall" },
+    End { place: "runtime.morestack", addresses: 1, reason: "as asmcgocall" },
     End { place: "runtime.rt0_go", addresses: 1, reason: "Go's `_start` jumps there" },
 ];
 
@@ -564,7 +565,17 @@ pub const ANIMALS: &[Animal] = &[
     Animal {
         name: "clisp",
         about: "A collector that finds writes by faults",
-        command: &["clisp", "-q", "{here}/main.lisp"],
+        // The program that `clisp` becomes by exec.
+        build: &["sh {here}/build.sh"],
+        command: &[
+            "{out}/clisp/base/lisp.run",
+            "-B",
+            "{out}/clisp",
+            "-M",
+            "{out}/clisp/base/lispinit.mem",
+            "-q",
+            "{here}/main.lisp",
+        ],
         prints: "2134\n1000\n",
         oracle: Identities,
         packages: &["clisp"],
