@@ -110,11 +110,20 @@ pub enum Oracle {
 impl Oracle {
     pub fn words(self) -> &'static str {
         match self {
-            Oracle::Counted => "own calls and frees, exact",
-            Oracle::CountedCollected => "own calls, exact",
-            Oracle::Dhat => "DHAT, exact; attached: identities",
-            Oracle::DhatCalls => "DHAT, exact number of calls; attached: identities",
-            Oracle::Identities => "identities",
+            Oracle::Counted => "own calls and frees",
+            Oracle::CountedCollected => "own calls",
+            Oracle::Dhat => "DHAT",
+            Oracle::DhatCalls => "DHAT, number of calls",
+            Oracle::Identities => "none",
+        }
+    }
+
+    /// True when a run of this kind is compared with an independent count.
+    pub fn counts(self, way: Way) -> bool {
+        match self {
+            Oracle::Counted | Oracle::CountedCollected => true,
+            Oracle::Dhat | Oracle::DhatCalls => way == Way::Launched,
+            Oracle::Identities => false,
         }
     }
 }

@@ -66,9 +66,17 @@ const GO: &[End] = &[
         addresses: 1,
         reason: "C runs on the thread's stack, which Go enters in the middle",
     },
-    End { place: "runtime.systemstack", addresses: 1, reason: "as asmcgocall" },
-    End { place: "runtime.mcall", addresses: 1, reason: "as asmcgocall" },
-    End { place: "runtime.morestack", addresses: 1, reason: "as asmcgocall" },
+    End {
+        place: "runtime.systemstack",
+        addresses: 1,
+        reason: "C runs on the thread's stack, which Go enters in the middle",
+    },
+    End { place: "runtime.mcall", addresses: 1, reason: "C runs on the thread's stack, which Go enters in the middle" },
+    End {
+        place: "runtime.morestack",
+        addresses: 1,
+        reason: "C runs on the thread's stack, which Go enters in the middle",
+    },
     End { place: "runtime.rt0_go", addresses: 1, reason: "Go's `_start` jumps there" },
 ];
 
@@ -379,6 +387,7 @@ pub const ANIMALS: &[Animal] = &[
         prints: "1681761634 1194650\n",
         attach_to: Child("nginx"),
         oracle: Identities,
+        note: "launched and attached are different processes, so their numbers are not compared",
         packages: &["nginx-light", "curl"],
         version: &["nginx", "-v"],
         in_make_test: true,
@@ -414,6 +423,7 @@ pub const ANIMALS: &[Animal] = &[
         ready: Ready::Driven,
         prints: "",
         oracle: Identities,
+        note: "the server process itself; its backends are not recorded",
         packages: &["postgresql-15"],
         version: &["/usr/lib/postgresql/15/bin/postgres", "--version"],
         ..BASE
@@ -440,7 +450,7 @@ pub const ANIMALS: &[Animal] = &[
         input: include_str!("../../zoo/cc1plus/main.cpp"),
         prints: "",
         oracle: Identities,
-        note: "The tables of its collector depend on addresses, so two runs differ.",
+        note: "the tables of its collector depend on addresses, so two runs differ",
         packages: &["g++"],
         version: &["g++", "--version"],
         ..BASE
@@ -487,6 +497,7 @@ pub const ANIMALS: &[Animal] = &[
         command: &["tclsh", "{here}/main.tcl"],
         prints: "4000000\n",
         oracle: Identities,
+        note: "most blocks come from Tcl's own pools, not from malloc",
         packages: &["tcl"],
         version: &["sh", "-c", "echo 'puts $tcl_patchLevel' | tclsh"],
         ..BASE
@@ -524,7 +535,7 @@ pub const ANIMALS: &[Animal] = &[
     },
     Animal {
         name: "pth",
-        about: "GNU Pth: threads by sigaltstack and setjmp",
+        about: "GNU Pth: threads by makecontext and swapcontext",
         build: &["cc -g -O1 -Wall -Wextra {here}/main.c -o program {blocks} -lpth -Wl,-rpath,{shared}"],
         ends: CONTEXT,
         packages: &["gcc", "libpth-dev"],
@@ -578,6 +589,7 @@ pub const ANIMALS: &[Animal] = &[
         ],
         prints: "2134\n1000\n",
         oracle: Identities,
+        note: "its heap is mapped, not allocated by malloc",
         packages: &["clisp"],
         version: &["clisp", "--version"],
         ..BASE
