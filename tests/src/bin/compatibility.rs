@@ -43,7 +43,7 @@ const HEAD: &str = "# Programs that heaptrack was tried on
 Real programs that treat stacks, signals, threads and memory each in its own way (`tests/zoo`, `tests/src/zoo/table.rs`). Each was
 run alone, recorded from its start (*launched*) and attached to while its special machinery existed.
 
-*Consistent* means: output, stderr and exit code were those of the run alone, the trace is complete, no event was lost, no free was
+*Consistent* means: output, stderr (but not the logs of servers) and exit code were those of the run alone, the trace is complete, no event was lost, no free was
 implied (launched: nor unknown), and allocations minus frees are what lives. *Exact* means: consistent, and the totals were those of the
 *oracle*:
 
