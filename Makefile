@@ -19,7 +19,7 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup demo test checks lint unit models soak bench compatibility install clean
+.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
 
 all: static
@@ -32,6 +32,9 @@ static:
 
 setup:
 	@tests/setup.sh
+
+setup-soak:
+	@tests/setup.sh soak
 
 demo:
 	@tests/setup.sh demo
@@ -84,8 +87,7 @@ end-to-end-short:
 end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
-soak: static
-	@tests/setup.sh soak
+soak: setup-soak static
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=600
 	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast -- --test-threads=2
 
@@ -93,8 +95,7 @@ bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
 	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh $(CURDIR)/docs/overhead.md
 
-compatibility: static
-	@tests/setup.sh soak
+compatibility: setup-soak static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
