@@ -4,6 +4,7 @@
 #   make test     everything CI checks; minutes
 #   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
+#   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
 
 PREFIX ?= /usr/local
@@ -19,7 +20,7 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup demo test checks lint unit models soak bench install clean
+.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
 .PHONY: soak-unit soak-fuzz soak-fuzz-formats soak-fuzz-others soak-alone soak-short soak-long
 
@@ -33,6 +34,9 @@ static:
 
 setup:
 	@tests/setup.sh
+
+setup-soak:
+	@tests/setup.sh soak
 
 demo:
 	@tests/setup.sh demo
@@ -87,7 +91,7 @@ end-to-end-alone:
 
 # The full counts. Each part takes less than an hour and can be made by itself.
 SOAK := unit fuzz alone short long
-soak: setup static
+soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
 soak-unit:
@@ -108,6 +112,9 @@ soak-alone soak-short soak-long: soak-%:
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
 	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh $(CURDIR)/docs/overhead.md
+
+compatibility: setup-soak static
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
 install: static

@@ -2,7 +2,8 @@
 # Installs what the tests, the demo and the benchmarks need on Debian 12. Idempotent: does nothing, and touches no network,
 # when all of it is there. Needs root only when something is missing.
 #
-#   tests/setup.sh        everything
+#   tests/setup.sh        everything that `make test` and `make bench` need
+#   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`)
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
@@ -12,11 +13,15 @@ page="chromium fonts-dejavu-core"
 tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod openssl clang busybox-static strace musl-tools libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev golang-go ruby"
 bench="heaptrack"
 
+# Programs of the zoo that only a soak visits.
+zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp"
+
 here=$(dirname "$0")
 case "${1:-all}" in
 demo) wanted="$build" ;;
 *)
     wanted="$build $tests $page $bench"
+    [ "${1:-all}" != soak ] || wanted="$wanted $zoo"
     "$here/newer-python.sh" "$here/../target/newer-python"
     ;;
 esac

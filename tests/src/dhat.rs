@@ -1,7 +1,8 @@
 //! Valgrind's DHAT as the oracle for totals: another hook, another machine (an emulated one), another authorship.
 use crate::run::Program;
 use serde_json::Value;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 /// What DHAT counts, for the whole program or one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,17 +24,28 @@ pub struct Dhat {
 
 /// Runs the program under DHAT.
 pub fn run(program: &Program) -> Dhat {
+    run_with(program, "")
+}
+
+/// The same, with text to read from stdin.
+pub fn run_with(program: &Program, input: &str) -> Dhat {
     let folder = crate::folder::Folder::new();
     let file = folder.join("dhat.json");
-    let output = Command::new("valgrind")
+    let mut command = Command::new("valgrind");
+    program.settings(&mut command);
+    command
         // The freeres passes free libc's own blocks at the end, which no ordinary run does.
         .args(["-q", "--tool=dhat", "--run-libc-freeres=no", "--run-cxx-freeres=no", "--num-callers=200"])
         .arg(format!("--dhat-out-file={}", file.display()))
         .arg(&program.path)
         .args(&program.arguments)
-        .env_remove("LD_PRELOAD")
-        .output()
-        .expect("valgrind");
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("valgrind");
+    // A pipe, as in every other run: programs read a file in other pieces. The program may end without reading.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("valgrind");
     assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&std::fs::read(&file).expect("DHAT's file")).expect("DHAT's JSON");
     let mut sites: Vec<Counts> = json["pps"].as_array().expect("program points").iter().map(counts).collect();

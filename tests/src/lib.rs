@@ -22,6 +22,7 @@ pub mod symbols;
 pub mod targets;
 pub mod twins;
 pub mod view;
+pub mod zoo;
 
 pub use chance::Chance;
 pub use folder::Folder;

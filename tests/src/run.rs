@@ -95,13 +95,18 @@ impl Program {
         self
     }
 
-    fn surroundings(&self, command: &mut Command) {
+    /// Its environment and folder.
+    pub fn settings(&self, command: &mut Command) {
         command.env_remove("HEAPTRACK_BIN").env_remove("HEAPTRACK_SOAK").env_remove("HEAPTRACK_SEED");
         command.env_remove("LD_PRELOAD").envs(self.environment.iter().cloned());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
+    }
+
+    fn surroundings(&self, command: &mut Command) {
+        self.settings(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
     /// Without us.

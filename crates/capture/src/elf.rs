@@ -457,11 +457,14 @@ impl Symbols {
 #[derive(Clone, Copy)]
 pub struct Auxiliary {
     pub headers: Headers,
+    /// The kernel's random bytes, which lie above all frames of the first thread's stack. 0 if it named none.
+    pub random: u64,
 }
 
 impl Auxiliary {
     const AT_PHDR: u64 = 3;
     const AT_PHNUM: u64 = 5;
+    const AT_RANDOM: u64 = 25;
 
     /// From /proc/self/auxv.
     pub fn from_proc() -> Option<Auxiliary> {
@@ -498,15 +501,16 @@ impl Auxiliary {
     }
 
     fn from_words(pairs: impl Iterator<Item = [u64; 2]>) -> Option<Auxiliary> {
-        let (mut first, mut count) = (0, 0);
+        let (mut first, mut count, mut random) = (0, 0, 0);
         for [tag, value] in pairs {
             match tag {
                 Self::AT_PHDR => first = value,
                 Self::AT_PHNUM => count = value,
+                Self::AT_RANDOM => random = value,
                 _ => {}
             }
         }
-        (first != 0 && count != 0)
-            .then_some(Auxiliary { headers: Headers { first: first as *const ProgramHeader, count: count as usize } })
+        let headers = Headers { first: first as *const ProgramHeader, count: count as usize };
+        (first != 0 && count != 0).then_some(Auxiliary { headers, random })
     }
 }

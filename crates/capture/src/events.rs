@@ -8,6 +8,7 @@ pub mod families;
 
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::elf::Auxiliary;
 use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, Slot, thread_pointer};
@@ -214,12 +215,26 @@ fn leave(entered: &mut impl Writer) {
     entered.level().guard = 0;
 }
 
-/// Makes a slot for the calling thread while it can still make system calls.
+/// Makes a slot for the calling thread, and shows what of its stack can be read, while it can still make system calls.
 pub fn begin_early(core: &Core) {
     let pointer = thread_pointer();
-    if core.threads().find(pointer).is_none() {
-        begin_thread(core, pointer);
+    let Some(local) = core.threads().find(pointer).or_else(|| begin_thread(core, pointer)) else { return };
+    let word = 0_u64;
+    let in_use = &raw const word as u64;
+    // SAFETY: the calling thread's own.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        // A handler that interrupted a hook: the hook uses the proof.
+        return;
     }
+    *guard = in_use;
+    compiler_fence(Ordering::SeqCst);
+    // libc puts the thread block at the upper end of the stack of every thread but the first.
+    let is_first = sys::gettid() == sys::getpid();
+    let top = if is_first { Auxiliary::from_proc().map_or(0, |told| told.random) } else { pointer };
+    // SAFETY: the calling thread's own; the guard is up, so a handler uses the other proof.
+    unsafe { (*local).proof[0].prepare(in_use, top) };
+    leave(&mut Quick { local });
 }
 
 /// A thread's first event.

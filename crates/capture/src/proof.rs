@@ -17,6 +17,9 @@ const PAGE: u64 = 4096;
 /// The most pages that are asked for to show that two addresses are on one stack: 4 MB.
 const MOST_PAGES: u64 = 1024;
 
+/// Pages below the stack pointer that are asked for before a thread may not ask any more: its later calls may be deeper.
+const DEEPER: u64 = 64;
+
 /// Bytes `[low, high)`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +90,24 @@ impl Proof {
             self.stack = self.stack_with(in_use);
         }
         self.walk = if may_ask { Range::page_of(in_use) } else { self.stack };
+    }
+
+    /// Called before the thread enters a sandbox. Shows as much of its stack as its later walks may need: everything from
+    /// `in_use` up to `top`, which is the upper end of the stack that the thread was given, and some pages below for
+    /// deeper calls. Shows nothing below if an unreadable page is between: then the thread runs on a stack of the
+    /// program's own making, whose neighbours may belong to somebody else.
+    pub fn prepare(&mut self, in_use: u64, top: u64) {
+        self.start(in_use, true);
+        if top <= in_use || self.stack_up_to(top).is_none() {
+            return;
+        }
+        for _ in 0..DEEPER {
+            let below = self.stack.low.wrapping_sub(PAGE);
+            if !self.is_readable_page(below) {
+                break;
+            }
+            self.stack.low = below;
+        }
     }
 
     /// What is known of the stack that holds `in_use`: more of the same stack, or another one.
@@ -255,6 +276,24 @@ mod tests {
         proof.start(pages.word(0, 90), false);
         assert_eq!(proof.read(pages.word(0, 91)), Some(0), "the page in use");
         assert_eq!(proof.read(pages.word(1, 7)), None, "the stack was left");
+    }
+
+    #[test]
+    fn a_thread_that_enters_a_sandbox_has_a_proof_of_its_whole_stack() {
+        let pages = Pages::new(&[false, true, true, true, true, false, true]);
+        let mut proof = Proof::default();
+        proof.prepare(pages.word(3, 5), pages.word(4, 100));
+        proof.start(pages.word(3, 5), false);
+        assert_eq!(proof.read(pages.word(4, 511)), Some(0), "the page of the upper end");
+        proof.start(pages.word(1, 5), false);
+        assert_eq!(proof.read(pages.word(4, 7)), Some(0), "from a deeper call");
+        assert_eq!(proof.stack(), Range { low: pages.word(1, 0), high: pages.word(5, 0) });
+        // On a stack of its own making the upper end is somewhere else.
+        for top in [pages.word(6, 5), pages.word(1, 0), 0] {
+            let mut proof = Proof::default();
+            proof.prepare(pages.word(3, 5), top);
+            assert_eq!(proof.stack(), Range { low: pages.word(3, 0), high: pages.word(4, 0) });
+        }
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! The zoo: every animal prints and returns the same alone, recorded from its start and attached to; its numbers are exact.
+//!
+//! Twelve animals once each way; in a soak all of them, 20 times each way.
+use heaptrack_tests::scale;
+use heaptrack_tests::targets::workspace;
+use heaptrack_tests::zoo::table::ANIMALS;
+use heaptrack_tests::zoo::{Animal, Way};
+use std::collections::BTreeSet;
+
+/// Visits every second animal, and says everything that is wrong with any of them.
+fn visit(half: usize) {
+    let rounds = if scale::soak() { 20 } else { 1 };
+    let all: Vec<&Animal> = ANIMALS.iter().filter(|animal| animal.in_make_test || scale::soak()).collect();
+    let mut wrong = Vec::new();
+    for animal in all.iter().skip(half).step_by(2) {
+        for round in 0..rounds {
+            for way in [Way::Launched, Way::Attached] {
+                if let Err(what) = animal.check(way) {
+                    wrong.push(format!("round {round}: {what}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n---\n"));
+}
+
+#[test]
+fn first_half() {
+    visit(0);
+}
+
+#[test]
+fn second_half() {
+    visit(1);
+}
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(workspace().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn the_table_is_whole() {
+    let names: BTreeSet<&str> = ANIMALS.iter().map(|animal| animal.name).collect();
+    assert_eq!(names.len(), ANIMALS.len(), "every name is there once");
+    assert_eq!(ANIMALS.iter().filter(|animal| animal.in_make_test).count(), 12);
+    // What animals share, and the package of the three animals in Rust.
+    let mut folders = BTreeSet::from(["blocks".to_owned(), "rust".to_owned()]);
+    let without_sources = ["rust_tokio", "rust_corosensei", "rust_may", "git", "xz"];
+    folders.extend(names.iter().filter(|name| !without_sources.contains(name)).map(|&name| name.to_owned()));
+    let there = std::fs::read_dir(workspace().join("tests/zoo")).unwrap();
+    let there: BTreeSet<String> = there.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(folders, there, "every folder of tests/zoo has a row, and every row its folder");
+}
+
+/// `tests/setup.sh` installs the packages of the twelve, and with `soak` those of all.
+#[test]
+fn the_set_up_has_all_packages() {
+    let script = file("tests/setup.sh");
+    let list = |name: &str| -> Vec<String> {
+        let line = script.lines().find_map(|line| line.strip_prefix(&format!("{name}=\"")));
+        let line = line.unwrap_or_else(|| panic!("no list `{name}`"));
+        line.trim_end_matches('"').split(' ').map(str::to_owned).collect()
+    };
+    let always = [list("build"), list("tests")].concat();
+    let soak = list("zoo");
+    // A part of every Debian.
+    let is_there = |package: &str| ["bash", "perl"].contains(&package) || always.iter().any(|one| one == package);
+    for animal in ANIMALS {
+        for &package in animal.packages {
+            let in_soak = !animal.in_make_test && soak.iter().any(|one| one == package);
+            assert!(is_there(package) || in_soak, "{}: {package} is not in tests/setup.sh", animal.name);
+        }
+    }
+    for package in &soak {
+        assert!(ANIMALS.iter().any(|animal| animal.packages.contains(&&**package)), "no animal needs {package}");
+    }
+}
+
+#[test]
+fn the_document_has_every_animal() {
+    let page = file("docs/compatibility.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), ANIMALS.len(), "run `make compatibility`");
+    for (row, animal) in rows.iter().zip(ANIMALS) {
+        let mark = if animal.in_make_test { " *" } else { "" };
+        assert_eq!(row[0], format!("{}{mark}", animal.name), "run `make compatibility`");
+        assert_eq!(
+            (row[2], row[5]),
+            (animal.about, animal.oracle.words()),
+            "{}: run `make compatibility`",
+            animal.name
+        );
+    }
+}

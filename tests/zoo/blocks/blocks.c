@@ -1,0 +1,19 @@
+/* libblocks.so: the calls of malloc that the exact count of an animal is made of. Nobody else in these programs asks for blocks of
+ * 4321 bytes. zoo_blocks(n) allocates n of them, eight at a time, writes to each, frees all, and returns n. */
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((noinline)) long zoo_blocks(long count) {
+    char *held[8];
+    for (long done = 0; done < count;) {
+        int now = count - done < 8 ? (int)(count - done) : 8;
+        for (int i = 0; i < now; i++) {
+            held[i] = malloc(4321);
+            memset(held[i], i, 4321);
+        }
+        for (int i = 0; i < now; i++)
+            free(held[i]);
+        done += now;
+    }
+    return count;
+}

@@ -1,0 +1,25 @@
+//! 50 coroutines with stacks of their own in turns, some of which are dropped before their end: 50 * 20 * 10 blocks.
+use corosensei::{Coroutine, CoroutineResult};
+
+fn main() {
+    let body = |yielder: &corosensei::Yielder<(), i64>, ()| {
+        loop {
+            let kept = Box::new(yielder as *const _ as usize);
+            yielder.suspend(zoo_rust::blocks(10));
+            assert_ne!(*kept, 0);
+        }
+    };
+    let mut coroutines: Vec<Coroutine<(), i64, ()>> = (0..50).map(|_| Coroutine::new(body)).collect();
+    zoo_rust::ready();
+    let mut sum = 0;
+    for _ in 0..20 {
+        for coroutine in &mut coroutines {
+            if let CoroutineResult::Yield(more) = coroutine.resume(()) {
+                sum += more;
+            }
+        }
+    }
+    // Unwinds each of them.
+    drop(coroutines);
+    println!("{sum}");
+}
