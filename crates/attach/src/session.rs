@@ -230,6 +230,8 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
     Ok(tables)
 }
 
+const AT_RANDOM: u64 = 25;
+
 fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> Core {
     let own_pid = process.status().ok().and_then(|status| status.namespace_pids.last().copied());
     Core {
@@ -243,6 +245,8 @@ fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, 
         pid: own_pid.unwrap_or(process.pid),
         membarrier: prepared.membarrier,
         has_counter: prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32,
+        // The kernel's random bytes lie above all frames of the first thread.
+        stack_top: process.auxiliary(AT_RANDOM).unwrap_or(0),
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Core {
     carried: UnsafeCell<Carried>,
     /// Where libc keeps the tid in a thread block, once learnt.
     pub tid_offset: AtomicU32,
+    /// An address above all frames of the first thread's stack; 0 = not known.
+    pub stack_top: AtomicU64,
     /// Where we are ourselves, in a process that ran already.
     own: Range,
     /// A frame was guessed: loading a module may prove it wrong.
@@ -146,6 +148,7 @@ pub static CORE: Core = Core {
     clock: StampClock::new(Source::SharedWord),
     carried: UnsafeCell::new(Carried::EMPTY),
     tid_offset: AtomicU32::new(0),
+    stack_top: AtomicU64::new(0),
     own: Range::NONE,
     guessed: AtomicBool::new(false),
     announced: AtomicBool::new(false),
@@ -473,6 +476,7 @@ impl Core {
         let stack_end = stack_end();
         let auxiliary = auxiliary(stack_end)?;
         let program = auxiliary.headers;
+        self.stack_top.store(auxiliary.random, Ordering::Relaxed);
         let debug = find_debug(program)?;
         // SAFETY: start-up (see `Core`). `find_debug` returned the loader's board, which is a static of the loader.
         let maps = unsafe { (*debug).maps };

@@ -8,7 +8,6 @@ pub mod families;
 
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
-use crate::elf::Auxiliary;
 use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::{self, Level, Local, Slot, thread_pointer};
@@ -231,7 +230,7 @@ pub fn begin_early(core: &Core) {
     compiler_fence(Ordering::SeqCst);
     // libc puts the thread block at the upper end of the stack of every thread but the first.
     let is_first = sys::gettid() == sys::getpid();
-    let top = if is_first { Auxiliary::from_proc().map_or(0, |told| told.random) } else { pointer };
+    let top = if is_first { core.stack_top.load(Ordering::Relaxed) } else { pointer };
     // SAFETY: the calling thread's own; the guard is up, so a handler uses the other proof.
     unsafe { (*local).proof[0].prepare(in_use, top) };
     leave(&mut Quick { local });

@@ -32,6 +32,8 @@ pub struct Attached {
     pub membarrier: bool,
     /// The kernel trusts the time stamp counter, and threads may be asked whether they may read it.
     pub has_counter: bool,
+    /// See `Core::stack_top`.
+    pub stack_top: u64,
 }
 
 impl Attached {
@@ -59,6 +61,7 @@ impl Attached {
             // Nothing is carried, and no address of ours may stand in the target.
             carried: UnsafeCell::new(Carried { variable: &[], ..Carried::EMPTY }),
             tid_offset: AtomicU32::new(0),
+            stack_top: AtomicU64::new(self.stack_top),
             own: self.image,
             guessed: AtomicBool::new(false),
             announced: AtomicBool::new(false),
