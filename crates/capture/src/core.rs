@@ -48,7 +48,7 @@ pub const PAUSED: u32 = 4;
 enum State {
     Asleep,
     Starting,
-    /// Ready, in a forked child that is getting shared memory of its own. Nobody waits for that: a handler may interrupt it.
+    /// A forked child gets shared memory of its own. No thread waits for that: a handler that interrupts it would wait for ever.
     Joining,
     Ready,
     Passive,

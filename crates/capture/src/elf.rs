@@ -203,7 +203,7 @@ impl Headers {
                     break;
                 }
                 // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment is
-                // read-only, so nobody changes it while `look` has the slices.
+                // read-only, so it does not change while `look` has the slices.
                 unsafe {
                     let name = core::slice::from_raw_parts(name as *const u8, name_len as usize);
                     look(name, kind, core::slice::from_raw_parts(content as *const u8, len as usize));

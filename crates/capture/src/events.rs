@@ -567,7 +567,7 @@ const ANEW: u64 = u64::MAX;
 /// `remembered_elsewhere` wants to know.
 ///
 /// # Safety
-/// `local` is the calling thread's own, and the guard of its main level is up: nobody else uses its memo. `context` is that
+/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context` is that
 /// of the hook for which the guard is up.
 #[inline(always)]
 unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {

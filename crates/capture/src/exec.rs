@@ -354,7 +354,7 @@ impl Edited {
 
     fn free(self) {
         // SAFETY: `new` mapped these bytes with `map_private`. `run` and `spawn` free them after libc's function has
-        // returned, and nobody else has their address.
+        // returned, and no other code has their address.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

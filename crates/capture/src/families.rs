@@ -56,7 +56,7 @@ pub fn may_be_enabled(address: u64) -> bool {
 
 /// The function of an enabled hook.
 pub fn entry(index: usize) -> Option<Entry> {
-    // SAFETY: nobody writes it now: only `enable` does, at start-up, on the only thread, and holds no reference meanwhile
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
     // (see `Entries`).
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
@@ -68,7 +68,7 @@ pub fn is_any_enabled() -> bool {
 /// True for the module at `start` if functions of it are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    // SAFETY: nobody writes it now: only `enable` does, at start-up, on the only thread, and holds no reference meanwhile
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
     // (see `Entries`).
     let entries = unsafe { &*ENTRIES.0.get() };
     entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)

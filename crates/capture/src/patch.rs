@@ -38,8 +38,8 @@ impl Patcher {
         let start = at & !0xfff;
         let len = (at + bytes.len() as u64 - start) as usize;
         // SAFETY: the caller promises that the bytes are mapped in pages of the kind `page`, and that no other thread uses
-        // them meanwhile. So the pages only gain a right, the writes are in bounds and race with nobody, and the pages get
-        // back the rights of their kind.
+        // them meanwhile. So the pages only gain a right, the writes are in bounds and race with no other thread, and the
+        // pages get back the rights of their kind.
         unsafe {
             if !sys::protect(start, len, before | WRITE) {
                 return false;

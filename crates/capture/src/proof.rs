@@ -95,7 +95,7 @@ impl Proof {
     /// Called before the thread enters a sandbox. Shows as much of its stack as its later walks may need: everything from
     /// `in_use` up to `top`, which is the upper end of the stack that the thread was given, and some pages below for
     /// deeper calls. Shows nothing below if an unreadable page is between: then the thread runs on a stack of the
-    /// program's own making, whose neighbours may belong to somebody else.
+    /// program's own making, whose neighbours may be other memory of the program.
     pub fn prepare(&mut self, in_use: u64, top: u64) {
         self.start(in_use, true);
         if top <= in_use || self.stack_up_to(top).is_none() {

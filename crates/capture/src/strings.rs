@@ -1,7 +1,8 @@
-//! Strings that a program hands to exec.
+//! The strings that a program hands to exec: can we read them?
 //!
-//! They may be anything: the kernel refuses a bad pointer with EFAULT, and the program goes on. So nothing is read here
-//! before the kernel has shown that the page can be read.
+//! Given: the pointer to a string or to a list of strings. Gives back: whether all of it can be read up to its end. What must
+//! hold: nothing is read before the kernel has shown that the page can be read. A program may hand over any pointer; the kernel
+//! refuses a bad one with EFAULT, and the program goes on.
 use crate::sys;
 
 const PAGE: usize = 4096;

@@ -61,7 +61,7 @@ pub fn map_private(len: usize) -> Option<*mut u8> {
 /// # Safety
 /// `[at, at + len)` was mapped by `map_shared`, `map_private` or `map_again`, and no pointer into it is used any more.
 pub unsafe fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: the caller promises that the range is a mapping of this module's functions which nobody uses any more.
+    // SAFETY: the caller promises that the range is a mapping of this module's functions which is no longer used.
     unsafe { call(11, at as usize, len, 0, 0, 0, 0) };
 }
 
