@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::process::Process;
 use crate::reports;
 use capture::api::Located;
-use capture::modules::Description;
+use capture::modules::{Description, KERNEL_OBJECT};
 use channel::BUILD_ID_MAX;
 use object::elf;
 
@@ -92,7 +92,11 @@ impl Loader {
             let mut at = first;
             while at != 0 && found.len() < MOST_MAPS {
                 let Ok([bias, name, dynamic, next]) = memory.words::<4>(at) else { break };
-                found.push(Listed { at, bias, name, dynamic });
+                // The loader itself is mapped once, and listed in every namespace.
+                let is_listed_twice = board != self.debug && found.iter().any(|one: &Listed| one.dynamic == dynamic);
+                if !is_listed_twice {
+                    found.push(Listed { at, bias, name, dynamic });
+                }
                 at = next;
             }
             board = if version as u32 >= 2 { memory.word(board + 40).unwrap_or(0) } else { 0 };
@@ -116,9 +120,11 @@ impl Loader {
         let mut modules = Vec::new();
         for listed in list {
             let name = if listed.name == 0 { Vec::new() } else { memory.string(listed.name, MOST_PATH) };
-            let module = if name.is_empty() {
+            // A map without a name need not be the program: musl has none for the kernel's object.
+            let module = if name.is_empty() && listed.dynamic == dynamic_of(&own, listed.bias) {
                 describe(memory, *listed, &own, exe.clone())
             } else {
+                let name = if name.is_empty() { KERNEL_OBJECT.to_vec() } else { name };
                 headers_of_file(memory, listed.bias).and_then(|headers| describe(memory, *listed, &headers, name))
             };
             // Some loaders have a name for the program, too.
@@ -162,6 +168,11 @@ impl Module {
 /// The file's header is before its program headers, on the first page of the first segment.
 fn guess_bias(headers_at: u64, first: &Header) -> u64 {
     (headers_at & !0xfff).wrapping_sub(first.vaddr & !0xfff)
+}
+
+/// Where the dynamic section is of a file with these headers, 0 = it has none.
+fn dynamic_of(headers: &[Header], bias: u64) -> u64 {
+    headers.iter().find(|header| header.kind == elf::PT_DYNAMIC).map_or(0, |header| bias.wrapping_add(header.vaddr))
 }
 
 fn dynamic_value(memory: &Memory, at: u64, tag: u64) -> Option<u64> {

@@ -111,6 +111,36 @@ fn bytes_of<T>(value: &T) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capture::core::Attached;
+    use capture::entry::Range;
+
+    /// What `session::open` writes. Here all addresses in the target are 0, so any that is left is one of ours.
+    #[test]
+    fn no_address_of_ours_is_written_into_a_target() {
+        let attached = Attached {
+            region: 0,
+            geometry: channel::Geometry::tight(),
+            gate: 0,
+            image: Range::NONE,
+            debug: 0,
+            program_headers: 0,
+            program_header_count: 0,
+            pid: 0,
+            membarrier: true,
+            has_counter: true,
+            stack_top: 0,
+        };
+        let mut bytes = bytes_of(&attached.core());
+        // Two numbers of the geometry, side by side, may look like an address.
+        let geometry = bytes_of(&attached.geometry);
+        let at = bytes.windows(geometry.len()).position(|part| part == geometry).unwrap();
+        bytes[at..at + geometry.len()].fill(0);
+        let ours = crate::maps::Maps::of(Path::new("/proc/self")).unwrap();
+        let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        for (at, word) in words.enumerate() {
+            assert_eq!(ours.at(word).filter(|mapping| mapping.read), None, "word {at} is {word:x}");
+        }
+    }
 
     #[test]
     fn bytes_between_fields_are_copied_as_they_are() {

@@ -13,7 +13,7 @@ use capture::core::CORE;
 use capture::entry::{Entry, Table};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
-use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, failed};
+use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
 use core::arch::naked_asm;
 
 #[unsafe(no_mangle)]
@@ -323,23 +323,22 @@ macro_rules! watching {
                 "pop rdi",
                 "test r11d, r11d",
                 "jz 4b",
-                // The entry's address keeps the stack aligned.
-                "mov r11, [rsp]",
+                // Twice, and the entry's address below, keep the stack aligned.
+                "push r11",
+                "push r11",
+                "mov r11, [rsp + 16]",
                 "call [r11]",
-                "cmp eax, -1",
-                "jne 3f",
-                "push rax",
-                "sub rsp, 8",
-                "call {failed}",
-                "add rsp, 8",
-                "pop rax",
-                "3:",
-                "add rsp, 8",
+                "mov rdi, [rsp]",
+                "mov rsi, rax",
+                "mov [rsp], rax",
+                "call {returned}",
+                "mov rax, [rsp]",
+                "add rsp, 24",
                 "ret",
                 one = const $one,
                 other = const $other,
                 before = sym $before,
-                failed = sym failed,
+                returned = sym returned,
             )
         }
     };

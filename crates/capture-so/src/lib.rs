@@ -9,6 +9,7 @@ mod closing;
 mod entries;
 mod exec;
 mod family_shims;
+mod fork;
 mod memory;
 mod opening;
 mod sandbox;

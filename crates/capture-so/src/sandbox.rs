@@ -1,11 +1,11 @@
 //! The exported `prctl` and `syscall`: a look at the first argument, then a jump to libc's. See `capture::sandbox`.
 use capture::sandbox::{
-    PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, failed,
+    PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, returned,
 };
 use core::arch::naked_asm;
 
 /// All argument registers survive the look, because both functions take any number of arguments. What forbids something
-/// has its arguments in registers, so libc's function can be called for it, and its failure is seen.
+/// has its arguments in registers, so libc's function can be called for it, and what it returns is seen.
 macro_rules! passing {
     ($name:ident, $one:expr, $other:expr, $before:ident, $real:ident) => {
         #[unsafe(naked)]
@@ -56,15 +56,14 @@ macro_rules! passing {
                 "jnz 3f",
                 "jmp qword ptr [rip + {real}]",
                 "3:",
-                "sub rsp, 8",
+                "push r11",
                 ".cfi_adjust_cfa_offset 8",
                 "call qword ptr [rip + {real}]",
-                "cmp eax, -1",
-                "jne 4f",
+                "mov rdi, [rsp]",
+                "mov rsi, rax",
                 "mov [rsp], rax",
-                "call {failed}",
+                "call {returned}",
                 "mov rax, [rsp]",
-                "4:",
                 "add rsp, 8",
                 ".cfi_adjust_cfa_offset -8",
                 "ret",
@@ -73,7 +72,7 @@ macro_rules! passing {
                 other = const $other,
                 real = sym $real,
                 before = sym $before,
-                failed = sym failed,
+                returned = sym returned,
             )
         }
     };

@@ -490,6 +490,8 @@ impl Run<'_> {
                 row.cfa_register = register8(bytes.uleb()?)?;
                 row.cfa_value = factored(bytes.sleb()?);
             }
+            // A CFA that is an expression has neither: its value would be taken for the expression's address.
+            0x0d | 0x0e | 0x13 if row.cfa_register == Row::EXPRESSION => return None,
             0x0d => row.cfa_register = register8(bytes.uleb()?)?,
             0x0e => row.cfa_value = bytes.uleb()? as i64,
             0x13 => row.cfa_value = factored(bytes.sleb()?),
@@ -524,4 +526,27 @@ impl Run<'_> {
 
 fn register8(number: u64) -> Option<u8> {
     if number < reg::COUNT as u64 { Some(number as u8) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are a heap block of their own, so that AddressSanitizer (`make soak-address`) sees any read past them.
+    #[test]
+    fn nothing_is_read_past_the_end() {
+        for length in 0..8u64 {
+            let block: Box<[u8]> = (0..length).map(|_| 0x80).collect();
+            let at = block.as_ptr() as u64;
+            let bytes = Bytes { at, end: at + length };
+            assert_eq!({ bytes }.u8(), (length >= 1).then_some(0x80));
+            assert_eq!({ bytes }.u16(), (length >= 2).then_some(0x8080));
+            assert_eq!({ bytes }.u32(), (length >= 4).then_some(0x8080_8080));
+            assert_eq!(
+                ({ bytes }.u64(), { bytes }.uleb(), { bytes }.sleb()),
+                (None, None, None),
+                "no number ends here"
+            );
+        }
+    }
 }

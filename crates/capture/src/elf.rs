@@ -4,7 +4,7 @@
 use crate::sys;
 
 pub const PT_LOAD: u32 = 1;
-pub const PT_DYNAMIC: u32 = 2;
+const PT_DYNAMIC: u32 = 2;
 pub const PT_NOTE: u32 = 4;
 pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub const PT_GNU_RELRO: u32 = 0x6474_e552;
@@ -172,6 +172,11 @@ impl Headers {
         let is_start = Headers::at(base).is_some_and(|found| found.first == self.first);
         let start = self.iter().find(|header| header.kind == PT_LOAD && header.offset == 0).filter(|_| is_start);
         (start.map_or(0, |start| base.wrapping_sub(start.vaddr)), false)
+    }
+
+    /// Where the dynamic section is.
+    pub fn dynamic(self, bias: u64) -> Option<u64> {
+        self.find(PT_DYNAMIC).map(|header| bias.wrapping_add(header.vaddr))
     }
 
     /// First and last+1 address of what is loaded.

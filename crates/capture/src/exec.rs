@@ -9,7 +9,10 @@ use crate::environment::{CHANNEL, Carried, PRELOAD, bytes, split_preload};
 use crate::follow;
 use crate::image;
 use crate::leaving::{leaving, stayed};
+use crate::left_lists;
+use crate::local::thread_pointer;
 use crate::real;
+use crate::signals;
 use crate::strings::{is_list, is_string};
 use crate::sys;
 use channel::UnrecordedExec;
@@ -94,11 +97,30 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
             None => Edited::with_ours(environment, carried),
         }
     };
-    let result = real(first, argv, edited.as_ref().map_or(environment, Edited::list));
+    let result = real_exec(|list| real(first, argv, list), environment, edited, may_look);
     // Only a failed exec returns.
-    edited.into_iter().for_each(Edited::free);
     CORE.note_unrecorded_exec(None);
     stayed();
+    result
+}
+
+/// Calls libc's function, with the edited list if there is one. It leaves behind neither that list (see `left_lists`) nor
+/// a signal that the program inherited as ignored and that we handle.
+fn real_exec(real: impl Fn(Strings) -> i32, environment: Strings, edited: Option<Edited>, may_call: bool) -> i32 {
+    if !may_call {
+        return real(environment);
+    }
+    let owner = thread_pointer();
+    left_lists::free(owner);
+    let is_noted = edited.as_ref().is_some_and(|edited| left_lists::note(owner, edited.at, edited.len));
+    let ignored = signals::ignore_inherited();
+    let result = real(edited.as_ref().map_or(environment, Edited::list));
+    signals::handle_again(ignored);
+    if is_noted {
+        left_lists::free(owner);
+    } else {
+        edited.into_iter().for_each(Edited::free);
+    }
     result
 }
 
@@ -353,8 +375,8 @@ impl Edited {
     }
 
     fn free(self) {
-        // SAFETY: `new` mapped these bytes with `map_private`. `run` and `spawn` free them after libc's function has
-        // returned, and no other code has their address.
+        // SAFETY: `new` mapped these bytes with `map_private`. `real_exec` and `spawn` free them after libc's function has
+        // returned, and no other code has their address: `real_exec` does not free what it has noted in `left_lists`.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

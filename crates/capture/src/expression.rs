@@ -155,9 +155,12 @@ fn arithmetic(op: u8, bytes: &mut Bytes, stack: &mut Stack) -> Option<()> {
         0x1e => a.wrapping_mul(b),
         0x21 => a | b,
         0x22 => a.wrapping_add(b),
-        0x24 => a.checked_shl(b as u32).unwrap_or(0),
-        0x25 => a.checked_shr(b as u32).unwrap_or(0),
-        0x26 => sa.checked_shr(b as u32).unwrap_or(sa >> 63) as u64,
+        // A shift by 64 bits or more leaves nothing but the sign.
+        0x24 if b > 63 => 0,
+        0x24 => a << b,
+        0x25 if b > 63 => 0,
+        0x25 => a >> b,
+        0x26 => (sa >> b.min(63)) as u64,
         0x27 => a ^ b,
         0x29 => (sa == sb) as u64,
         0x2a => (sa >= sb) as u64,
@@ -167,4 +170,40 @@ fn arithmetic(op: u8, bytes: &mut Bytes, stack: &mut Stack) -> Option<()> {
         0x2e => (sa != sb) as u64,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(bytes: &[u8]) -> Option<u64> {
+        let mut stack = Stack { values: [0; STACK], len: 0 };
+        evaluate(bytes.as_ptr() as u64, &[0; reg::COUNT], None, &mut stack, &mut |_| None)
+    }
+
+    /// Lengths first. 0x31 and 0x32 push 1 and 2, 0x15 picks.
+    #[test]
+    fn what_is_picked_must_be_on_the_stack() {
+        assert_eq!(value_of(&[3, 0x31, 0x15, 0]), Some(1));
+        assert_eq!(value_of(&[4, 0x31, 0x32, 0x15, 1]), Some(1));
+        assert_eq!(value_of(&[4, 0x31, 0x32, 0x15, 2]), None);
+        assert_eq!(value_of(&[3, 0x31, 0x15, 255]), None);
+    }
+
+    /// Found by `fuzz/targets/cfi.rs`: only the lower half of the number of bits was looked at.
+    #[test]
+    fn a_shift_by_any_number_of_bits_is_as_dwarf_has_it() {
+        let shifted = |value: i8, by: u64, op: u8| {
+            let mut bytes = [12, 0x09, value as u8, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, op];
+            bytes[4..12].copy_from_slice(&by.to_le_bytes());
+            value_of(&bytes)
+        };
+        let [shl, shr, shra] = [0x24, 0x25, 0x26];
+        for by in [64, 1 << 32, u64::MAX] {
+            assert_eq!((shifted(1, by, shl), shifted(-1, by, shr)), (Some(0), Some(0)), "{by}");
+            assert_eq!((shifted(-5, by, shra), shifted(5, by, shra)), (Some(u64::MAX), Some(0)), "{by}");
+        }
+        assert_eq!((shifted(1, 63, shl), shifted(-1, 63, shr)), (Some(1 << 63), Some(1)));
+        assert_eq!(shifted(-4, 1, shra), Some(-2i64 as u64));
+    }
 }

@@ -90,8 +90,8 @@ unsafe extern "C" {
 /// Where the calls of an enabled function are to lead.
 #[cfg(feature = "shims")]
 pub fn shim(index: usize) -> Option<u64> {
-    // SAFETY: `capture-so` defines it as this many function pointers, which are addresses. Nobody writes it once the loader
-    // has relocated the library, which is before any of its code runs.
+    // SAFETY: `capture-so` defines the array with this many function pointers, each of the size of a `u64`. The loader fills it
+    // in when it relocates the library, before any code of the library runs; nothing writes to it later.
     unsafe { heaptrack_family_shims.get(index).copied() }
 }
 

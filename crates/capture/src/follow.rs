@@ -67,7 +67,7 @@ pub fn find_hub(path: &[u8]) -> bool {
 }
 
 /// Shared memory for this process; waits three seconds at most.
-pub fn claim(pid: u32) -> Option<Region> {
+pub fn claim(pid: u32) -> Option<Region<'static>> {
     let hub = hub()?;
     let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();
     if region.is_none() {
@@ -76,7 +76,7 @@ pub fn claim(pid: u32) -> Option<Region> {
     region
 }
 
-fn take_offer(hub: &Hub, pid: u32) -> Option<Region> {
+fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
     for _ in 0..TRIES {
         let served = hub.served.load(Ordering::Acquire);
         if hub.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {

@@ -22,22 +22,29 @@ pub mod environment;
 mod epilogue;
 pub mod events;
 pub mod exec;
+#[cfg(fuzzing)]
+pub mod expression;
+#[cfg(not(fuzzing))]
 mod expression;
 pub mod families;
 mod filters;
 mod follow;
+pub mod fork;
 pub mod hooks;
+mod host;
 mod image;
 mod imports;
 pub mod leaving;
+mod left_lists;
 pub mod loader;
 mod local;
 mod memo;
 pub mod modules;
 pub mod opening;
-mod pace;
 mod patch;
 mod proof;
+#[cfg(test)]
+mod random_stacks;
 pub mod real;
 mod rule;
 pub mod sandbox;

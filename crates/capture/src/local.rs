@@ -6,10 +6,9 @@
 use crate::core::Core;
 use crate::entry::{Freed, Range};
 use crate::memo::Memo;
-use crate::pace::Pace;
 use crate::proof::Proof;
 use crate::walk::Scratch;
-use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp};
+use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -82,6 +81,12 @@ impl Identity {
         (self.thread_pointer.load(Ordering::Acquire) == pointer).then_some(Owner(owner))
     }
 
+    /// True if this is the slot of the calling thread, and the slot says so too. For the checks of `channel::Check`.
+    pub fn is_owner_of(&self, slot: &SlotHeader, pointer: u64) -> bool {
+        let owner = Owner(self.owner.load(Ordering::Relaxed));
+        self.is_mine(pointer) && slot.owner() == owner && owner.state() == SlotState::Live
+    }
+
     fn set(&self, pointer: u64, owner: Owner, tid_offset: u32) {
         self.thread_pointer.store(pointer, Ordering::Release);
         self.tid.store(owner.tid(), Ordering::Relaxed);
@@ -90,49 +95,23 @@ impl Identity {
     }
 }
 
-/// One of the two rings as its writer sees it, and who is writing.
+/// One of the two rings as its writer sees it, and which hook is writing.
 #[repr(C)]
 pub struct Level {
     /// The CFA of the hook that is at work, 0 = none.
     pub guard: u64,
-    /// Words written.
-    pub head: u64,
-    /// `head` may grow up to here without a look at the reader.
-    pub limit: u64,
-    /// No later event of this thread has an older stamp.
-    pub last_stamp: u64,
-    /// In a sandbox: the last event found no room and was not waited for.
-    pub dropping: bool,
-    /// How long this thread has waited for room while the collector made no progress.
-    pub stalled_ms: u32,
-    /// The budget for such waits is full again when the collector has taken everything up to here.
-    pub refill_at: u64,
-    /// Of the events that were begun in this ring: those that were written, or counted as dropped.
-    pub settled: u64,
-    pub words: *const AtomicU64,
-    pub words_len: usize,
-    pub pace: Pace,
+    pub ring: WriterState,
 }
 
 impl Level {
-    /// The ring of a slot whose area is mapped at `area`.
-    fn new(region: &Region, slot: u32, header: &SlotHeader, area: *mut u8, nested: bool, now: Stamp) -> Self {
-        let (words, words_len) = region.ring_words(slot, area, nested);
-        let (head, begun) =
-            if nested { (&header.nested_head, &header.nested_begun) } else { (&header.head, &header.begun) };
-        Level {
-            guard: 0,
-            head: head.load(Ordering::Relaxed),
-            limit: 0,
-            last_stamp: now,
-            dropping: false,
-            stalled_ms: 0,
-            refill_at: 0,
-            settled: begun.load(Ordering::Relaxed),
-            words,
-            words_len,
-            pace: Pace::NEW,
-        }
+    /// The ring of a slot that the calling thread has taken.
+    ///
+    /// # Safety
+    /// The slot's area stays mapped, and the calling thread is its owner.
+    unsafe fn new(region: &Region, slot: &Slot, is_nested: bool, now: Stamp) -> Self {
+        // SAFETY: the caller promises both.
+        let ring = unsafe { WriterState::new(region, slot.index, slot.header, slot.area, is_nested, now) };
+        Level { guard: 0, ring }
     }
 }
 
@@ -240,19 +219,20 @@ impl Local {
     /// # Safety
     /// The calling thread has just become the `owner` of the slot, and `local` is the slot's.
     pub unsafe fn begin(local: *mut Local, core: &Core, slot: Slot, pointer: u64, tid_offset: u32) {
-        let Slot { index, owner, header, area } = slot;
+        let Slot { index, owner, header, .. } = slot;
         let region = core.region();
         let now = core.stamp();
         // SAFETY: the owner of a slot is the only one that touches these fields; `identity` is atomic. Each field is
-        // written by itself, so that no reference to `identity` of another thread is in the way.
+        // written by itself, so that no reference to `identity` of another thread is in the way. The area of the slot stays
+        // mapped: it holds the local (see `Local`).
         unsafe {
             (*local).identity.thread_pointer.store(0, Ordering::Release);
             (*local).header = header;
             (*local).slot = index;
             (*local).generation = core.modules().generation();
             (*local).patched_together = 0;
-            (*local).main = Level::new(region, index, header, area, false, now);
-            (*local).nested = Level::new(region, index, header, area, true, now);
+            (*local).main = Level::new(region, &slot, false, now);
+            (*local).nested = Level::new(region, &slot, true, now);
             (*local).inside = Range::NONE;
             (*local).freed = Freed::NONE;
             (*local).proof = Default::default();
@@ -297,4 +277,55 @@ pub fn find_tid(pointer: u64, tid: u32, learnt: u32) -> u32 {
         offset += 4;
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::alloc::Layout;
+
+    /// Memory of zeros that is never given back, as that of threads and their slots.
+    fn zeros<T>() -> *mut T {
+        // SAFETY: no type here is empty.
+        unsafe { std::alloc::alloc_zeroed(Layout::new::<T>()).cast() }
+    }
+
+    /// Thread pointers that all have the same place in the table.
+    fn neighbours(count: usize) -> Vec<u64> {
+        let place = |pointer: &u64| Threads::start(*pointer) & (ENTRIES - 1);
+        (1..).map(|number| number << 6).filter(|pointer| place(pointer) == 7).take(count).collect()
+    }
+
+    /// Under ThreadSanitizer (`make soak-thread`) this shows that what a thread wrote before it published its state is there
+    /// for another that looks at the same place of the table.
+    #[test]
+    fn threads_of_one_place_find_their_own_states() {
+        const THREADS: usize = 4;
+        const TURNS: usize = 8;
+        // SAFETY: zeros are null pointers, which is an empty table.
+        let table: &Threads = unsafe { &*zeros::<Threads>() };
+        let pointers = neighbours(THREADS * TURNS);
+        std::thread::scope(|scope| {
+            for own in pointers.chunks(TURNS) {
+                scope.spawn(move || {
+                    for &pointer in own {
+                        let (header, local) = (zeros::<SlotHeader>(), zeros::<Local>());
+                        // SAFETY: zeros are a free slot, and only this thread knows it.
+                        let owner = unsafe { (*header).claim(pointer as u32, 1) };
+                        let Some(owner) = owner else { panic!("a free slot was not to be had") };
+                        // SAFETY: no other thread has the address of this state before `enter` publishes it.
+                        unsafe {
+                            (*local).header = header;
+                            (*local).identity.set(pointer, owner, 0);
+                        }
+                        assert_eq!(table.find(pointer), None);
+                        assert!(table.enter(pointer, local));
+                        assert_eq!((table.find(pointer), table.last(pointer)), (Some(local), Some((local, owner))));
+                    }
+                });
+            }
+        });
+        let found: Vec<_> = pointers.iter().filter_map(|pointer| table.find(*pointer)).collect();
+        assert_eq!(found.len(), THREADS * TURNS);
+    }
 }

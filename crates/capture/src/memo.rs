@@ -27,6 +27,8 @@
 //!
 //! Node numbers grow for ever (wrapping); number `n` is at place `n & node_mask`, and is alive while it is not older
 //! than the arena is long. Forgetting everything is one store.
+mod checked;
+
 use crate::epilogue;
 use crate::proof::{Range, SameSoFar};
 use channel::StackId;
@@ -124,6 +126,8 @@ pub struct Memo {
     head: u32,
     /// Nodes older than this are forgotten, or may be overwritten soon.
     oldest: u32,
+    /// Number of the next node when all were forgotten last. Only checks read it.
+    forgotten: u32,
     /// Some remembered walks followed a frame pointer without CFI. Their words may be compared only while the stack pointer is
     /// in these pages, which were shown to be readable: from `guesses_low` on, `guesses_len` bytes. All addresses if there are
     /// no such walks.
@@ -145,6 +149,7 @@ impl Memo {
             // Number 0 means "no link": start again, once in four thousand million frames.
             self.head = 1;
             self.oldest = 1;
+            self.forgotten = 1;
         }
         let first = self.head;
         self.head += count as u32;
@@ -177,6 +182,7 @@ impl Memo {
     pub fn forget(&mut self) {
         self.head = self.head.max(1);
         self.oldest = self.head;
+        self.forgotten = self.head;
         (self.guesses_low, self.guesses_len) = (0, u64::MAX);
     }
 
@@ -206,16 +212,10 @@ impl Memo {
             if !self.is_alive(at) {
                 break;
             }
-            // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
-            let Check { at: slot, pc } = unsafe { *self.check(at) };
-            top = slot + 8;
-            at = match pc >> NEAR_SHIFT & END {
-                _ if pc & SPECIAL == 0 => at.wrapping_add(1),
-                END => break,
-                BESIDE => at.wrapping_add(1),
-                0 => (self.way(at) >> 32) as u32,
-                near => at.wrapping_sub(near as u32),
-            };
+            let node = self.node_at(at);
+            top = node.slot + 8;
+            let Some(caller) = node.caller else { break };
+            at = caller;
         }
         top
     }
@@ -271,16 +271,19 @@ impl Memo {
     /// Asks the processor for what `find_youngest` will compare.
     ///
     /// # Safety
-    /// The memo is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile: what is
-    /// read is used for nothing but an address to fetch.
+    /// `memo` is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile. So there
+    /// is no reference to it here, and what is read is used for nothing but an address to fetch.
     #[inline(always)]
-    pub unsafe fn fetch(&self, pc: u64, cfa: u64) {
+    pub unsafe fn fetch(memo: *const Memo, pc: u64, cfa: u64) {
         let hash = Self::hash(pc, cfa);
-        // SAFETY: masks are in bounds (see `Memo`), so this is the first word of a set inside the array. Volatile, because
-        // the owner may write it meanwhile; any value is good enough for a prefetch.
-        let entry =
-            unsafe { self.sets.as_ptr().add((hash as u32 & self.set_mask) as usize).cast::<u64>().read_volatile() };
-        let check = self.check(entry as u32);
+        // SAFETY: the caller keeps `memo` mapped. Masks are in bounds (see `Memo`), so the word is the first of a set inside
+        // the array. Volatile, because the owner may write meanwhile; any value is good enough for a prefetch.
+        let check = unsafe {
+            let set = hash as u32 & (&raw const (*memo).set_mask).read_volatile();
+            let entry = (&raw const (*memo).sets).cast::<[u64; WAYS]>().add(set as usize).cast::<u64>().read_volatile();
+            let place = entry as u32 & (&raw const (*memo).node_mask).read_volatile();
+            (&raw const (*memo).checks).cast::<Check>().add(place as usize)
+        };
         // SAFETY: a prefetch reads nothing into the program and does not fault at any address.
         unsafe {
             core::arch::asm!("prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", in(reg) check, options(nostack, preserves_flags, readonly))
@@ -499,10 +502,16 @@ impl Memo {
     }
 
     /// Remembers new frames of a walk, leaf first, numbered from `first` on, that went on at `tail` (or ended).
-    /// `frame(i)` tells frame `i`.
-    pub fn remember(&mut self, first: u32, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) {
+    /// `frame(i)` tells frame `i`. Returns false if there are none, or too many.
+    pub fn remember(
+        &mut self,
+        first: u32,
+        count: usize,
+        tail: Option<u32>,
+        frame: impl Fn(usize) -> (Place, Fact),
+    ) -> bool {
         if count == 0 || count > self.longest() {
-            return;
+            return false;
         }
         for i in (0..count).rev() {
             let number = first.wrapping_add(i as u32);
@@ -534,6 +543,7 @@ impl Memo {
             }
             self.enter(place, number, fact.needs_rbp);
         }
+        true
     }
 
     /// Makes a node findable.

@@ -3,6 +3,8 @@
 //! One writer: the thread that holds the loader's lock, in the loader's own notification. Many readers, lock-free:
 //! there are two sorted indexes; the one with `generation & 1` is in force, the other is the writer's. A reader that
 //! finds the generation unchanged after its search has searched an index that nobody touched.
+mod checked;
+
 use crate::cfi::Tables;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{Value, bytes};
@@ -85,6 +87,9 @@ impl Found {
         (self.eh_frame_hdr != 0).then_some(Tables { eh_frame_hdr: self.eh_frame_hdr, start: self.start, end: self.end })
     }
 }
+
+/// The name that glibc has for the kernel's object (the vDSO).
+pub const KERNEL_OBJECT: &[u8] = b"linux-vdso.so.1";
 
 /// What the kernel may be asked about new modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +186,8 @@ impl KnownModules {
             // SAFETY: `map` is null or an entry of the board's list, which is stable by the caller's promise.
             while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
                 left -= 1;
-                let is_new = !self.is_known(m) && may != May::AskNothing;
+                let is_listed_twice = is_other_namespace && self.is_mapped(m);
+                let is_new = !self.is_known(m) && !is_listed_twice && may != May::AskNothing;
                 // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps are
                 // whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, may) } {
@@ -257,6 +263,12 @@ impl KnownModules {
         let mut known = self.all_mut().iter_mut();
         let found = known.find(|known| known.map == address && known.dynamic == dynamic);
         found.map(|known| known.seen = 1).is_some()
+    }
+
+    /// True when the object of this map is known by another map. The loader itself is mapped once, and listed in every
+    /// namespace.
+    fn is_mapped(&self, map: &LinkMap) -> bool {
+        self.all().iter().any(|known| known.seen != 0 && known.dynamic == map.dynamic as u64)
     }
 
     /// Takes a new map in. False when it is no module of use.
@@ -369,9 +381,14 @@ fn has_name(map: &LinkMap) -> bool {
     !map.name.is_null() && unsafe { *map.name } != 0
 }
 
-/// The program itself has no name in the list and, when not position independent, no header at its bias.
+/// The program itself, when not position independent, has no header at its bias. glibc's list has no name for it, musl's has.
 pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
-    if has_name(map) { Headers::at(map.bias) } else { Some(program) }
+    if is_program(map, program) { Some(program) } else { Headers::at(map.bias) }
+}
+
+/// A map without a name need not be the program: musl has none for the kernel's object.
+fn is_program(map: &LinkMap, program: Headers) -> bool {
+    program.dynamic(map.bias).unwrap_or(0) == map.dynamic as u64
 }
 
 /// True when a module of the table is the object of `map`: the same place, name and build.
@@ -477,10 +494,11 @@ unsafe fn register(
     // A short program may be gone before anybody else can ask for its path, or for the folder that it stood in when the
     // loader took `./libx.so`. Nothing without /proc.
     let is_told = if !has_name {
-        desk.read_link(b"/proc/self/exe\0")
+        is_program(map, program) && desk.read_link(b"/proc/self/exe\0")
     } else {
         may_ask_folder && is_relative(name) && desk.join_folder(name)
     };
+    let name = if has_name || is_program(map, program) { name } else { KERNEL_OBJECT };
     let name = if is_told { desk.get() } else { name };
     let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
     let flags = if families::is_hooked(start) { ModuleFlags::HOOKED } else { 0 };

@@ -77,6 +77,9 @@ pub struct Proof {
     walk: Range,
     /// A run of pages that holds the stack pointer, shown to be readable since the stack pointer came to this stack.
     stack: Range,
+    /// The upper end of `stack` when it was last found that it is not the thread's own stack; 0 = never. Asking again would
+    /// cost a system call a page.
+    foreign_high: u64,
     /// False in a sandbox, where a system call may be punished.
     may_ask: bool,
 }
@@ -191,6 +194,19 @@ impl Proof {
         Some(self.stack)
     }
 
+    /// Shows that the thread runs on its own stack, which stays mapped as long as the thread runs, and that `top` is on it.
+    /// `end`: the upper end of that stack, 0 = not known. Returns what is known of the stack, `None` when it is another one.
+    pub fn own_stack(&mut self, top: u64, end: u64) -> Option<Range> {
+        if self.stack.high == self.foreign_high {
+            return None;
+        }
+        if end <= self.stack.low || self.stack_up_to(end).is_none() {
+            self.foreign_high = self.stack.high;
+            return None;
+        }
+        (top <= end).then_some(self.stack)
+    }
+
     /// What is known of the stack that the last walk began on.
     pub const fn stack(&self) -> Range {
         self.stack
@@ -294,6 +310,25 @@ mod tests {
             proof.prepare(pages.word(3, 5), top);
             assert_eq!(proof.stack(), Range { low: pages.word(3, 0), high: pages.word(4, 0) });
         }
+    }
+
+    #[test]
+    fn a_stack_is_the_threads_own_when_nothing_is_missing_up_to_its_end() {
+        let pages = Pages::new(&[true, true, false, true, true, true]);
+        let (other, own) = (pages.word(0, 5), pages.word(3, 5));
+        let end = pages.word(5, 100);
+        let mut proof = Proof::default();
+        proof.start(own, true);
+        let whole = Range { low: pages.word(3, 0), high: pages.word(6, 0) };
+        assert_eq!(proof.own_stack(pages.word(4, 0), end), Some(whole));
+        assert_eq!(proof.own_stack(pages.word(5, 101), end), None, "a frame above its end");
+        let mut proof = Proof::default();
+        proof.start(other, true);
+        assert_eq!(proof.own_stack(pages.word(1, 0), end), None, "a gap is between");
+        pages.protect(2, true);
+        assert_eq!(proof.own_stack(pages.word(1, 0), end), None, "not asked again");
+        proof.start(own, true);
+        assert_eq!(proof.own_stack(pages.word(4, 0), end), Some(Range { low: pages.word(0, 0), ..whole }));
     }
 
     #[test]

@@ -23,6 +23,7 @@ const SECCOMP_MODE_FILTER: u64 = 2;
 const SECCOMP_SET_MODE_STRICT: u64 = 0;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const SECCOMP_FILTER_FLAG_TSYNC: u64 = 1;
+const SECCOMP_FILTER_FLAG_NEW_LISTENER: u64 = 8;
 const PR_TSC_SIGSEGV: u64 = 2;
 
 /// libc's `prctl` and `syscall`; null until the start.
@@ -44,8 +45,11 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forbidden {
     Calls,
-    /// Those of all threads.
-    AllCalls,
+    /// Those of all threads. If that fails because of one thread, its tid is the result, unless a listener's descriptor was
+    /// asked for.
+    AllCalls {
+        returns_listener: bool,
+    },
     /// Strict mode switches the time stamp counter off, too.
     CallsAndCounter,
     Counter,
@@ -65,13 +69,20 @@ fn by_syscall(number: u32, first: u64, second: u64) -> Option<Forbidden> {
         (SYS_PRCTL, option) => by_prctl(option as u32, second),
         // With any flag it fails: libseccomp finds out like that whether there is such a call.
         (SYS_SECCOMP, SECCOMP_SET_MODE_STRICT) if second == 0 => Some(Forbidden::CallsAndCounter),
-        (SYS_SECCOMP, SECCOMP_SET_MODE_FILTER) if second & SECCOMP_FILTER_FLAG_TSYNC != 0 => Some(Forbidden::AllCalls),
+        (SYS_SECCOMP, SECCOMP_SET_MODE_FILTER) if second & SECCOMP_FILTER_FLAG_TSYNC != 0 => {
+            Some(Forbidden::AllCalls { returns_listener: second & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 })
+        }
         (SYS_SECCOMP, SECCOMP_SET_MODE_FILTER) => Some(Forbidden::Calls),
         _ => None,
     }
 }
 
-/// Returns 1 if `failed` is to be called when the real function returns -1, else 0.
+/// What the shims pass on to `returned`, so they are numbers.
+const IGNORE_RESULT: u32 = 0;
+const FAILS_WITH_MINUS_ONE: u32 = 1;
+const SUCCEEDS_WITH_ZERO: u32 = 2;
+
+/// Unless the result is `IGNORE_RESULT`, `returned` is to be called with it and with what the real function has returned.
 fn announce(forbidden: Option<Forbidden>) -> u32 {
     // The first function of the program that we see may be this one.
     CORE.start();
@@ -80,13 +91,17 @@ fn announce(forbidden: Option<Forbidden>) -> u32 {
         CORE.leave_counter();
     }
     if matches!(forbidden, None | Some(Forbidden::Counter)) {
-        return 0;
+        return IGNORE_RESULT;
     }
     let is_first = CORE.forbid_calls();
-    if is_first == Some(true) && forbidden == Some(Forbidden::AllCalls) {
+    if is_first == Some(true) && matches!(forbidden, Some(Forbidden::AllCalls { .. })) {
         let_hooks_finish(&CORE);
     }
-    u32::from(is_first.is_some())
+    match (is_first, forbidden) {
+        (None, _) => IGNORE_RESULT,
+        (_, Some(Forbidden::AllCalls { returns_listener: false })) => SUCCEEDS_WITH_ZERO,
+        _ => FAILS_WITH_MINUS_ONE,
+    }
 }
 
 /// Threads that are about to make system calls outside of a hook whose guard is up.
@@ -139,7 +154,7 @@ fn let_hooks_finish(core: &Core) {
         // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these words
         // meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or new.
         let level = |level: *const Level| unsafe {
-            ((&raw const (*level).guard).read_volatile(), (&raw const (*level).head).read_volatile())
+            ((&raw const (*level).guard).read_volatile(), (&raw const (*level).ring.head).read_volatile())
         };
         // SAFETY: only computes addresses, of fields of the `Local` that lies in the area which `core.area` has mapped.
         for place in unsafe { [&raw const (*local).main, &raw const (*local).nested] } {
@@ -160,9 +175,12 @@ pub extern "C" fn before_syscall(number: u32, first: u64, second: u64) -> u32 {
     announce(by_syscall(number, first, second))
 }
 
-/// The announced call has failed, so nothing is forbidden.
-pub extern "C" fn failed() {
-    CORE.allow_calls();
+/// The announced call has returned. If it failed, nothing is forbidden.
+pub extern "C" fn returned(expected: u32, result: i32) {
+    let has_failed = if expected == SUCCEEDS_WITH_ZERO { result != 0 } else { result == -1 };
+    if has_failed {
+        CORE.allow_calls();
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +196,8 @@ mod tests {
         assert_eq!(by_syscall(SYS_PRCTL, PR_SET_TSC as u64, 2), Some(Forbidden::Counter));
         assert_eq!(by_syscall(SYS_SECCOMP, 0, 0), Some(Forbidden::CallsAndCounter));
         assert_eq!(by_syscall(SYS_SECCOMP, 1, 0), Some(Forbidden::Calls));
-        assert_eq!(by_syscall(SYS_SECCOMP, 1, 1), Some(Forbidden::AllCalls));
+        assert_eq!(by_syscall(SYS_SECCOMP, 1, 1), Some(Forbidden::AllCalls { returns_listener: false }));
+        assert_eq!(by_syscall(SYS_SECCOMP, 1, 1 | 8), Some(Forbidden::AllCalls { returns_listener: true }));
         assert_eq!(by_syscall(SYS_SECCOMP, 0, 1), None);
         // SECCOMP_GET_ACTION_AVAIL; pipe, which has the number of PR_SET_SECCOMP.
         assert_eq!((by_syscall(SYS_SECCOMP, 2, 0), by_syscall(PR_SET_SECCOMP, 1, 0)), (None, None));

@@ -289,6 +289,18 @@ pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 
+/// Moves a mapping to where another one is, which is gone then.
+///
+/// # Safety
+/// `[from, from + len)` was mapped by `map_private`, and no pointer into it is used any more. Whoever uses
+/// `[to, to + len)` can do with what stands in the moved pages.
+pub unsafe fn move_mapping(from: *mut u8, len: usize, to: usize) {
+    const MREMAP_MAYMOVE: usize = 1;
+    const MREMAP_FIXED: usize = 2;
+    // SAFETY: the caller's promise.
+    unsafe { call(25, from as usize, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to, 0) };
+}
+
 /// The kernel's `struct sigaction`.
 #[repr(C)]
 struct Action {
@@ -331,21 +343,43 @@ pub enum Disposition {
 }
 
 pub fn disposition(signal: i32) -> Disposition {
-    let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`, into
-    // `action`, which lives through the call; 8 is the size of the kernel's mask.
-    unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
-    match action.handler {
-        0 => Disposition::Default,
-        1 => Disposition::Ignored,
+    match handler_of(signal) {
+        DEFAULT => Disposition::Default,
+        IGNORE => Disposition::Ignored,
         _ => Disposition::Handled,
     }
 }
 
+pub fn is_handled_by(signal: i32, handler: extern "C" fn(i32)) -> bool {
+    handler_of(signal) == handler as *const () as usize
+}
+
+const DEFAULT: usize = 0;
+const IGNORE: usize = 1;
+
+fn handler_of(signal: i32) -> usize {
+    let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`, into
+    // `action`, which lives through the call; 8 is the size of the kernel's mask.
+    unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
+    action.handler
+}
+
+/// What is to happen when a signal arrives.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    Ignore,
+    Function(extern "C" fn(i32)),
+}
+
 /// System calls that the signal interrupts go on.
-pub fn handle_signal(signal: i32, handler: extern "C" fn(i32)) {
+pub fn handle_signal(signal: i32, handler: Handler) {
+    let handler = match handler {
+        Handler::Ignore => IGNORE,
+        Handler::Function(function) => function as *const () as usize,
+    };
     let action = Action {
-        handler: handler as *const () as usize,
+        handler,
         flags: SA_ONSTACK | SA_RESTART | SA_RESTORER,
         restorer: heaptrack_signal_return as *const () as usize,
         mask: 0,

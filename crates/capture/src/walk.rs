@@ -6,17 +6,24 @@
 //! Where there is no CFI, the code itself is asked how its frame ends, else the frame pointer is followed. What was read from
 //! code holds only as long as that code stands there: every use compares it again, a reuse of the memo too.
 //! Rows that are not simple are evaluated with all callee-saved registers, from the leaf again, and not remembered.
+mod checked;
+
+pub use checked::check_stack;
+
 use crate::cfi::{self, How, Row, reg};
 use crate::context::Context;
 use crate::core::Core;
 use crate::epilogue::{self, Epilogue};
 use crate::expression;
+use crate::local::thread_pointer;
 use crate::memo::{BROKEN, Fact, Memo, Place};
 use crate::modules::Found as Module;
 use crate::proof::Proof;
 use crate::rule::{Kind, Rule};
+use crate::sys;
 use crate::unwatched;
 use channel::{FrameKey, Loss, StackId};
+use core::sync::atomic::Ordering;
 
 /// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
 pub const MAX_FRAMES: usize = crate::memo::SEGMENT - 1;
@@ -94,6 +101,8 @@ struct Root {
     frames: [Frame; ROOT_FRAMES],
     /// How many frames went by; the last ones are in `frames`, round and round. 0 = nothing is known.
     seen: usize,
+    /// The root itself was not reached.
+    is_missing: bool,
     generation: u32,
 }
 
@@ -139,6 +148,8 @@ pub struct Found {
     stop: Stop,
     /// Frames from the cut to the root; the last `ROOT_FRAMES` of them are kept. 0 = not cut.
     root: usize,
+    /// The root of a cut stack was not reached: something before it cannot be followed.
+    is_rootless: bool,
     /// The known stack on which the frames stand.
     pub tail: StackId,
 }
@@ -146,7 +157,7 @@ pub struct Found {
 impl Found {
     /// How many frames its path has.
     pub fn path_len(&self) -> usize {
-        let marker = (self.root > ROOT_FRAMES) as usize;
+        let marker = (self.root > ROOT_FRAMES || self.is_rootless) as usize;
         self.count + self.root.min(ROOT_FRAMES) + marker
     }
 
@@ -181,12 +192,13 @@ impl Walk<'_> {
         self.scratch.module = None;
         self.scratch.unsure = false;
         let (count, start, stop) = self.collect(context, context.differs);
-        let root = if stop == Stop::Full { self.root(count) } else { 0 };
+        let (root, is_rootless) = if stop == Stop::Full { self.root(count) } else { (0, false) };
         let tail = if let Stop::Known(tail) = stop { tail.number } else { 0 };
-        Found { count, start, stop, root, tail }
+        Found { count, start, stop, root, is_rootless, tail }
     }
 
-    /// The frames of a path, leaf first: those of the walk, and of a cut stack the marker and the root.
+    /// The frames of a path, leaf first: those of the walk, and of a cut stack the marker and the root. If no frame is
+    /// missing between the two, but the root was not reached, the marker is the last one.
     pub fn frame_key(&mut self, found: &Found, i: usize) -> FrameKey {
         if i < found.count {
             let pc = self.frame(i).pc;
@@ -194,7 +206,7 @@ impl Walk<'_> {
         }
         match i - found.count {
             0 if found.root > ROOT_FRAMES => FrameKey::CUT,
-            0 => self.root_key(found, 0),
+            n if n == found.root => FrameKey::CUT,
             n => self.root_key(found, n - (found.root > ROOT_FRAMES) as usize),
         }
     }
@@ -213,6 +225,7 @@ impl Walk<'_> {
 
     fn key(&mut self, pc: u64) -> FrameKey {
         self.find_module(inside(pc));
+        self.check_module(pc);
         let (instance, bias) = self.scratch.module.as_ref().map_or((0, 0), |found| (found.instance, found.bias));
         FrameKey::new(instance, (pc & !EXACT).wrapping_sub(bias), pc & EXACT != 0)
     }
@@ -499,16 +512,18 @@ impl Walk<'_> {
         expression::evaluate(at, before, first, stack, &mut |address| self.proof.read(address))
     }
 
-    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root.
+    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root, and
+    /// whether it was not reached.
     #[cold]
     #[inline(never)]
-    fn root(&mut self, count: usize) -> usize {
+    fn root(&mut self, count: usize) -> (usize, bool) {
         let mut frame = *self.frame(count);
         let generation = self.core.modules().generation();
         if self.scratch.root.still_holds(frame.cfa, generation, self.proof) {
-            return self.scratch.root.seen;
+            return (self.scratch.root.seen, self.scratch.root.is_missing);
         }
         let mut seen = 0usize;
+        let mut is_missing = true;
         for _ in 0..MAX_STEPS {
             frame.rule = self.rule_at(frame.pc, frame.key());
             self.scratch.unsure |= frame.rule.is_guess() && frame.rule.uses_rbp();
@@ -516,17 +531,26 @@ impl Walk<'_> {
                 *place = frame;
             }
             seen += 1;
+            // A frame that needs all registers is not followed: they would have to be found from the leaf on, each time.
             if !frame.rule.is_simple() {
+                is_missing = frame.rule.kind() != Kind::End;
                 break;
             }
             match self.step(&frame) {
                 Some(next) if next.pc() != 0 => frame = next,
-                _ => break,
+                Some(_) => {
+                    is_missing = false;
+                    break;
+                }
+                None => {
+                    is_missing = !(frame.rule.is_guess() && frame.rule.uses_rbp() && sinks(&frame));
+                    break;
+                }
             }
         }
         let root = &mut self.scratch.root;
-        (root.seen, root.generation) = (seen, generation);
-        seen
+        (root.seen, root.is_missing, root.generation) = (seen, is_missing, generation);
+        (seen, is_missing)
     }
 
     /// Leaves the module that holds `address` in the scratch.
@@ -538,27 +562,31 @@ impl Walk<'_> {
         }
     }
 
-    /// The walk followed a frame pointer without CFI, so its words may be compared later only while the stack is known to be
-    /// readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that cannot be shown.
+    /// The walk followed a frame pointer without CFI, so its words may be compared later only while they are known to be
+    /// readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that cannot be
+    /// shown: the thread runs on a stack of the program's own making, or the frame pointer led out of the thread's stack.
+    /// The program may unmap what is above such a stack while the thread runs on it.
     #[cold]
     #[inline(never)]
     fn prove_guesses(&mut self, last: usize, tail: Option<StackId>) -> bool {
         let top = self.frame(last).cfa;
         let Some(memo) = self.memo.as_deref_mut() else { return false };
         let top = tail.map_or(top, |tail| memo.top(tail).max(top));
-        match self.proof.stack_up_to(top) {
+        let end = own_stack_end(self.core, self.may_ask);
+        match self.proof.own_stack(top, end) {
             Some(stack) => memo.move_guesses(stack),
             None => return false,
         }
         true
     }
 
-    /// Puts what the walk found into the memo, numbered from `first` on.
+    /// Puts what the walk found into the memo, numbered from `first` on. Returns how many frames at the leaf are not
+    /// remembered, `None` when nothing is.
     #[inline(never)]
-    pub fn remember(&mut self, found: &Found, first: StackId) {
+    pub fn remember(&mut self, found: &Found, first: StackId) -> Option<usize> {
         let Found { count, start, stop, .. } = *found;
         if stop == Stop::Lost || stop == Stop::Full {
-            return;
+            return None;
         }
         let (tail, mut needs, mut depth) = match stop {
             Stop::Known(tail) => (Some(tail.number), tail.needs_rbp, tail.depth),
@@ -572,13 +600,13 @@ impl Walk<'_> {
             zero.rule = Rule::END;
         }
         if start >= count || self.scratch.unsure && !self.prove_guesses(end - 1, tail) {
-            return;
+            return None;
         }
-        let Some(memo) = self.memo.as_deref_mut() else { return };
+        let memo = self.memo.as_deref_mut()?;
         // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a local
         // array would be too large for a small stack.
         for i in (start..end).rev() {
-            let Some(frame) = self.scratch.frames.get_mut(i) else { return };
+            let frame = self.scratch.frames.get_mut(i)?;
             let caller_needs = needs;
             let restored = frame.rule.is_simple() && frame.rule.rbp_slot() != 0;
             needs = match frame.rule.kind() {
@@ -596,7 +624,7 @@ impl Walk<'_> {
             frame.rule = Rule(slot | by_code << 14 | (needs as u32) << 15 | (depth as u32) << 16);
         }
         let frames = &self.scratch.frames;
-        memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
+        let is_remembered = memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
             // SAFETY: `Memo::remember` asks for `i < end - start`. `collect` returns a `count` of at most `MAX_FRAMES`, so
             // `end` is at most `MAX_FRAMES + 1`, the array's length.
             let frame = unsafe { frames.get_unchecked(start + i) };
@@ -611,7 +639,22 @@ impl Walk<'_> {
                 },
             )
         });
+        is_remembered.then_some(start)
     }
+}
+
+/// The upper end of the stack that the calling thread was given; 0 = not known. libc puts the thread block at the end of the
+/// stack of every thread but the first, whose block is anywhere.
+fn own_stack_end(core: &Core, may_ask: bool) -> u64 {
+    let pointer = thread_pointer();
+    let tid = match core.tid_offset.load(Ordering::Relaxed) {
+        // SAFETY: inside the calling thread's own thread block: `find_tid` has found the tid of a thread at this offset of
+        // its block, which is the same libc's.
+        offset if offset != 0 => unsafe { ((pointer + offset as u64) as *const u32).read_volatile() },
+        _ if may_ask => sys::gettid(),
+        _ => return 0,
+    };
+    if tid == core.pid() { core.stack_top.load(Ordering::Relaxed) } else { pointer }
 }
 
 /// A frame pointer that does not lead up the stack.

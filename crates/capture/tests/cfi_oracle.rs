@@ -161,3 +161,48 @@ fn rust_standard_library_and_python() {
     let path = PathBuf::from(String::from_utf8(stdcpp.stdout).expect("path").trim());
     assert!(compare(&path.canonicalize().expect("path")) > 10_000);
 }
+
+/// A table of one function of 64 bytes that starts at 0x4000, with these instructions; the CFA is rsp + 8 before them.
+fn table_of(instructions: &[u8]) -> Vec<u8> {
+    const HEADER: usize = 20;
+    let mut frame = vec![0; 8];
+    frame.extend(b"\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01");
+    frame.resize(frame.len().next_multiple_of(4), 0);
+    let description = frame.len();
+    frame[..4].copy_from_slice(&(description as u32 - 4).to_le_bytes());
+    frame.extend([0; 4]);
+    frame.extend((description as u32 + 4).to_le_bytes());
+    frame.extend((0x4000 - (HEADER + description + 8) as i32).to_le_bytes());
+    frame.extend(64u32.to_le_bytes());
+    frame.push(0);
+    frame.extend(instructions);
+    frame.resize(frame.len().next_multiple_of(4), 0);
+    let length = (frame.len() - description - 4) as u32;
+    frame[description..description + 4].copy_from_slice(&length.to_le_bytes());
+    let mut table = vec![1, 0x1b, 0x03, 0x3b];
+    for number in [HEADER as u32 - 4, 1, 0x4000, (HEADER + description) as u32] {
+        table.extend(number.to_le_bytes());
+    }
+    table.extend(frame);
+    table
+}
+
+/// Found by `fuzz/targets/cfi.rs`: the offset was taken for the address of the expression, which would have been read.
+#[test]
+fn a_cfa_that_is_an_expression_has_no_register_and_no_offset() {
+    let row = |instructions: &[u8]| {
+        let table = table_of(instructions);
+        let start = table.as_ptr() as u64;
+        let tables = Tables { eh_frame_hdr: start, start, end: start + table.len() as u64 };
+        let mut scratch = scratch();
+        tables.row(start + 0x4000, &mut scratch).map(|()| scratch.row.cfa_register)
+    };
+    // DW_CFA_def_cfa_expression of DW_OP_breg7 (rsp) 8.
+    const EXPRESSION: [u8; 4] = [0x0f, 0x02, 0x77, 0x08];
+    assert_eq!(row(&EXPRESSION), Ok(Row::EXPRESSION));
+    assert_eq!(row(&[&EXPRESSION[..], &[0x0c, 0x06, 0x10]].concat()), Ok(reg::RBP as u8));
+    // def_cfa_register, def_cfa_offset, def_cfa_offset_sf.
+    for change in [[0x0d, 0x06], [0x0e, 0x10], [0x13, 0x7e]] {
+        assert_eq!(row(&[&EXPRESSION[..], &change].concat()), Err(capture::cfi::NoRow::Malformed), "{change:x?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Free slots: taken and given back in constant time, whatever the number of threads.
+//! The owners of slots come and go. A slot is taken and given back in constant time, whatever the number of threads.
 //!
 //! Slots that were never used are handed out in order (`Header::slot_count`). Slots that were given back are on a stack,
 //! linked by their numbers; its top has a tag that changes with every step, so that a compare-and-swap cannot mistake one
@@ -9,14 +9,27 @@
 //! SlotHeader::next_free           | number of the next slot + 1                |
 //! ```
 use crate::region::Region;
-use crate::slot::Owner;
+use crate::slot::{Owner, SlotHeader, SlotState};
 use crate::sync::Ordering;
 
 /// A failed step means that another thread has made one. After this many, a thread takes a slot that was never used, and
 /// the collector keeps the slot.
 const TRIES: u32 = 256;
 
-impl Region {
+/// What [`Region::reap`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// The slot has no owner.
+    Free,
+    /// The owner is alive.
+    Alive,
+    /// The owner has ended, and the slot is dead now. `by_exec`: perhaps in the middle of a call.
+    Ended { by_exec: bool },
+    /// The slot is dead already. Once everything of it was merged, `Region::give_slot_back` frees it.
+    Dead(Owner),
+}
+
+impl Region<'_> {
     /// Target: a slot for the calling thread, its number and owner word. `None` when all that are mapped are taken.
     pub fn take_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
         self.pop_slot(tid, image).or_else(|| self.new_slot(tid, image))
@@ -44,9 +57,36 @@ impl Region {
         self.slot(index)?.claim(tid, image).map(|owner| (index, owner))
     }
 
+    /// Collector: slots `[0, slots_used)` are worth a look.
+    pub fn slots_used(&self) -> u32 {
+        self.header().slot_count.load(Ordering::Acquire).min(self.geometry().slots)
+    }
+
+    /// Collector: one look at the owner of a slot. `is_alive`: whether there is a thread with this tid.
+    pub fn reap(&self, slot: &SlotHeader, is_alive: impl FnOnce(u32) -> bool) -> Reaped {
+        let owner = slot.owner();
+        // If another thread inherits the slot at this moment, that one is alive.
+        let end = |by_exec| if slot.bury(owner) { Reaped::Ended { by_exec } } else { Reaped::Alive };
+        match owner.state() {
+            SlotState::Free => Reaped::Free,
+            SlotState::Dead => Reaped::Dead(owner),
+            // The image is read after the owner word, so that a thread of a new image is never compared with the old one.
+            SlotState::Live if !owner.is_of_image(self.header().image.load(Ordering::Acquire)) => end(true),
+            SlotState::Live if !is_alive(owner.tid()) => end(false),
+            SlotState::Live => Reaped::Alive,
+        }
+    }
+
     /// Collector: nothing is left in the rings of a dead slot, so another thread may have it.
     pub fn give_slot_back(&self, index: u32, dead: Owner) {
         let Some(slot) = self.slot(index) else { return };
+        if dead.state() != SlotState::Dead || slot.owner() != dead {
+            return;
+        }
+        // Before the slot is released: its next owner writes them.
+        slot.intent.store(0, Ordering::Relaxed);
+        slot.nested_intent.store(0, Ordering::Relaxed);
+        slot.waiting.store(0, Ordering::Relaxed);
         if !slot.release(dead) {
             return;
         }

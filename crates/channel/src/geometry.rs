@@ -8,6 +8,7 @@ pub const PAGE: usize = 4096;
 /// Sizes of all parts. Written by the collector into the header, copied and checked once by the target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Geometry {
     /// Threads that can record at the same time.
     pub slots: u32,

@@ -5,7 +5,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// Both sides ship in one file, so only an equal version is accepted.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// How far the session is. Stored in `Header::phase`.
 ///
@@ -119,6 +119,7 @@ pub const NO_CALLS_SAID: u32 = 2;
 pub const LEFT_FOR_WORDS: usize = 32;
 
 /// One page. "C" = written by the collector, "T" = by the target.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C)]
 pub struct Header {
     // -- written by the collector before the target starts; the target copies them
@@ -147,7 +148,7 @@ pub struct Header {
     pub no_syscalls: AtomicU32,
     /// Futex: the target adds one and wakes when a ring is half full and `collector_asleep` is set.
     pub doorbell: AtomicU32,
-    /// C: set before the collector sleeps on the doorbell.
+    /// C: set before the collector sleeps on the doorbell. T: cleared by whoever rings, so that nobody rings twice.
     pub collector_asleep: AtomicU32,
     /// T: slots ever used; slots `[0, slot_count)` are worth a look. May be more than there are.
     pub slot_count: AtomicU32,
@@ -193,10 +194,29 @@ pub struct Header {
     pub left_for: [AtomicU64; LEFT_FOR_WORDS],
     /// T: `UnrecordedExec`, 0 = none. Stored before the exec, and taken back if the exec fails.
     pub unrecorded_exec: AtomicU32,
+    /// T: the number of the first `Check` that failed, 0 = none. Only a build with the feature `checks` stores one.
+    pub failed_check: AtomicU32,
 }
 
 impl Header {
-    /// The next event is to be stamped by the clock. True when one thread of the target records alone.
+    /// Target: these events are not recorded, or not fully.
+    pub fn lose_events(&self, loss: Loss, count: u64) {
+        self.losses[loss as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Target: false while a seccomp filter may punish any system call of the capture library.
+    pub fn may_call(&self) -> bool {
+        self.no_syscalls.load(Ordering::Relaxed) == 0
+    }
+
+    /// Target: true for the first one that finds the collector asleep. A collector that is stopped while it sleeps would
+    /// otherwise cost every event a system call.
+    pub fn wants_bell(&self) -> bool {
+        let asleep = &self.collector_asleep;
+        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// The next event of each ring is to be stamped by the clock. True when one thread of the target records alone.
     pub fn next_round(&self) -> bool {
         let pace = self.pace.load(Ordering::Acquire);
         if pace != 0 {

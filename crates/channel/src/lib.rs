@@ -19,24 +19,37 @@
 //! memfd tells every byte that recording costs the target.
 #![cfg_attr(not(loom), no_std)]
 
+mod checks;
 mod frame;
 mod free_slots;
 mod geometry;
 mod header;
 mod hub;
+#[cfg(loom)]
+mod model_memory;
+#[cfg(loom)]
+pub mod model_signal;
 mod module;
+mod pace;
 mod record;
 mod region;
 mod requests;
 mod ring;
+mod room;
 mod slot;
 mod sync;
 mod unrecorded;
+mod watermark;
+mod writer;
 
+pub use checks::Check;
 pub use frame::FrameKey;
+pub use free_slots::Reaped;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
 pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION};
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
+#[cfg(loom)]
+pub use model_memory::ModelMemory;
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
     ALLOC_WORDS, CUSTOM, Decoder, Event, FREE_WORDS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Record,
@@ -47,3 +60,4 @@ pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};
 pub use ring::{Ring, RingError};
 pub use slot::{Intent, Owner, SlotHeader, SlotState};
 pub use unrecorded::UnrecordedExec;
+pub use writer::{Host, NoRoom, RingWriter, WriterState};

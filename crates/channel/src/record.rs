@@ -141,6 +141,11 @@ pub const fn encode_path(first: StackId, count: usize, tail: StackId) -> [u64; P
     [(first as u64) << 16 | (count as u64) << KIND_BITS | Kind::Path as u64, tail as u64]
 }
 
+/// How many frames the path has whose first word this is. `None` for the first word of another record.
+pub(crate) const fn path_frames(word: u64) -> Option<u64> {
+    if word & ((1 << KIND_BITS) - 1) == Kind::Path as u64 { Some(word >> KIND_BITS & 0x1fff) } else { None }
+}
+
 /// Takes the committed words of a ring apart. Copied words only: the memory itself may still change.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {

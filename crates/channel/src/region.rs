@@ -5,36 +5,42 @@ use crate::module::Module;
 use crate::ring::Ring;
 use crate::slot::SlotHeader;
 use crate::sync::AtomicU64;
+use core::marker::PhantomData;
 
-/// The fixed part. `Copy`: it is an address and its geometry.
+/// The fixed part. `Copy`: it is an address and its geometry. `'m` is how long it stays mapped, and so how long references to
+/// its parts may live.
 ///
 /// The unsafe code of this file rests on one invariant, **the parts are mapped**: every part that `Geometry` places in the
-/// fixed part lies inside memory that is mapped readable and writable at `base` for as long as it is used, page-aligned. The
+/// fixed part lies inside memory that is mapped readable and writable at `base` for all of `'m`, page-aligned. The
 /// callers of `new` and `in_parts` promise the mapping; `Geometry::check`, which they have called, keeps the offsets inside
 /// `fixed_len` and aligned. All types in there are valid for any bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Region {
+pub struct Region<'m> {
     base: *mut u8,
     geometry: Geometry,
+    /// 0, in what would be padding: a profiler copies regions into other processes, and nothing of its own memory may go along.
+    _zero: u32,
     /// The word that tells where the headers of far slots are mapped, 0 = not yet. Null: right behind those of near slots.
     far: *const core::sync::atomic::AtomicU64,
     /// Where the last page in front of the slot areas ends.
     fixed_end: u64,
+    mapped: PhantomData<&'m Header>,
 }
 
 // SAFETY: a region is an address, which any thread may use. What it hands out references to are atomics, and numbers of the
 // header that `collector::Mapping` writes before another thread or process sees the memory.
-unsafe impl Send for Region {}
+unsafe impl Send for Region<'_> {}
 // SAFETY: `&Region` hands out the same references as `Region`, to atomics and to numbers that no longer change.
-unsafe impl Sync for Region {}
+unsafe impl Sync for Region<'_> {}
 
-impl Region {
+impl<'m> Region<'m> {
     /// # Safety
-    /// `base` is page-aligned, mapped readable and writable for `geometry.fixed_len()` bytes for as long as the
-    /// region or anything taken from it is used, and `geometry.check()` was `Ok`.
+    /// `base` is page-aligned, mapped readable and writable for `geometry.fixed_len()` bytes during all of `'m`, and
+    /// `geometry.check()` was `Ok`.
     pub unsafe fn new(base: *mut u8, geometry: Geometry) -> Self {
-        Region { base, geometry, far: core::ptr::null(), fixed_end: base as u64 + geometry.fixed_len() as u64 }
+        let fixed_end = base as u64 + geometry.fixed_len() as u64;
+        Region { base, geometry, _zero: 0, far: core::ptr::null(), fixed_end, mapped: PhantomData }
     }
 
     /// A region whose far slots are mapped later.
@@ -49,7 +55,7 @@ impl Region {
         far: *const core::sync::atomic::AtomicU64,
         fixed_end: u64,
     ) -> Self {
-        Region { base, geometry, far, fixed_end }
+        Region { base, geometry, _zero: 0, far, fixed_end, mapped: PhantomData }
     }
 
     /// Where the last page in front of the slot areas ends.
@@ -68,14 +74,14 @@ impl Region {
     }
 
     #[inline(always)]
-    pub const fn header(&self) -> &'static Header {
+    pub const fn header(&self) -> &'m Header {
         // SAFETY: the parts are mapped (see `Region`). The header is at the start of `base` and smaller than a page.
         unsafe { &*self.base.cast::<Header>() }
     }
 
     /// `None` when there is no such slot, or its header is not mapped.
     #[inline]
-    pub fn slot(&self, index: u32) -> Option<&'static SlotHeader> {
+    pub fn slot(&self, index: u32) -> Option<&'m SlotHeader> {
         if index >= self.geometry.slots {
             return None;
         }
@@ -96,7 +102,7 @@ impl Region {
     }
 
     #[inline]
-    pub const fn modules(&self) -> &'static [Module] {
+    pub const fn modules(&self) -> &'m [Module] {
         // SAFETY: the parts are mapped (see `Region`). `Geometry` leaves `modules` entries of room at `modules_at`.
         unsafe {
             core::slice::from_raw_parts(
@@ -108,7 +114,7 @@ impl Region {
 
     /// Module paths, bytes in words so that both sides can touch them.
     #[inline]
-    pub const fn names(&self) -> &'static [core::sync::atomic::AtomicU8] {
+    pub const fn names(&self) -> &'m [core::sync::atomic::AtomicU8] {
         // SAFETY: the parts are mapped (see `Region`). `Geometry` leaves `names` bytes of room at `names_at`.
         unsafe {
             core::slice::from_raw_parts(self.base.add(self.geometry.names_at()).cast(), self.geometry.names as usize)
@@ -136,9 +142,9 @@ impl Region {
     /// Both rings of slot `index`, whose header is `slot` and whose area is mapped at `area`.
     ///
     /// # Safety
-    /// `area` is mapped up to `geometry.private_in_slot(index)` for as long as the rings are used.
+    /// `area` is mapped up to `geometry.private_in_slot(index)` during all of `'r`.
     #[inline]
-    pub const unsafe fn rings(&self, index: u32, slot: &'static SlotHeader, area: *mut u8) -> [Ring<'static>; 2] {
+    pub const unsafe fn rings<'r>(&self, index: u32, slot: &'r SlotHeader, area: *mut u8) -> [Ring<'r>; 2] {
         let (words, len) = self.ring_words(index, area, false);
         let (nested_words, nested_len) = self.ring_words(index, area, true);
         // SAFETY: the caller promises that `area` is mapped up to `private_in_slot`. `Geometry` places both rings before

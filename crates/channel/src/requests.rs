@@ -44,6 +44,13 @@ pub struct Waiting {
     at: usize,
 }
 
+#[cfg(loom)]
+impl Default for Requests {
+    fn default() -> Self {
+        Requests { entries: core::array::from_fn(|_| AtomicU64::new(0)), missed: AtomicU32::new(0) }
+    }
+}
+
 impl Requests {
     /// Async-signal-safe, without a lock, with a bounded number of steps.
     pub fn put(&self, request: Request, stamp: Stamp) {

@@ -40,6 +40,12 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Writer: the word at a position that the reader has not taken yet.
+    pub fn word(&self, position: u64) -> u64 {
+        let index = position as usize & (self.words.len().wrapping_sub(1));
+        self.words.get(index).map_or(0, |place| place.load(Ordering::Relaxed))
+    }
+
     /// Writer: makes everything below `head` visible.
     #[inline(always)]
     pub fn commit(&self, head: u64) {

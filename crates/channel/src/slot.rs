@@ -76,6 +76,7 @@ impl Owner {
 }
 
 /// Two cache lines, one per side, so that the two sides do not fight over a line.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct SlotHeader {
     // -- line 0: the target's thread writes
@@ -170,6 +171,17 @@ impl SlotHeader {
     /// The owner is gone. False when the slot has another one meanwhile.
     pub fn bury(&self, owner: Owner) -> bool {
         owner.state() == SlotState::Live && self.change(owner, owner.with_state(SlotState::Dead)).is_some()
+    }
+
+    /// Collector: true if both rings are empty.
+    pub fn is_drained(&self) -> bool {
+        self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
+            && self.nested_head.load(Ordering::Acquire) == self.nested_tail.load(Ordering::Relaxed)
+    }
+
+    /// Collector: the events that were begun in both rings, for the audit.
+    pub fn events_begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire).wrapping_add(self.nested_begun.load(Ordering::Acquire))
     }
 
     /// Collector: both rings of a dead slot are drained. See `Region::give_slot_back`.

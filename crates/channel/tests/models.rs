@@ -1,161 +1,358 @@
-//! The ring and the watermark under every interleaving that loom can make.
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p channel --test models --release`.
+//! The writer, the reader, the watermark and the slots under every interleaving that loom can make.
+//! Run with `make models`.
+//!
+//! The models run the code that ships: with `--cfg loom` only the atomics and the barriers are loom's (`channel/src/sync.rs`).
+//! The barrier of the collector (membarrier) is a SeqCst fence on both sides, which is what the kernel makes of it.
 #![cfg(loom)]
 #![allow(clippy::expect_used)]
 
-use channel::{Intent, Ring};
+#[path = "models/target.rs"]
+mod target;
+
+use channel::{Event, Host, Loss, NO_CALLS_SAID, OnFull, SlotState, model_signal};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use target::{Collector, FREE_WORDS, Settings, Target, Thread, free};
 
-struct Shared {
-    words: [AtomicU64; 2],
-    head: AtomicU64,
-    tail: AtomicU64,
+/// Every interleaving with up to this many preemptions: all of them take hours.
+fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
 }
 
-impl Shared {
-    fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.words, &self.head, &self.tail)
-    }
-}
-
-fn shared() -> Arc<Shared> {
-    Arc::new(Shared {
-        words: std::array::from_fn(|_| AtomicU64::new(0)),
-        head: AtomicU64::new(0),
-        tail: AtomicU64::new(0),
-    })
-}
-
-/// What was committed arrives once, whole, in order, although the ring is smaller than what goes through it.
+/// What was written arrives once, whole, in order, although the ring is smaller than what goes through it.
 #[test]
-fn a_ring_delivers_every_word_once_and_in_order() {
-    loom::model(|| {
-        let shared = shared();
-        let writer = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let ring = shared.ring();
-                let mut head = 0;
-                for record in 0..2u64 {
-                    while ring.room() < 2 {
-                        thread::yield_now();
-                    }
-                    ring.put(head, record * 2 + 1);
-                    ring.put(head + 1, record * 2 + 2);
-                    head += 2;
-                    ring.commit(head);
-                }
-            })
-        };
-        let mut seen = Vec::new();
-        while seen.len() < 4 {
-            let before = seen.len();
-            let n = shared.ring().drain(&mut seen).expect("an honest writer");
-            assert_eq!(n % 2, 0, "half a record");
-            assert_eq!(seen.len(), before + n);
-            if n == 0 {
+fn a_writer_that_waits_loses_nothing() {
+    bounded(3, || {
+        let target = Target::new(Settings { ring_words: FREE_WORDS, ..Settings::WAITS });
+        let mut thread = Thread::begin(&target, 1);
+        let writer = thread::spawn(move || (1..=2).for_each(|address| thread.free(address)));
+        let mut collector = Collector::default();
+        while collector.arrived < 2 {
+            if collector.drain(&target) == 0 {
                 thread::yield_now();
             }
         }
         writer.join().expect("writer");
-        assert_eq!(seen, [1, 2, 3, 4]);
+        assert_eq!(collector.written_by, [(0, 1), (0, 2)]);
+        assert_eq!(target.memory.slot(0).dropped.load(Ordering::Relaxed), 0);
     });
 }
 
-/// The collector's rule: read the intent after a barrier; if it is clear, everything stamped before is in the ring.
-/// The barrier (membarrier) is modelled as a SeqCst fence on both sides, which is what the kernel makes of it.
+/// Wherever a thread is killed, one call of it is in flight at most. All other events have arrived or are counted as dropped.
 #[test]
-fn a_clear_intent_means_that_nothing_older_is_missing() {
-    loom::model(|| {
-        let shared = shared();
-        let intent = Arc::new(AtomicU64::new(0));
-        let clock = Arc::new(AtomicU64::new(1));
-        let writer = {
-            let (shared, intent, clock) = (Arc::clone(&shared), Arc::clone(&intent), Arc::clone(&clock));
+fn a_killed_thread_leaves_one_call_unaccounted_at_most() {
+    bounded(3, || {
+        let target = Target::new(Settings { ring_words: 4, on_full: OnFull::Drop, ..Settings::WAITS });
+        let mut thread = Thread::begin(&target, 1);
+        let writer = thread::spawn(move || (1..=3).for_each(|address| thread.free(address)));
+        let mut collector = Collector::default();
+        collector.audit(&target, 1);
+        collector.audit(&target, 1);
+        writer.join().expect("writer");
+        collector.audit(&target, 0);
+        assert_eq!(target.memory.slot(0).events_begun(), 3);
+    });
+}
+
+/// A ring that is full drops and counts, with and without system calls, and takes events again once it was emptied.
+#[test]
+fn a_full_ring_drops_and_recovers() {
+    const IN_SANDBOX: u32 = NO_CALLS_SAID;
+    for (on_full, no_syscalls) in [(OnFull::Drop, 0), (OnFull::Wait, 0), (OnFull::Wait, IN_SANDBOX)] {
+        bounded(3, move || {
+            let max_stall_ms = if no_syscalls == 0 { 1 } else { 0 };
+            let target = Target::new(Settings { ring_words: 4, on_full, max_stall_ms, ..Settings::WAITS });
+            target.header().no_syscalls.store(no_syscalls, Ordering::Relaxed);
+            let mut thread = Thread::begin(&target, 1);
+            (1..=4).for_each(|address| thread.free(address));
+            let slot = target.memory.slot(0);
+            assert_eq!(slot.dropped.load(Ordering::Relaxed), 2, "the ring holds two");
+            // The whole budget for waits was spent on the first event that found no room.
+            let waits = if on_full == OnFull::Wait && no_syscalls == 0 { 1 } else { 0 };
+            assert_eq!(target.waits.load(Ordering::Relaxed), waits);
+            let writer = thread::spawn(move || {
+                thread.free(5);
+                thread
+            });
+            let mut collector = Collector::default();
+            collector.audit(&target, 1);
+            let mut thread = writer.join().expect("writer");
+            collector.audit(&target, 0);
+            let dropped = target.memory.slot(0).dropped.load(Ordering::Relaxed);
+            (6..=7).for_each(|address| thread.free(address));
+            collector.audit(&target, 0);
+            let slot = target.memory.slot(0);
+            assert_eq!(slot.dropped.load(Ordering::Relaxed), dropped, "an empty ring takes events again");
+            assert_eq!(target.header().losses[Loss::RingFull as usize].load(Ordering::Relaxed), dropped);
+            assert_eq!(collector.arrived + dropped, 7);
+        });
+    }
+}
+
+/// Two threads and an address that one frees and the other gets: the free comes first, and nothing comes below a watermark that
+/// the collector has used already.
+#[test]
+fn a_free_is_merged_before_the_next_allocation_of_its_address() {
+    bounded(2, || {
+        let target = Target::new(Settings { slots: 2, ..Settings::WAITS });
+        let heap = Arc::new(AtomicU64::new(0));
+        let (mut first, mut second) = (Thread::begin(&target, 1), Thread::begin(&target, 2));
+        let frees = {
+            let heap = Arc::clone(&heap);
             thread::spawn(move || {
-                intent.store(1, Ordering::Relaxed);
-                loom::sync::atomic::fence(Ordering::SeqCst);
-                let stamp = clock.fetch_add(1, Ordering::SeqCst);
-                let ring = shared.ring();
-                ring.put(0, stamp);
-                ring.commit(1);
-                intent.store(0, Ordering::Release);
+                first.free(7);
+                heap.store(7, Ordering::Release);
             })
         };
-        let now = clock.fetch_add(1, Ordering::SeqCst);
-        loom::sync::atomic::fence(Ordering::SeqCst);
-        let pending = intent.load(Ordering::Acquire);
-        let mut seen = Vec::new();
-        shared.ring().drain(&mut seen).expect("an honest writer");
-        writer.join().expect("writer");
-        let mut late = Vec::new();
-        shared.ring().drain(&mut late).expect("an honest writer");
-        let watermark = if pending == 0 { now } else { pending };
-        assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
+        let allocates = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                if heap.load(Ordering::Acquire) == 7 {
+                    second.allocate(7);
+                }
+            })
+        };
+        let mut collector = Collector::default();
+        collector.round(&target);
+        frees.join().expect("the thread that frees");
+        allocates.join().expect("the thread that allocates");
+        collector.finish(&target);
+        assert_eq!(collector.place_of(false, 7), Some(0));
+        assert!(matches!(collector.place_of(true, 7), None | Some(1)));
     });
 }
 
-/// The same where the first thread stamps without the clock while it is alone, and a second one begins meanwhile: what
-/// comes late is never below the watermark.
+/// The same where the first thread is alone and stamps without the clock, and the second one begins meanwhile. Each hands an
+/// address to the other.
 #[test]
-fn a_resting_intent_holds_the_watermark_until_a_second_thread_is_there() {
-    // Three threads: every interleaving with up to two preemptions, or it takes hours.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
-        let first = shared();
-        let second = shared();
-        let intents: Arc<[AtomicU64; 2]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        // The first thread's last event had stamp 1: it may count on from there.
-        intents[0].store(Intent::resting(2).0, Ordering::Relaxed);
-        let pace = Arc::new(AtomicU64::new(1));
-        let clock = Arc::new(AtomicU64::new(10));
+fn a_thread_that_counts_is_in_order_with_the_second_thread() {
+    bounded(2, || {
+        let target = Target::new(Settings { slots: 2, ring_words: 16, may_count: true, ..Settings::WAITS });
+        let (to_second, to_first) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let mut first = Thread::begin(&target, 1);
+        // The clock is read for this one, and not for the next.
+        first.free(100);
         let alone = {
-            let (shared, intents, pace, clock) =
-                (Arc::clone(&first), Arc::clone(&intents), Arc::clone(&pace), Arc::clone(&clock));
+            let (to_second, to_first) = (Arc::clone(&to_second), Arc::clone(&to_first));
             thread::spawn(move || {
-                intents[0].store(Intent::writing(1).0, Ordering::Relaxed);
-                loom::sync::atomic::fence(Ordering::SeqCst);
-                let counts = pace.load(Ordering::Relaxed) == 1;
-                let stamp = if counts { 2 } else { clock.fetch_add(1, Ordering::SeqCst) };
-                let ring = shared.ring();
-                ring.put(0, stamp);
-                ring.commit(1);
-                let next = if counts { Intent::resting(3) } else { Intent::NONE };
-                intents[0].store(next.0, Ordering::Release);
+                first.free(7);
+                to_second.store(7, Ordering::Release);
+                if to_first.load(Ordering::Acquire) == 9 {
+                    first.allocate(9);
+                }
             })
         };
         let newcomer = {
-            let (shared, intents, pace, clock) =
-                (Arc::clone(&second), Arc::clone(&intents), Arc::clone(&pace), Arc::clone(&clock));
+            let (target, to_second, to_first) = (Arc::clone(&target), Arc::clone(&to_second), Arc::clone(&to_first));
             thread::spawn(move || {
-                pace.store(0, Ordering::SeqCst);
-                intents[1].store(Intent::writing(1).0, Ordering::Relaxed);
-                loom::sync::atomic::fence(Ordering::SeqCst);
-                let stamp = clock.fetch_add(1, Ordering::SeqCst);
-                let ring = shared.ring();
-                ring.put(0, stamp);
-                ring.commit(1);
-                intents[1].store(Intent::NONE.0, Ordering::Release);
+                let mut second = Thread::begin(&target, 2);
+                if to_second.load(Ordering::Acquire) == 7 {
+                    second.allocate(7);
+                } else {
+                    second.free(9);
+                    to_first.store(9, Ordering::Release);
+                }
             })
         };
-        let now = clock.fetch_add(1, Ordering::SeqCst);
-        let is_alone = pace.load(Ordering::Acquire) != 0;
-        loom::sync::atomic::fence(Ordering::SeqCst);
-        let bounds = intents.iter().filter_map(|intent| Intent(intent.load(Ordering::Acquire)).bound(is_alone));
-        let watermark = bounds.fold(now, u64::min);
-        let mut seen = Vec::new();
-        for shared in [&first, &second] {
-            shared.ring().drain(&mut seen).expect("an honest writer");
-        }
+        let mut collector = Collector::default();
+        collector.round(&target);
         alone.join().expect("the first thread");
         newcomer.join().expect("the second thread");
-        let mut late = Vec::new();
-        for shared in [&first, &second] {
-            shared.ring().drain(&mut late).expect("an honest writer");
+        collector.finish(&target);
+        for address in [7, 9] {
+            if let Some(alloc) = collector.place_of(true, address) {
+                let free = collector.place_of(false, address).expect("freed before");
+                assert!(free < alloc, "{:?}", collector.merged);
+            }
         }
-        assert!(late.iter().all(|stamp| *stamp >= watermark), "{late:?} came late, watermark {watermark}");
+    });
+}
+
+/// A jump out of a signal handler leaves the hook that it interrupted.
+struct Jump;
+
+/// Calls `hook`, which a signal handler leaves at its `point`th point. Returns true if the hook came to its end before that.
+fn left_by_jump(point: u32, hook: impl FnOnce()) -> bool {
+    model_signal::interrupt_at(point, || resume_unwind(Box::new(Jump)));
+    match catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(()) => assert!(model_signal::take_pending(), "the handler ran and did not jump"),
+        Err(payload) if payload.is::<Jump>() => return false,
+        Err(payload) => resume_unwind(payload),
+    }
+    true
+}
+
+/// A hook that is left by a jump, wherever: its event arrived, or it is counted, and the next one is not damaged by it.
+#[test]
+fn a_hook_that_is_left_by_a_jump_is_recorded_or_counted() {
+    let mut reached = 0;
+    for point in 0.. {
+        let came_to_end = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let noted = std::sync::Arc::clone(&came_to_end);
+        bounded(3, move || {
+            let target = Target::new(Settings { on_full: OnFull::Drop, ..Settings::WAITS });
+            let mut thread = Thread::begin(&target, 1);
+            let noted = std::sync::Arc::clone(&noted);
+            let writer = thread::spawn(move || {
+                if left_by_jump(point, || thread.free(1)) {
+                    noted.store(true, std::sync::atomic::Ordering::Relaxed);
+                } else {
+                    thread.writer().abandon(true);
+                }
+                thread.free(2);
+            });
+            let mut collector = Collector::default();
+            collector.audit(&target, 1);
+            writer.join().expect("writer");
+            collector.audit(&target, 0);
+            let lost = target.header().losses[Loss::Abandoned as usize].load(Ordering::Relaxed);
+            assert_eq!(collector.arrived + lost, 2, "each event is recorded, or lost once");
+            assert_eq!(collector.written_by.last(), Some(&(0, 2)));
+        });
+        if came_to_end.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        reached += 1;
+    }
+    assert_eq!(reached, 4, "the intent, the clock, and two points after the commit");
+}
+
+/// A signal handler that interrupts a hook anywhere, and writes to the other ring: what comes after it is stamped after it, also
+/// where the thread is alone and counts, and the watermark passes neither ring.
+#[test]
+fn events_of_a_handler_are_in_order_with_those_after_it() {
+    for point in 0..4 {
+        bounded(2, move || {
+            let target = Target::new(Settings { ring_words: 16, may_count: true, ..Settings::WAITS });
+            let thread = Box::leak(Box::new(Thread::begin(&target, 1)));
+            thread.free(1);
+            // The handler has the ring that the interrupted hook does not have.
+            let handler = std::ptr::from_mut(thread);
+            let writer = thread::spawn(AssertSend(handler).calls(move |thread| {
+                for (first, second) in [(2, 3), (4, 5)] {
+                    model_signal::interrupt_at(
+                        point,
+                        AssertSend(thread).calls(move |thread| in_handler(thread, first)),
+                    );
+                    // SAFETY: the `Thread` was leaked, and the handler uses its other ring.
+                    unsafe { &mut *thread }.free(second);
+                    // SAFETY: as for the line before.
+                    unsafe { &mut *thread }.free(second + 10);
+                    model_signal::take_pending();
+                }
+            }));
+            let mut collector = Collector::default();
+            collector.round(&target);
+            writer.join().expect("writer");
+            collector.finish(&target);
+            let place = |address| collector.place_of(false, address).expect("it was written");
+            assert!(place(2) < place(13), "{:?}", collector.merged);
+            assert!(place(13) < place(4), "{:?}", collector.merged);
+            assert!(place(4) < place(15), "{:?}", collector.merged);
+            assert_eq!(collector.arrived, 7);
+            // SAFETY: leaked above; both threads that used it are gone.
+            drop(unsafe { Box::from_raw(handler) });
+        });
+    }
+}
+
+/// What `enter_nested` and the hook of a handler do.
+fn in_handler(thread: *mut Thread, address: u64) {
+    // SAFETY: the hook that is interrupted uses the state of the other ring.
+    let thread = unsafe { &mut *thread };
+    thread.target.header().next_round();
+    free(&mut thread.nested_writer(), address);
+}
+
+/// A pointer to a `Thread` that the model's closures take along.
+struct AssertSend(*mut Thread);
+
+// SAFETY: only one thread of a model uses the pointer at a time.
+unsafe impl Send for AssertSend {}
+
+impl AssertSend {
+    fn calls(self, function: impl FnOnce(*mut Thread) + Send + 'static) -> impl FnOnce() + Send + 'static {
+        move || {
+            let this = self;
+            function(this.0)
+        }
+    }
+}
+
+/// The whole life of a thread.
+fn live(mut thread: Thread, tid: u32) -> Thread {
+    thread.writer().announce(tid, || None);
+    thread.free(tid as u64);
+    thread.end();
+    thread
+}
+
+/// Every event is there, under the thread that wrote it, and all slots are free in the end.
+fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) {
+    collector.finish(target);
+    (0..2).for_each(|_| collector.reap(target));
+    collector.written_by.sort();
+    let expected: Vec<(u32, u64)> = (1..=threads).map(|tid| (tid, tid as u64)).collect();
+    assert_eq!(collector.written_by, expected);
+    let starts = collector.merged.iter().filter(|event| matches!(event, Event::ThreadStart { .. })).count();
+    assert_eq!(starts as u32, threads);
+    for index in 0..target.memory.region().slots_used() {
+        assert_eq!(target.memory.slot(index).owner().state(), SlotState::Free);
+    }
+}
+
+/// A thread ends, the collector buries it, and another thread with its thread pointer begins: one of the two gets the slot.
+#[test]
+fn a_slot_is_buried_or_inherited() {
+    bounded(2, || {
+        let target = Target::new(Settings { slots: 2, ring_words: 16, ..Settings::WAITS });
+        let first = Thread::begin(&target, 1);
+        let heir = thread::spawn(move || {
+            let dead = live(first, 1);
+            // The collector may look before the next thread comes; that costs none of the preemptions.
+            thread::yield_now();
+            live(Thread::begin_after(dead, 2), 2);
+        });
+        let mut collector = Collector::default();
+        for _ in 0..2 {
+            thread::yield_now();
+            collector.reap(&target);
+            collector.drain(&target);
+        }
+        heir.join().expect("the first two threads");
+        assert_all_is_there(&target, collector, 2);
+    });
+}
+
+/// Threads that come and go, and a collector that gives slots back: no thread gets the slot of another.
+#[test]
+fn slots_go_from_thread_to_thread_with_no_event_lost() {
+    bounded(2, || {
+        let target = Target::new(Settings { slots: 3, ring_words: 16, ..Settings::WAITS });
+        let heirs = {
+            let target = Arc::clone(&target);
+            thread::spawn(move || {
+                let dead = live(Thread::begin(&target, 1), 1);
+                live(Thread::begin_after(dead, 2), 2);
+            })
+        };
+        let another = {
+            let target = Arc::clone(&target);
+            thread::spawn(move || {
+                live(Thread::begin(&target, 3), 3);
+            })
+        };
+        let mut collector = Collector::default();
+        for _ in 0..2 {
+            collector.drain(&target);
+            collector.reap(&target);
+        }
+        heirs.join().expect("the first two threads");
+        another.join().expect("the third thread");
+        assert_all_is_there(&target, collector, 3);
     });
 }

@@ -8,7 +8,6 @@
 //! trace's name there is a whole file at every moment; what cannot be folded small enough ends the recording like a full disk.
 use crate::place::Place;
 use format::{BlockKind, Error, FileWriter, HEADER_LEN, IndexEntry, RawBlock, Reader, fold};
-use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -208,8 +207,10 @@ impl Folding {
     fn start(bound: &Bound, cut: u64, end: u64, level: i32) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let source = Old { file: bound.place.open()?, stop: Arc::clone(&stop) };
-        let path = part_path(&bound.place.path());
-        let file = File::create(&path)?;
+        let trace = bound.place.path();
+        let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Locked from here on, as every trace is that is being written.
+        let (path, file) = crate::part::create(folder)?;
         let part = Part(path);
         let work = move || shorten(source, cut, end, file, part, level);
         let thread = std::thread::Builder::new().name("heaptrack-fold".into()).spawn(work)?;
@@ -233,17 +234,10 @@ impl Folding {
             let Some(block) = source.next_block().map_err(io_error)? else { break };
             out.write(block)?;
         }
-        let _ = rustix::fs::flock(out.get_ref(), FlockOperation::NonBlockingLockExclusive);
         bound.place.replace(&part.0)?;
         std::mem::forget(part);
         Ok((out, until_ns))
     }
-}
-
-fn part_path(trace: &Path) -> PathBuf {
-    let mut name = trace.as_os_str().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    PathBuf::from(name)
 }
 
 fn shorten(source: Old, cut: u64, end: u64, file: File, part: Part, level: i32) -> Result<Shorter, Error> {

@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, SlotArea};
 use crate::merge::Merge;
 use crate::process::Process;
 use crate::queue::Store;
-use channel::{Fence, Header, Intent, Owner, SlotHeader, SlotState, Stamp};
+use channel::{Fence, Header, Owner, Reaped, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::Arc;
@@ -48,6 +48,11 @@ pub struct Drained {
     pub is_partial: bool,
 }
 
+fn slot_of(mapping: &Mapping, index: u32) -> Option<(&SlotHeader, Owner)> {
+    let slot = mapping.region().slot(index)?;
+    Some((slot, slot.owner()))
+}
+
 impl Drain {
     pub const fn new(mapping: Arc<Mapping>) -> Self {
         Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0 }
@@ -58,42 +63,21 @@ impl Drain {
         self.stopped_slots
     }
 
-    fn header(&self) -> &'static Header {
+    fn header(&self) -> &Header {
         self.mapping.region().header()
     }
 
     fn count(&self) -> u32 {
-        self.header().slot_count.load(Acquire).min(self.mapping.region().geometry().slots)
+        self.mapping.region().slots_used()
     }
 
-    fn slot(&self, index: u32) -> Option<(&'static SlotHeader, Owner)> {
-        let slot = self.mapping.region().slot(index)?;
-        Some((slot, slot.owner()))
-    }
-
-    /// False for a thread that an exec has ended. The image is read after the owner word: a thread of a new image is never
-    /// compared with the old one.
-    fn is_of_this_image(&self, owner: Owner) -> bool {
-        owner.is_of_image(self.header().image.load(Acquire))
+    fn slot(&self, index: u32) -> Option<(&SlotHeader, Owner)> {
+        slot_of(&self.mapping, index)
     }
 
     /// The stamp below which every event is committed. `now` was read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
-        let header = self.header();
-        let alone = header.next_round();
-        barrier(header);
-        let mut watermark = now;
-        for index in 0..self.count() {
-            let Some((slot, owner)) = self.slot(index) else { continue };
-            // Threads of an image before the last exec are gone, whatever they were about to do.
-            if owner.state() != SlotState::Live || !self.is_of_this_image(owner) {
-                continue;
-            }
-            for intent in [slot.intent.load(Acquire), slot.nested_intent.load(Acquire)] {
-                watermark = Intent(intent).bound(alone).unwrap_or(watermark).min(watermark);
-            }
-        }
-        watermark
+        self.mapping.region().watermark(now, || barrier(self.header()))
     }
 
     /// Copies everything committed into the merge's queues.
@@ -102,9 +86,10 @@ impl Drain {
         if self.slots.len() < count as usize {
             self.slots.resize_with(count as usize, Slot::default);
         }
+        let mapping = Arc::clone(&self.mapping);
         let mut drained = Drained::default();
         for index in 0..count {
-            let Some((header, owner)) = self.slot(index) else { continue };
+            let Some((header, owner)) = slot_of(&mapping, index) else { continue };
             if owner.state() == SlotState::Free {
                 continue;
             }
@@ -141,10 +126,7 @@ impl Drain {
     /// The words, and whether some had to stay.
     fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> (usize, bool) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return (0, false) };
-        let is_empty = |head: u64, tail: u64| head == tail;
-        if is_empty(header.head.load(Acquire), header.tail.load(Relaxed))
-            && is_empty(header.nested_head.load(Acquire), header.nested_tail.load(Relaxed))
-        {
+        if header.is_drained() {
             return (0, false);
         }
         slot.idle = false;
@@ -191,22 +173,17 @@ impl Drain {
     /// thread: not for every round. Audits what is drained.
     pub fn reap(&mut self, process: &Process, merge: &Merge) {
         let threads = process.threads();
+        let mapping = Arc::clone(&self.mapping);
         for index in 0..self.slots.len() as u32 {
-            let Some((header, owner)) = self.slot(index) else { continue };
-            match owner.state() {
-                SlotState::Live if !self.is_of_this_image(owner) => {
-                    self.forgive(index);
-                    header.bury(owner);
-                }
-                SlotState::Live if !threads.exists(owner.tid()) => {
-                    header.bury(owner);
-                }
-                SlotState::Live => self.audit_slot(index, header, merge, AtWork::Perhaps),
-                SlotState::Dead if self.is_done(index, header, merge) => {
+            let Some((header, _)) = slot_of(&mapping, index) else { continue };
+            match mapping.region().reap(header, |tid| threads.exists(tid)) {
+                Reaped::Ended { by_exec: true } => self.forgive(index),
+                Reaped::Alive => self.audit_slot(index, header, merge, AtWork::Perhaps),
+                Reaped::Dead(owner) if self.is_done(index, header, merge) => {
                     self.audit_slot(index, header, merge, AtWork::No);
-                    self.free(index, header, owner);
+                    self.free(index, owner);
                 }
-                _ => (),
+                Reaped::Ended { .. } | Reaped::Dead(_) | Reaped::Free => (),
             }
         }
         self.give_pages_back();
@@ -222,7 +199,7 @@ impl Drain {
     /// Compares what a thread began to write with what arrived, if nothing of it is on the way.
     fn audit_slot(&mut self, index: u32, header: &SlotHeader, merge: &Merge, at_work: AtWork) {
         // In this order: what was begun before the look at the rings must have been seen by now.
-        let begun = begun(header);
+        let begun = header.events_begun();
         if !self.is_done(index, header, merge) {
             return;
         }
@@ -237,7 +214,7 @@ impl Drain {
     /// that makes no sense in a ring. That is missing.
     pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
         for (index, &begun) in begun.iter().enumerate() {
-            let Some((header, owner)) = self.slot(index as u32) else { continue };
+            let Some((header, owner)) = slot_of(&self.mapping, index as u32) else { continue };
             let arrived = merge.taken(index as u32 * 2) + merge.taken(index as u32 * 2 + 1);
             let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
             let at_work = if owner.state() == SlotState::Free { AtWork::No } else { AtWork::Perhaps };
@@ -249,18 +226,15 @@ impl Drain {
 
     /// How many events each slot has begun, for `audit_all`.
     pub fn begun(&self) -> Vec<u64> {
-        (0..self.count()).map(|index| self.slot(index).map_or(0, |(header, _)| begun(header))).collect()
+        (0..self.count()).map(|index| self.slot(index).map_or(0, |(header, _)| header.events_begun())).collect()
     }
 
     /// Events that were begun and neither arrived nor were counted as dropped, of all slots.
     pub fn missing(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.audited.missing()).sum()
+        self.slots.iter().map(|slot| slot.audited.missing()).fold(0, u64::saturating_add)
     }
 
-    fn free(&mut self, index: u32, header: &SlotHeader, dead: Owner) {
-        header.intent.store(0, Relaxed);
-        header.nested_intent.store(0, Relaxed);
-        header.waiting.store(0, Relaxed);
+    fn free(&mut self, index: u32, dead: Owner) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
             self.areas -= slot.area.take().is_some() as usize;
         }
@@ -268,10 +242,7 @@ impl Drain {
     }
 
     fn is_done(&self, index: u32, header: &SlotHeader, merge: &Merge) -> bool {
-        header.head.load(Acquire) == header.tail.load(Relaxed)
-            && header.nested_head.load(Acquire) == header.nested_tail.load(Relaxed)
-            && merge.is_drained(index * 2)
-            && merge.is_drained(index * 2 + 1)
+        header.is_drained() && merge.is_drained(index * 2) && merge.is_drained(index * 2 + 1)
     }
 
     fn give_pages_back(&mut self) {
@@ -283,10 +254,6 @@ impl Drain {
             slot.idle = true;
         }
     }
-}
-
-fn begun(header: &SlotHeader) -> u64 {
-    header.begun.load(Acquire).wrapping_add(header.nested_begun.load(Acquire))
 }
 
 /// After it, a store that any thread of the target made before an instant earlier than ours is visible here.

@@ -4,7 +4,7 @@
 //! offer, up to `MOST_SESSIONS`; each has its collecting thread already, so a process that takes one never waits for us;
 //! targets can spoil the page, and then get nothing, but they can break nothing here.
 use crate::error::SetupError;
-use crate::mapping::{HubPage, thread_exists};
+use crate::mapping::{AliveWord, HubPage, hold_until_death, thread_exists};
 use crate::recording::{LivePlan, Recording};
 use channel::OfferState;
 use rustix::thread::futex;
@@ -121,6 +121,6 @@ impl Hub {
 
     /// The thread that calls this stands for us: when it ends, nobody waits for an offer any more.
     pub fn stand(&self) -> std::io::Result<impl Sized + use<>> {
-        crate::mapping::hold_until_death(&self.page.hub().collector_alive)
+        hold_until_death(AliveWord::Hub(self.page.hub()))
     }
 }

@@ -67,6 +67,11 @@ impl Lane {
         Totals { allocations: self.sink.allocations(), ..self.totals }
     }
 
+    /// The number of the program image whose events come now.
+    pub const fn image(&self) -> u32 {
+        self.image
+    }
+
     pub const fn is_live(&self) -> bool {
         self.sink.is_live()
     }

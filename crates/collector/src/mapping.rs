@@ -1,8 +1,8 @@
 //! The shared memory as the collector holds it, and the few things only the kernel or the processor can do.
 //!
 //! Given: a geometry. Gives back: a sealed memfd, its typed parts, one slot's rings at a time, the robust mark that
-//! tells the target of our death. What must hold: the fixed part stays mapped as long as its `Mapping`, which whoever uses
-//! its `channel::Region` must hold, for that hands out references without an end; slot areas likewise.
+//! tells the target of our death. What must hold: the fixed part stays mapped as long as its `Mapping`, from which every
+//! reference into it is borrowed; a slot area stays mapped as long as its `SlotArea`, which holds the `Mapping`.
 //!
 //! Besides this file, only `spawn.rs` and `spawn/` have unsafe code in this crate.
 use crate::error::SetupError;
@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
 
@@ -28,7 +29,8 @@ pub struct Setup {
 }
 
 pub struct Mapping {
-    region: Region,
+    /// Not handed out as it is: it is mapped until `drop` only.
+    region: Region<'static>,
     fd: OwnedFd,
 }
 
@@ -67,14 +69,14 @@ impl Mapping {
             (&raw mut (*header).watched).write(setup.watched as u32);
         }
         // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes (`map`)
-        // until `Mapping::drop`. All of it can be read: the file is sealed, and `fstat` has found its whole length after
-        // that.
+        // until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it can be read:
+        // the file is sealed, and `fstat` has found its whole length after that.
         let region = unsafe { Region::new(base, geometry) };
         region.header().phase.store(Phase::Waiting as u32, Ordering::Release);
         Ok(Mapping { region, fd })
     }
 
-    pub const fn region(&self) -> Region {
+    pub const fn region(&self) -> Region<'_> {
         self.region
     }
 
@@ -83,12 +85,12 @@ impl Mapping {
     }
 
     /// Maps the rings of one slot; the target's private part of the area is none of our business.
-    pub fn slot_area(&self, index: u32) -> io::Result<SlotArea> {
+    pub fn slot_area(self: &Arc<Self>, index: u32) -> io::Result<SlotArea> {
         let slot = self.region.slot(index).ok_or(io::ErrorKind::InvalidInput)?;
         let geometry = self.region.geometry();
         let length = geometry.private_in_slot(index);
         let base = map(self.fd(), geometry.slot_area_at(index) as u64, length)?;
-        Ok(SlotArea { region: self.region, index, slot, base, length })
+        Ok(SlotArea { mapping: Arc::clone(self), index, slot, base, length })
     }
 
     /// Every byte of memory that recording costs: the pages of the memfd that were ever touched.
@@ -100,8 +102,25 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let base = std::ptr::from_ref(self.region.header()).cast_mut().cast();
-        // SAFETY: mapped by `create` with this length. Its users hold an `Arc` of us, so none is left.
+        // SAFETY: `adopt` has mapped `fixed_len` bytes at `base`. Every reference into them borrows the `Mapping`, so none is
+        // left.
         let _ = unsafe { rustix::mm::munmap(base, self.region.geometry().fixed_len()) };
+    }
+}
+
+/// The header of a mapping that stays mapped as long as this.
+pub struct SharedHeader(Arc<Mapping>);
+
+impl SharedHeader {
+    pub fn of(mapping: &Arc<Mapping>) -> Self {
+        SharedHeader(Arc::clone(mapping))
+    }
+}
+
+impl std::ops::Deref for SharedHeader {
+    type Target = Header;
+    fn deref(&self) -> &Header {
+        self.0.region().header()
     }
 }
 
@@ -159,23 +178,25 @@ fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<*mut u8> {
 
 /// The mapped rings of one slot.
 pub struct SlotArea {
-    region: Region,
+    mapping: Arc<Mapping>,
     index: u32,
-    slot: &'static SlotHeader,
+    /// In the fixed part, which `mapping` keeps mapped.
+    slot: *const SlotHeader,
     base: *mut u8,
     length: usize,
 }
 
 // SAFETY: `base` belongs to this `SlotArea` alone until `drop` unmaps it, whichever thread that is. `rings` reads it only
-// through `AtomicU64`; `region` and `slot` are `Send` themselves.
+// through `AtomicU64`; `mapping` is `Send`, and what `slot` leads to consists of atomics.
 unsafe impl Send for SlotArea {}
 
 impl SlotArea {
     /// The thread's ring and the one for events inside a signal handler.
     pub fn rings(&self) -> [Ring<'_>; 2] {
         // SAFETY: `slot_area` has mapped `private_in_slot(index)` bytes at `base`, and checked that there is such a slot.
-        // They stay mapped until `self` is dropped, and the rings that are returned borrow `self`.
-        unsafe { self.region.rings(self.index, self.slot, self.base) }
+        // They stay mapped until `self` is dropped, and the rings that are returned borrow `self`. `slot` is in the fixed
+        // part, which stays mapped as long as `self.mapping`.
+        unsafe { self.mapping.region.rings(self.index, &*self.slot, self.base) }
     }
 
     /// Takes the pages out of our resident memory; what is in them stays.
@@ -293,9 +314,26 @@ struct RobustList {
     node: *mut c_void,
 }
 
-/// A word that the kernel marks when the thread that holds it ends, however it ends. To be dropped by that thread.
+/// The word by which others see that we are alive, and what keeps it mapped.
+pub enum AliveWord {
+    Session(Arc<Mapping>),
+    /// The hub's page is never unmapped.
+    Hub(&'static Hub),
+}
+
+impl AliveWord {
+    fn word(&self) -> &AtomicU32 {
+        match self {
+            AliveWord::Session(mapping) => &mapping.region().header().collector_alive,
+            AliveWord::Hub(hub) => &hub.collector_alive,
+        }
+    }
+}
+
+/// A word that the kernel marks when the thread that holds it ends, however it ends. To be dropped by that thread. If it is
+/// forgotten instead, the word stays mapped for ever.
 pub struct Held {
-    word: &'static AtomicU32,
+    alive: AliveWord,
     list: *mut RobustList,
 }
 
@@ -307,13 +345,14 @@ impl Drop for Held {
             libc::syscall(libc::SYS_set_robust_list, ptr::null::<RobustList>(), 3 * size_of::<usize>());
             drop(Box::from_raw(self.list));
         }
-        self.word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::AcqRel);
+        self.alive.word().fetch_or(libc::FUTEX_OWNER_DIED, Ordering::AcqRel);
     }
 }
 
-/// Marks `word` as held by the calling thread: when the thread ends, however it ends, the kernel sets
+/// Marks the word as held by the calling thread: when the thread ends, however it ends, the kernel sets
 /// `FUTEX_OWNER_DIED` in it. Replaces the thread's list of libc's robust mutexes, of which this program has none.
-pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<Held> {
+pub fn hold_until_death(alive: AliveWord) -> io::Result<Held> {
+    let word = alive.word();
     let list = Box::leak(Box::new(RobustList {
         first: ptr::null_mut(),
         futex_offset: 0,
@@ -325,13 +364,14 @@ pub fn hold_until_death(word: &'static AtomicU32) -> io::Result<Held> {
     list.first = (&raw mut list.node).cast();
     list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
     // SAFETY: `head` is leaked memory that only `Held::drop` frees, after it has taken the list from the kernel. It is a
-    // complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`.
+    // complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`, which stays mapped
+    // as long as `alive`, so until `Held::drop`.
     let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
     }
     word.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
-    Ok(Held { word, list: head })
+    Ok(Held { alive, list: head })
 }
 
 /// Whether the thread `tid` of process `pid` still exists. Works without /proc.
@@ -391,7 +431,7 @@ pub mod tests {
             let theirs = fd.try_clone().unwrap();
             let (ready, stop) = (AtomicBool::new(false), AtomicBool::new(false));
             std::thread::scope(|scope| {
-                scope.spawn(|| {
+                let thread = scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
                         let _ = rustix::fs::ftruncate(&theirs, 0);
                         ready.store(true, Ordering::Relaxed);
@@ -408,6 +448,7 @@ pub mod tests {
                     Err(_) => refused += 1,
                 }
                 stop.store(true, Ordering::Relaxed);
+                thread.join().unwrap();
             });
         }
         assert!(refused > 0, "the test did not test");
@@ -415,7 +456,7 @@ pub mod tests {
 
     #[test]
     fn words_written_through_one_map_are_read_through_another() {
-        let mapping = Mapping::create(&tight()).unwrap();
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
         let (ours, theirs) = (mapping.slot_area(3).unwrap(), mapping.slot_area(3).unwrap());
         let [ring, nested] = theirs.rings();
         ring.put(0, 7);
@@ -432,18 +473,48 @@ pub mod tests {
 
     #[test]
     fn the_end_of_the_holding_thread_is_marked() {
-        let mapping = Mapping::create(&tight()).unwrap();
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
         let word = &mapping.region().header().collector_alive;
-        std::thread::spawn(|| {
-            // What is never dropped is the kernel's to mark.
-            std::mem::forget(hold_until_death(word).unwrap());
-            assert_ne!(word.load(Ordering::Acquire), 0);
+        let hold = || hold_until_death(AliveWord::Session(Arc::clone(&mapping))).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // What is never dropped is the kernel's to mark.
+                std::mem::forget(hold());
+                assert_ne!(word.load(Ordering::Acquire), 0);
+            });
+            thread.join().unwrap();
+        });
+        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
+        drop(hold());
+        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
+    }
+
+    /// Whatever is dropped last unmaps the memory: without that, each of these would write to memory that is gone.
+    #[test]
+    fn memory_stays_mapped_for_its_last_user() {
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
+        let area = mapping.slot_area(3).unwrap();
+        let header = SharedHeader::of(&mapping);
+        let held = hold_until_death(AliveWord::Session(Arc::clone(&mapping))).unwrap();
+        let base = std::ptr::from_ref(mapping.region().header()) as usize;
+        drop(mapping);
+        area.rings()[0].put(0, 7);
+        area.rings()[0].commit(1);
+        drop(area);
+        header.doorbell.store(1, Ordering::Release);
+        drop(header);
+        assert!(is_mapped(base));
+        drop(held);
+        assert!(!is_mapped(base));
+    }
+
+    fn is_mapped(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:heaptrack")).any(|line| {
+            let (low, high) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+            let number = |text| usize::from_str_radix(text, 16).unwrap();
+            (number(low)..number(high)).contains(&address)
         })
-        .join()
-        .unwrap();
-        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
-        drop(hold_until_death(word).unwrap());
-        assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
     }
 
     #[test]

@@ -54,9 +54,9 @@ impl Collector {
             return None;
         }
         let stamp = self.header.left_at.load(Ordering::Relaxed);
-        self.recorder.end_image(stamp, image + 1);
+        self.recorder.end_image(stamp, image.saturating_add(1));
         let why = UnrecordedExec::from_word(self.header.unrecorded_exec.load(Ordering::Relaxed));
-        Some(Replaced { by: left_for(self.header), time_ns: self.recorder.timeline.ns(stamp), why })
+        Some(Replaced { by: left_for(&self.header), time_ns: self.recorder.timeline.ns(stamp), why })
     }
 }
 

@@ -7,17 +7,19 @@ use crate::aggregate::LiveSite;
 use crate::blocks::Blocks;
 use crate::clock::Timeline;
 use crate::lane::Lane;
+use crate::mapping::Mapping;
 use crate::merge::{Consumer, Item, Verdict};
 use crate::modules::Modules;
 use crate::process::Process;
 use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
-use channel::{CUSTOM, Event, Path, Region, StackId, Stamp};
+use channel::{CUSTOM, Event, Path, StackId, Stamp};
 use format::{Domain, Module, RawBlock, Thread, Totals};
+use std::sync::Arc;
 
 pub struct Recorder {
-    region: Region,
+    mapping: Arc<Mapping>,
     pub timeline: Timeline,
     pub process: Process,
     malloc: Lane,
@@ -31,10 +33,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(region: Region, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
+    pub fn new(mapping: Arc<Mapping>, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
         let stacks = if sink.is_live() { Stacks::unwritten() } else { Stacks::default() };
         Recorder {
-            region,
+            mapping,
             timeline,
             process,
             malloc: Lane::new(Domain::Malloc, sink),
@@ -73,12 +75,12 @@ impl Recorder {
 
     /// Modules that appeared: to be called after rings were copied, before their events are merged.
     pub fn read_modules(&mut self) {
-        self.new_modules.extend_from_slice(self.modules.loaded(&self.region, &self.timeline, &self.process));
+        self.new_modules.extend_from_slice(self.modules.loaded(&self.mapping.region(), &self.timeline, &self.process));
     }
 
     /// What changes rarely: modules that went, threads that named themselves.
     pub fn refresh(&mut self) {
-        self.new_modules.extend(self.modules.unloaded(&self.region, &self.timeline));
+        self.new_modules.extend(self.modules.unloaded(&self.mapping.region(), &self.timeline));
         self.threads.refresh_names(&self.process);
     }
 
@@ -157,7 +159,7 @@ impl Recorder {
             self.malloc.start_thread(slot);
             return 0;
         }
-        let image = self.region.slot(slot).map_or(0, |slot| slot.owner().image());
+        let image = self.mapping.region().slot(slot).map_or(0, |slot| slot.owner().image());
         let name = self.process.thread_name(tid);
         self.malloc.start_thread(slot);
         self.custom.start_thread(slot);
@@ -206,8 +208,12 @@ impl Recorder {
         Verdict::Taken
     }
 
-    /// An exec took all blocks with it. `image` is the number of what came after it.
+    /// An exec took all blocks with it. `image` is the number of what came after it. Numbers only rise, so any other number is a
+    /// lie of the target, and no image has ended.
     pub fn end_image(&mut self, stamp: Stamp, image: u32) {
+        if image <= self.malloc.image() {
+            return;
+        }
         self.blocks.clear();
         for lane in [&mut self.malloc, &mut self.custom] {
             lane.mark(stamp, &mut self.timeline);
@@ -283,5 +289,30 @@ impl Consumer for Recorder {
             }
             _ => self.force_in::<false>(item),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Mapping;
+    use crate::mapping::tests::tight;
+    use std::time::Instant;
+
+    /// Found by `fuzz/targets/ring.rs`: the totals forgot the blocks, and the trace kept them.
+    #[test]
+    fn an_image_whose_number_does_not_rise_ends_nothing() {
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
+        let timeline = Timeline::new(channel::Clock::Ticks, Instant::now(), mapping.region().header());
+        let mut recorder = Recorder::new(mapping, timeline, Process::new(0), String::new(), Sink::trace());
+        let mut take = |event| {
+            assert_eq!(recorder.take(&Item { event, source: 0 }), Verdict::Taken);
+            recorder.totals().leaked_allocations
+        };
+        assert_eq!(take(Event::Alloc { stamp: 1, address: 0x10, size: 8, stack: 0 }), 1);
+        assert_eq!(take(Event::Image { stamp: 2, image: 0 }), 1);
+        assert_eq!(take(Event::Image { stamp: 3, image: 2 }), 0);
+        assert_eq!(take(Event::Alloc { stamp: 4, address: 0x10, size: 8, stack: 0 }), 1);
+        assert_eq!((take(Event::Image { stamp: 5, image: 2 }), take(Event::Image { stamp: 6, image: 1 })), (1, 1));
     }
 }

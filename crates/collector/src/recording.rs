@@ -6,22 +6,22 @@ use crate::aggregate::Aggregate;
 use crate::bound::Bound;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
-use crate::mapping::{Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
+use crate::mapping::{AliveWord, Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
 use crate::observed::Inspect;
 use crate::session::Collector;
 use crate::sink::Sink;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Clock, Phase, Stamp};
+use channel::{Check, Clock, Phase, Stamp};
 use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen};
 use rustix::thread::futex;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::{fmt, io};
 
 /// What to record, and where to.
 #[derive(Debug)]
@@ -61,6 +61,18 @@ pub struct Attachment {
     pub heap: HeapAtAttach,
 }
 
+/// The number that the target stored in `Header::failed_check`. The target may have stored any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCheck(pub u32);
+
+impl fmt::Display for FailedCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let finding = Check::from_word(self.0).map_or("which this build does not have", Check::finding);
+        write!(f, "heaptrack stopped the program: its check {} failed ({finding}). ", self.0)?;
+        f.write_str("This build checks itself; please report this.")
+    }
+}
+
 /// What became of a session.
 #[derive(Debug)]
 pub struct Outcome {
@@ -68,6 +80,8 @@ pub struct Outcome {
     pub started: bool,
     /// Why not, if it said so (`Header::refusal`).
     pub refusal: u32,
+    /// Only in a build with the feature `checks`: the check that ended the program.
+    pub failed_check: Option<FailedCheck>,
     /// Malloc's.
     pub totals: Totals,
     /// Of the blocks that the program reported itself, if it did.
@@ -216,7 +230,7 @@ impl Recording {
         let letters = Letters { further, asks: asks_inbox, snapshots: to_reader };
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
-            let held = hold_until_death(&shared.region().header().collector_alive);
+            let held = hold_until_death(AliveWord::Session(Arc::clone(&shared)));
             let failed = held.is_err();
             let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
             let _ = ready.send(answer);
@@ -265,7 +279,7 @@ impl Recording {
         let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
     }
 
-    pub fn mapping(&self) -> &Mapping {
+    pub fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
 

@@ -9,7 +9,7 @@ mod telling;
 use crate::clock::Timeline;
 use crate::drain::{Drain, Drained};
 use crate::live::{Ask, Backlog};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, SharedHeader};
 use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
 use crate::process::Process;
@@ -21,7 +21,7 @@ use crate::sink::Sink;
 use crate::spill::Spill;
 use crate::stats::Stats;
 use crate::writer::Writer;
-use channel::{Header, NO_CALLS_SEEN, Phase, Stamp};
+use channel::{NO_CALLS_SEEN, Phase, Stamp};
 use format::Losses;
 use rustix::thread::futex;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ const ALLOC_PATIENCE_NS: u64 = 10_000;
 /// What the collecting thread works with.
 pub(crate) struct Collector {
     pub(crate) mapping: Arc<Mapping>,
-    pub(crate) header: &'static Header,
+    pub(crate) header: SharedHeader,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
     writer: Writer,
@@ -98,11 +98,11 @@ impl Collector {
         stop: Arc<AtomicBool>,
         letters: Letters,
     ) -> Self {
-        let header = mapping.region().header();
+        let header = SharedHeader::of(&mapping);
         let now = Instant::now();
-        let timeline = Timeline::new(plan.setup.clock, now, header);
+        let timeline = Timeline::new(plan.setup.clock, now, &header);
         let is_live = sink.is_live();
-        let recorder = Recorder::new(mapping.region(), timeline, Process::new(0), plan.exe.clone(), sink);
+        let recorder = Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), plan.exe.clone(), sink);
         Collector {
             header,
             stats,
@@ -170,7 +170,7 @@ impl Collector {
         }
         // Before the instant that is merged up to: an answer holds everything up to its question.
         let asks: Vec<Ask> = self.letters.asks.try_iter().collect();
-        let now = self.recorder.timeline.sample(self.header);
+        let now = self.recorder.timeline.sample(&self.header);
         let watermark = self.drain.watermark(now);
         let drained = self.drain.empty_rings(&mut self.merge);
         if self.is_live {
@@ -203,7 +203,7 @@ impl Collector {
 
     /// A round that leaves the rest to the next one.
     fn empty_rings(&mut self) -> Drained {
-        self.recorder.timeline.tick(self.header);
+        self.recorder.timeline.tick(&self.header);
         self.header.next_round();
         let drained = self.drain.empty_rings(&mut self.merge);
         self.unmerged += drained.words;

@@ -3,7 +3,8 @@
 //! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
 //! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
 //! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
-use super::{Writer, begin_events, enter, leave, publish_intent, reallocated, resume, stamp, write};
+use super::entering::{AtWork, enter, leave};
+use super::realloc::{reallocated, resume};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
@@ -103,8 +104,9 @@ pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
     };
     entered.set_inside(entry.module);
     // As in a launched program: the intent stays up through the real call.
-    publish_intent(&mut entered);
-    let freed_at = stamp(core, &mut entered);
+    let mut writer = entered.writer(core);
+    writer.publish_intent();
+    let freed_at = writer.stamp();
     context.result = real(a, b, c);
     entered.set_inside(Range::NONE);
     context.arguments = [a, size, freed_at];
@@ -141,15 +143,15 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     }
     let core = &CORE;
     let Some(mut entered) = enter(core, cfa) else { return };
-    let head = entered.level().head;
+    let head = entered.level().ring.head;
     // SAFETY: the calling thread's own; a handler that changes it meanwhile leaves a whole one.
     let last = unsafe { (*entered.local).freed };
     let here = core::ptr::from_ref(entry) as u64;
     let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
     if last.address != address || last.head != head || !is_passed_on {
-        begin_events(&entered, 1);
-        write(core, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
-        let head = entered.level().head;
+        entered.writer(&CORE).begin_events(1);
+        entered.writer(core).write(|stamp| encode_free(Kind::Free, stamp, address));
+        let head = entered.level().ring.head;
         // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
         unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     }

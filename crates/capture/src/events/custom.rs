@@ -2,10 +2,9 @@
 //!
 //! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls come
 //! after the fact, so a move is stamped as freed and allocated at once, free first.
-use super::{
-    allocated, begin_events, clear_intent, enter, freeing, leave, publish_intent, reallocated, resume, stamp, write,
-    write_stamped_free,
-};
+use super::entering::{AtWork, enter, leave};
+use super::realloc::{reallocated, resume, write_stamped_free};
+use super::{allocated, freeing};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use channel::{CUSTOM, Kind, MAX_SIZE, encode_free};
@@ -35,8 +34,8 @@ pub extern "C" fn reported_moving(address: u64, cfa: u64) {
         return;
     }
     let Some(mut entered) = enter(&CORE, cfa) else { return };
-    begin_events(&entered, 1);
-    write(&CORE, &mut entered, |stamp| encode_free(Kind::FreeByRealloc, stamp, custom(address)));
+    entered.writer(&CORE).begin_events(1);
+    entered.writer(&CORE).write(|stamp| encode_free(Kind::FreeByRealloc, stamp, custom(address)));
     leave(&mut entered);
 }
 
@@ -59,9 +58,10 @@ pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     }
     let core = &CORE;
     let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
-    publish_intent(&mut entered);
+    let mut writer = entered.writer(core);
+    writer.publish_intent();
     context.result = custom(new);
-    context.arguments = [custom(old), size, stamp(core, &mut entered)];
+    context.arguments = [custom(old), size, writer.stamp()];
     Next::then(reallocated)
 }
 
@@ -77,6 +77,6 @@ pub(super) fn free_alone(context: &mut Context, kind: Kind) {
     let [old, _, freed_at] = context.arguments;
     let Some(mut entered) = resume(&CORE, context.cfa()) else { return };
     write_stamped_free(&mut entered, kind, old, freed_at);
-    clear_intent(&mut entered);
+    entered.writer(&CORE).clear_intent();
     leave(&mut entered);
 }

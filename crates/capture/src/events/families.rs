@@ -4,10 +4,9 @@
 //! allocator makes by other hooked functions are passed over. A free is passed over only if it is of the block that the
 //! outer function frees or resizes: a new handler may throw, and the allocator then frees the exception, which is the
 //! program's block. An exception that leaves the function takes the guard down on its way, see [`unwound`].
-use super::{
-    Entered, Writer, allocated, begin_events, clear_intent, enter, leave, publish_intent, reallocated, resume, stamp,
-    write,
-};
+use super::allocated;
+use super::entering::{AtWork, Entered, enter, leave};
+use super::realloc::{reallocated, resume};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Range};
@@ -122,8 +121,8 @@ pub fn free_inside(address: u64, cfa: u64) -> bool {
     if outer.freed != address
         && let Some(mut entered) = outer.enter_as_program(cfa)
     {
-        begin_events(&entered, 1);
-        write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        entered.writer(&CORE).begin_events(1);
+        entered.writer(&CORE).write(|stamp| encode_free(Kind::Free, stamp, address));
         leave(&mut entered);
     }
     true
@@ -165,8 +164,8 @@ pub fn before_free(call: &mut Call, entry: &Entry) {
         return;
     }
     if let Some(mut entered) = begin(call, entry, address) {
-        begin_events(&entered, 1);
-        write(&CORE, &mut entered, |stamp| encode_free(Kind::Free, stamp, address));
+        entered.writer(&CORE).begin_events(1);
+        entered.writer(&CORE).write(|stamp| encode_free(Kind::Free, stamp, address));
     }
 }
 
@@ -183,8 +182,9 @@ pub fn before_resize(call: &mut Call, entry: &Entry) {
     let [old, ..] = call.context.arguments;
     let Some(mut entered) = begin(call, entry, old) else { return };
     if old != 0 {
-        publish_intent(&mut entered);
-        call.kept = stamp(&CORE, &mut entered);
+        let mut writer = entered.writer(&CORE);
+        writer.publish_intent();
+        call.kept = writer.stamp();
     }
 }
 
@@ -237,6 +237,6 @@ pub fn unwound() {
     if !nested {
         Allocator { inside: Range::NONE, freed: 0 }.replace(&mut entered);
     }
-    clear_intent(&mut entered);
+    entered.writer(&CORE).clear_intent();
     leave(&mut entered);
 }

@@ -19,7 +19,7 @@ impl Collector {
         if pid != 0 && !self.session_written {
             self.write_session(pid);
         }
-        self.recorder.timeline.sample(self.header);
+        self.recorder.timeline.sample(&self.header);
         let begun = self.drain.begun();
         loop {
             let drained = self.drain.empty_rings(&mut self.merge);
@@ -40,7 +40,7 @@ impl Collector {
         let replaced = self.end_replaced_image();
         self.write_pending();
         self.write_suppressions();
-        let is_complete = replaced.is_none();
+        let is_complete = replaced.is_none() && self.failed_check().is_none();
         let unseen = if started { inspect(&self.observed(replaced)) } else { Vec::new() };
         self.close(started, end, is_complete, unseen)
     }
@@ -88,9 +88,11 @@ impl Collector {
             self.writer.put(summary.to_block().of(Domain::Custom), events);
         }
         self.writer.put(Summary { complete, exit: end.exit, totals }.to_block(), events);
+        let failed_check = self.failed_check();
         let written = self.writer.finish();
         let mut outcome = Outcome {
             started,
+            failed_check,
             refusal: self.header.refusal.load(Ordering::Acquire),
             totals,
             custom,

@@ -2,6 +2,7 @@
 use super::Collector;
 use crate::modules::text;
 use crate::process::Process;
+use crate::recording::FailedCheck;
 use channel::Loss;
 use format::{Losses, Session, Suppressions};
 use std::sync::atomic::Ordering;
@@ -70,6 +71,12 @@ impl Collector {
         losses
     }
 
+    /// Only in a build with the feature `checks`: why the capture library ended the program.
+    pub(super) fn failed_check(&self) -> Option<FailedCheck> {
+        let number = self.header.failed_check.load(Ordering::Acquire);
+        (number != 0).then_some(FailedCheck(number))
+    }
+
     /// What the program itself left out of the trace, and what it made less exact.
     pub(super) fn note(&self) -> Option<String> {
         let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
@@ -88,7 +95,8 @@ impl Collector {
         let rough = "A thread of the program may not read the time stamp counter (prctl PR_SET_TSC, or seccomp's strict mode). \
                      Since then the times of events are up to 20 ms early, and the order of events of different threads is \
                      approximate at the moment of the change.";
-        let sentences = paused.into_iter().chain(stopped.then(|| ended.to_owned()));
+        let failed = self.failed_check().map(|check| check.to_string());
+        let sentences = failed.into_iter().chain(paused).chain(stopped.then(|| ended.to_owned()));
         let sentences: Vec<String> = sentences.chain(is_rough.then(|| rough.to_owned())).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }

@@ -4,6 +4,7 @@ use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free,
 use collector::{Mapping, Plan, Setup, SlotArea};
 use rustix::thread::futex;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
@@ -43,16 +44,16 @@ pub fn stamp() -> u64 {
 
 /// A thread of the target with its slot.
 pub struct Thread {
+    mapping: Arc<Mapping>,
+    index: u32,
     area: SlotArea,
-    slot: &'static SlotHeader,
-    header: &'static Header,
     head: u64,
     room: u64,
     capacity: u64,
 }
 
 impl Thread {
-    pub fn new(mapping: &Mapping, index: u32) -> Self {
+    pub fn new(mapping: &Arc<Mapping>, index: u32) -> Self {
         let slot = mapping.region().slot(index).unwrap();
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert!(slot.claim(tid, 1).is_some());
@@ -61,9 +62,17 @@ impl Thread {
         let area = mapping.slot_area(index).unwrap();
         let capacity = area.rings()[0].capacity() as u64;
         let head = slot.head.load(Ordering::Relaxed);
-        let mut thread = Thread { area, slot, header, head, room: 0, capacity };
+        let mut thread = Thread { mapping: Arc::clone(mapping), index, area, head, room: 0, capacity };
         thread.write(|stamp| encode_mark(Kind::ThreadStart, stamp, tid));
         thread
+    }
+
+    fn header(&self) -> &Header {
+        self.mapping.region().header()
+    }
+
+    fn slot(&self) -> &SlotHeader {
+        self.mapping.region().slot(self.index).unwrap()
     }
 
     pub fn alloc(&mut self, address: u64, size: u64, stack: u32) {
@@ -72,13 +81,13 @@ impl Thread {
 
     /// An allocation with a stack that is told in the same commit: frames leaf first, numbered from `first` on.
     pub fn alloc_new(&mut self, address: u64, size: u64, first: u32, tail: u32, frames: &[u64]) {
-        self.slot.intent.store(stamp(), Ordering::Relaxed);
+        self.slot().intent.store(stamp(), Ordering::Relaxed);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         let mut words = encode_path(first, frames.len(), tail).to_vec();
         words.extend(frames);
         words.extend(encode_alloc(stamp(), address, size, first));
         self.put(&words);
-        self.slot.intent.store(0, Ordering::Release);
+        self.slot().intent.store(0, Ordering::Release);
     }
 
     pub fn free(&mut self, address: u64) {
@@ -95,11 +104,11 @@ impl Thread {
 
     #[inline]
     pub fn write<const N: usize>(&mut self, record: impl FnOnce(u64) -> [u64; N]) {
-        self.slot.intent.store(stamp(), Ordering::Relaxed);
+        self.slot().intent.store(stamp(), Ordering::Relaxed);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         let words = record(stamp());
         self.put(&words);
-        self.slot.intent.store(0, Ordering::Release);
+        self.slot().intent.store(0, Ordering::Release);
     }
 
     /// A record with a stamp of the caller's choice.
@@ -113,13 +122,13 @@ impl Thread {
             self.head += 1;
         }
         self.room -= words.len() as u64;
-        self.slot.begun.fetch_add(1, Ordering::Relaxed);
+        self.slot().begun.fetch_add(1, Ordering::Relaxed);
         ring.commit(self.head);
         let half = self.capacity / 2;
         let passed = self.head / half != (self.head - words.len() as u64) / half;
-        if passed && self.header.collector_asleep.load(Ordering::Relaxed) != 0 {
-            self.header.doorbell.fetch_add(1, Ordering::AcqRel);
-            let _ = futex::wake(&self.header.doorbell, futex::Flags::empty(), 1);
+        if passed && self.header().collector_asleep.load(Ordering::Relaxed) != 0 {
+            self.header().doorbell.fetch_add(1, Ordering::AcqRel);
+            let _ = futex::wake(&self.header().doorbell, futex::Flags::empty(), 1);
         }
     }
 
@@ -131,14 +140,14 @@ impl Thread {
             if self.room >= words {
                 return;
             }
-            self.slot.waiting.store(1, Ordering::SeqCst);
+            self.slot().waiting.store(1, Ordering::SeqCst);
             if ring.room() < words {
-                let _ = futex::wait(&self.slot.waiting, futex::Flags::empty(), 1, Some(&timeout));
+                let _ = futex::wait(&self.slot().waiting, futex::Flags::empty(), 1, Some(&timeout));
             }
         }
     }
 
     pub fn stop_inside(&self, since: u64) {
-        self.slot.intent.store(since, Ordering::SeqCst);
+        self.slot().intent.store(since, Ordering::SeqCst);
     }
 }

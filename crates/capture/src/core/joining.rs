@@ -1,0 +1,52 @@
+//! How a forked child of a followed process gets shared memory of its own.
+use super::{Core, Parts, State};
+use crate::{follow, loader, sys};
+use core::sync::atomic::Ordering;
+
+impl Core {
+    /// A forked child of a followed process: shared memory of its own, or never again. Returns the gate.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn join(&self) -> u32 {
+        // A second thread, or a handler that interrupts us, does not wait: its event is not seen.
+        let begin = self.state.compare_exchange(
+            State::Ready as u32,
+            State::Joining as u32,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if begin.is_err() {
+            return 0;
+        }
+        let joined = self.join_as_child();
+        if !joined {
+            follow::give_up();
+        }
+        self.state.store(State::Ready as u32, Ordering::Release);
+        if joined {
+            self.open();
+        }
+        self.gate()
+    }
+
+    pub(super) fn join_as_child(&self) -> bool {
+        let Parts { debug, program, pid: parent, .. } = *self.parts();
+        // The parent's loader may have been in the middle of a change when it forked.
+        // SAFETY: `find_debug` found the loader's board in the parent; the child has a copy of it at the same address.
+        if !self.may_call() || !unsafe { loader::is_quiet(debug) } {
+            follow::miss();
+            return false;
+        }
+        let pid = sys::getpid();
+        if pid == parent {
+            return false;
+        }
+        let Some(region) = follow::claim(pid) else { return false };
+        region.header().target_pid.store(pid, Ordering::Release);
+        self.announced.store(false, Ordering::Relaxed);
+        self.threads_begun.store(0, Ordering::Relaxed);
+        self.only.store(core::ptr::null_mut(), Ordering::Relaxed);
+        self.guessed.store(false, Ordering::Relaxed);
+        self.assemble(region, debug, program, pid).is_some()
+    }
+}

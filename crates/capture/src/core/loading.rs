@@ -1,0 +1,113 @@
+//! The core's table of modules, and when it changes.
+use super::{ACTIVE, Core};
+use crate::modules::{self, Found, May};
+use crate::{elf, real, sys, unwatched};
+use core::sync::atomic::Ordering;
+
+impl Core {
+    #[inline(always)]
+    pub fn find_module(&self, address: u64) -> Option<Found> {
+        let found = self.modules().find(self.region(), address);
+        if !unwatched::is_on() || found.is_some_and(|found| !unwatched::may_go(found.instance)) {
+            return found;
+        }
+        self.ask_for_module(found, address)
+    }
+
+    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
+        let parts = self.parts();
+        // SAFETY: the object has code on the stack of this thread, so it stays.
+        let map = unsafe { unwatched::find(address)?.as_ref()? };
+        if !self.may_call() {
+            return known;
+        }
+        // SAFETY: `map` is the object of a frame of this thread, as for `unwatched::find` above, so it stays during the
+        // comparison.
+        if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
+            return known;
+        }
+        let stamp = self.rough_stamp();
+        unwatched::alone(|| {
+            // SAFETY: `alone` makes this thread the only writer; without a notification there is no other. `map` is the
+            // object of a frame of this thread, as for `unwatched::find` above.
+            unsafe { self.known_modules().add(self.modules(), &parts.region, map, parts.program, stamp) };
+            self.rules().clear();
+        })?;
+        self.modules().find(&parts.region, address)
+    }
+
+    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    pub fn modules_may_go(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.modules().forget();
+            self.rules().clear();
+        }
+    }
+
+    /// A symbol behind us in the loader's list, looked up outside of the start.
+    pub fn find_later(&self, name: &[u8]) -> Option<u64> {
+        let parts = self.parts_if_any()?;
+        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
+    }
+
+    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    pub fn is_own(&self, address: u64) -> bool {
+        self.own.holds(address)
+    }
+
+    pub fn note_guess(&self) {
+        self.guessed.store(true, Ordering::Relaxed);
+    }
+
+    /// The loader has changed its list.
+    ///
+    /// # Safety
+    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is stable,
+    /// there is one writer.
+    pub unsafe fn refresh_modules(&self, may: May) {
+        let parts = self.parts();
+        let stamp = self.rough_stamp();
+        let may = if self.may_call() { may } else { May::AskNothing };
+        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts are set
+        // (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
+        let change = unsafe {
+            self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, may)
+        };
+        // Its whole path is to be had only while the program lives, which may not be long.
+        if change.loaded != 0 && self.may_call() {
+            let header = parts.region.header();
+            header.doorbell.fetch_add(1, Ordering::Release);
+            sys::futex_wake(&header.doorbell);
+        }
+        if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
+            self.rules().clear();
+        }
+    }
+
+    /// The loader's notification.
+    pub fn modules_changed(&self) {
+        if self.gate() & ACTIVE == 0 {
+            return;
+        }
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held and
+        // waits, so its list is stable, and there is one writer.
+        unsafe {
+            let debug = self.parts().debug;
+            if (*debug).state == 0 {
+                self.refresh_modules(May::AskForFolder);
+            }
+        }
+    }
+
+    /// What was remembered of modules and walks is forgotten.
+    pub fn forget_modules(&self) {
+        if self.gate() & ACTIVE != 0 {
+            self.rules().clear();
+            self.modules().forget();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! How recording starts in a program that heaptrack has started.
+use super::initial::{auxiliary, find_debug, find_environment, stack_end};
+use super::mapping::{connect, is_behind_own_filter, path_of};
+use super::{ACTIVE, COUNTING, Core, Parts, Private, Refusal, SHUT, State};
+use crate::clock::Source;
+use crate::elf::{self, Debug, Headers, LinkMap};
+use crate::environment::{self, Environment};
+use crate::modules::May;
+use crate::{families, follow, loader, real, sandbox, signals, sys, unwatched};
+use channel::{Clock, Fence, Header, PAGE, Phase, Region};
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
+
+impl Core {
+    /// Looks for the channel and the real functions. Returns when both are known or known to be missing.
+    #[cold]
+    pub fn start(&self) {
+        let begin = self.state.compare_exchange(
+            State::Asleep as u32,
+            State::Starting as u32,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if begin.is_err() {
+            while self.state.load(Ordering::Acquire) == State::Starting as u32 {
+                core::hint::spin_loop();
+            }
+            return;
+        }
+        let ready = self.prepare().is_some();
+        let state = if ready { State::Ready } else { State::Passive };
+        self.state.store(state as u32, Ordering::Release);
+        if ready {
+            self.open();
+        }
+    }
+
+    pub(super) fn prepare(&self) -> Option<()> {
+        let stack_end = stack_end();
+        let auxiliary = auxiliary(stack_end)?;
+        let program = auxiliary.headers;
+        self.stack_top.store(auxiliary.random, Ordering::Relaxed);
+        let debug = find_debug(program)?;
+        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's board, which is a static of the loader.
+        let maps = unsafe { (*debug).maps };
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
+        let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
+        unsafe {
+            sandbox::resolve(maps, elf::own_dynamic());
+            crate::exec::resolve(maps, elf::own_dynamic());
+            crate::fork::resolve(maps, elf::own_dynamic());
+            unwatched::resolve(maps, elf::own_dynamic());
+        }
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
+        let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
+        self.stderr.store(stderr.unwrap_or(0), Ordering::Relaxed);
+        // SAFETY: start-up (see `Core`): the list is stable. `stack_end` returned null or the value of the loader's
+        // variable.
+        let environment = unsafe { find_environment(stack_end, maps)? };
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
+        if unsafe { real::is_behind_a_copy(maps, elf::own_dynamic()) } {
+            return None;
+        }
+        // SAFETY: start-up (see `Core`): `find_environment` found the initial list, whose strings the kernel put on the
+        // stack, and no other thread uses it.
+        let channel = unsafe { environment.take(environment::CHANNEL) };
+        // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
+        if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
+            if !channel.is_empty() {
+                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
+                unsafe { self.read_carried(environment, channel.get()) };
+            }
+            return None;
+        }
+        // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
+        let is_followed = unsafe { self.read_hub(environment) };
+        if channel.is_empty() && !is_followed {
+            return None;
+        }
+        if !is_followed {
+            // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
+            unsafe { self.read_carried(environment, channel.get()) };
+        }
+        // SAFETY: start-up (see `Core`): the initial list on the stack, which no other thread uses.
+        let stops = unsafe { environment.take(environment::STOP_AT) };
+        let pid = sys::getpid();
+        let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
+        let header = region.header();
+        let target = &header.target_pid;
+        let is_ours = target.load(Ordering::Acquire) == pid
+            || target.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !is_ours || header.phase.load(Ordering::Acquire) == Phase::Stopped as u32 {
+            return None;
+        }
+        if !complete {
+            return refuse(header, Refusal::NoAllocator);
+        }
+        self.read_stops(stops.get());
+        // SAFETY: start-up (see `Core`): `maps` is the loader's list, it is stable, and there is no other thread.
+        unsafe { families::enable(maps, program, Core::start as *const () as u64) };
+        self.assemble(region, debug, program, pid)
+    }
+
+    /// Takes our library out of the environment, and remembers what an exec in place needs.
+    ///
+    /// # Safety
+    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings on
+    /// the stack, and no other thread uses it.
+    #[inline(never)]
+    pub(super) unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list that
+        // no other thread uses, which the caller promises.
+        unsafe {
+            let carried = &mut *self.carried.get();
+            carried.library = environment.take_library();
+            carried.value.push(b"-,");
+            carried.value.push(path_of(channel));
+        }
+    }
+
+    /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
+    ///
+    /// # Safety
+    /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
+    #[inline(never)]
+    pub(super) unsafe fn read_hub(&self, environment: Environment) -> bool {
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial list
+        // that no other thread uses, which the caller promises.
+        unsafe {
+            let carried = &mut *self.carried.get();
+            carried.value = environment.copy(environment::FOLLOW);
+            if carried.value.is_empty() || !follow::find_hub(carried.value.as_c_string()) {
+                carried.value = environment::Value::EMPTY;
+                return false;
+            }
+            carried.library = environment.library();
+            carried.variable = environment::FOLLOW;
+        }
+        true
+    }
+
+    /// Makes the tables, patches the loader, fills in what the collector waits for.
+    pub(super) fn assemble(
+        &self,
+        region: Region<'static>,
+        debug: *const Debug,
+        program: Headers,
+        pid: u32,
+    ) -> Option<()> {
+        let header = region.header();
+        // A forked child has its parent's page, empty.
+        let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
+        let is_forked = !core::ptr::eq(gate, (&raw const SHUT).cast());
+        if !is_forked {
+            let Some(page) = sys::map_private(PAGE) else { return refuse(header, Refusal::NotMapped) };
+            if !sys::wipe_on_fork(page, PAGE) {
+                return refuse(header, Refusal::NoSystemCall);
+            }
+            gate = page;
+        }
+        let membarrier = sys::register_membarrier();
+        let fence = if membarrier { Fence::Membarrier } else { Fence::InTarget };
+        header.fence.store(fence as u32, Ordering::Release);
+        let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
+        let private = region.private().cast::<Private>();
+        let parts = Parts { region, private, debug, program, pid };
+        self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
+        self.clock.check_thread(header);
+        if image > 1 {
+            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the tables
+            // of the program before this exec, whose threads the kernel has ended. The new program has one thread, which has
+            // not set `parts` yet.
+            unsafe { core::ptr::write_bytes(private, 0, 1) };
+        }
+        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a reference
+        // to `parts`.
+        unsafe { *self.parts.get() = MaybeUninit::new(parts) };
+        self.gate.store(gate.cast(), Ordering::Release);
+        // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
+        // writer.
+        unsafe { self.refresh_modules(if is_forked { May::Ask } else { May::AskForFolder }) };
+        if !loader::watch(debug) {
+            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules` has
+            // taken in its modules.
+            unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+        }
+        if header.watched == 0 {
+            self.copy_suppressions();
+        } else {
+            signals::watch(is_forked);
+        }
+        follow::joined();
+        header.phase.store(Phase::Recording as u32, Ordering::Release);
+        header.doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&header.doorbell);
+        Some(())
+    }
+
+    pub(super) fn open(&self) {
+        let counting = self.stops.iter().any(|s| s.load(Ordering::Relaxed) != 0);
+        // SAFETY: the gate is mapped (see `Core`); `assemble` has stored it.
+        unsafe {
+            (*self.gate.load(Ordering::Relaxed))
+                .store(if counting { ACTIVE | COUNTING } else { ACTIVE }, Ordering::Release)
+        };
+    }
+
+    /// The text of `__lsan_default_suppressions`, if the program has one.
+    pub(super) fn copy_suppressions(&self) {
+        let parts = self.parts();
+        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the function
+        // of this name has no arguments and returns null or a C string that stays. `find_anywhere` or `hidden_suppressions`
+        // found it. The loader has relocated the program before it calls us.
+        unsafe {
+            let maps = (*parts.debug).maps;
+            let exported = real::find_anywhere(maps, b"__lsan_default_suppressions");
+            let Some(address) = exported.or_else(|| self.hidden_suppressions(maps)) else { return };
+            let function: extern "C" fn() -> *const u8 = core::mem::transmute(address);
+            let text = function();
+            if text.is_null() {
+                return;
+            }
+            let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
+            self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
+        }
+    }
+
+    /// The same function of a program that does not export it; the collector read its symbol table.
+    pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
+        let header = self.header();
+        let offset = header.lsan_symbol;
+        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry is the
+        // program.
+        let bias = unsafe { maps.as_ref() }?.bias;
+        (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
+    }
+
+    pub(super) fn read_stops(&self, list: &[u8]) {
+        let mut rest = list;
+        for stop in &self.stops {
+            let Some((value, digits)) = environment::number(rest) else { break };
+            stop.store(value, Ordering::Relaxed);
+            rest = rest.get(digits + 1..).unwrap_or(&[]);
+        }
+    }
+}
+
+pub(super) fn refuse(header: &Header, why: Refusal) -> Option<()> {
+    header.refusal.store(why as u32, Ordering::Release);
+    None
+}

@@ -1,0 +1,178 @@
+//! A hook begins and ends: the guard goes up, and comes down.
+//!
+//! The guard says that a hook of the thread is at work. A hook that finds it up was called by a signal handler, by the allocator
+//! itself, or after the hook before was left by a jump.
+use super::attached;
+use super::threads::begin_thread;
+use crate::core::{ACTIVE, Core};
+use crate::entry::Range;
+use crate::local::{Level, Local, thread_pointer};
+use crate::sys;
+use channel::{Check, Loss, RingWriter};
+use core::sync::atomic::{Ordering, compiler_fence};
+
+/// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
+///
+/// What it hands out are single fields of the thread's state, never all of it: other threads may look at its identity, and
+/// a signal handler that interrupts us uses the other level, proof and scratch, and no memo.
+pub(super) trait AtWork {
+    fn state(&self) -> *mut Local;
+    fn is_nested(&self) -> bool;
+
+    #[inline(always)]
+    fn level(&mut self) -> &mut Level {
+        let local = self.state();
+        // SAFETY: the calling thread's own, and only hooks of this level use it: the guard is up.
+        unsafe { if self.is_nested() { &mut (*local).nested } else { &mut (*local).main } }
+    }
+
+    /// The writer of this hook's ring.
+    #[inline(always)]
+    fn writer<'a>(&'a mut self, core: &'a Core) -> RingWriter<'a, Core> {
+        let is_nested = self.is_nested();
+        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which `Region::slot`
+        // returned: a part of the shared mapping that stays mapped like the local. `identity` consists of atomics.
+        let (slot, identity) = unsafe { (&*(*self.state()).header, &(*self.state()).identity) };
+        // A child that was forked in the middle of a hook is another thread, and writes nothing.
+        let is_parent = || core.gate() & ACTIVE != 0;
+        core.header().require(Check::Owner, || identity.is_owner_of(slot, thread_pointer()) || !is_parent());
+        // SAFETY: `Local::begin` has made the state of each level for this slot, and the calling thread owns it. Only hooks of
+        // this level use its ring: the guard is up.
+        unsafe { RingWriter::new(core, slot, &mut self.level().ring, is_nested) }
+    }
+
+    /// See `Local::inside`.
+    #[inline(always)]
+    fn set_inside(&mut self, allocator: Range) {
+        let local = self.state();
+        // SAFETY: the calling thread's own (see `Local`). Volatile, so that the stores keep their order: a handler that
+        // interrupts them finds the old range, the new one, or one that holds nothing because its end is 0.
+        unsafe {
+            (&raw mut (*local).inside.end).write_volatile(0);
+            (&raw mut (*local).inside.start).write_volatile(allocator.start);
+            (&raw mut (*local).inside.end).write_volatile(allocator.end);
+        }
+    }
+}
+
+/// Any hook.
+pub(super) struct Entered {
+    pub(super) local: *mut Local,
+    pub(super) nested: bool,
+}
+
+impl AtWork for Entered {
+    #[inline(always)]
+    fn state(&self) -> *mut Local {
+        self.local
+    }
+
+    #[inline(always)]
+    fn is_nested(&self) -> bool {
+        self.nested
+    }
+}
+
+/// A hook of a known thread in which no other hook is at work: nearly all of them. The ring is known when this is
+/// compiled, which makes a third of the code go away.
+pub(super) struct Quick {
+    pub(super) local: *mut Local,
+}
+
+impl AtWork for Quick {
+    #[inline(always)]
+    fn state(&self) -> *mut Local {
+        self.local
+    }
+
+    #[inline(always)]
+    fn is_nested(&self) -> bool {
+        false
+    }
+}
+
+/// The guard goes up, if this thread is found at once and no hook of it is at work.
+#[inline(always)]
+pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
+    let pointer = thread_pointer();
+    let only = core.only.load(Ordering::Relaxed);
+    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is atomic.
+    let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
+        only
+    } else {
+        core.threads().find_near(pointer)?
+    };
+    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A handler that interrupts us here
+    // has left its hook, and taken the guard down, before we go on.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        return None;
+    }
+    *guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(Quick { local })
+}
+
+/// The guard goes up. `None`: this event cannot be recorded (and is counted).
+#[inline(always)]
+pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
+    let pointer = thread_pointer();
+    let local = match core.threads().find(pointer) {
+        Some(local) => local,
+        None => begin_thread(core, pointer)?,
+    };
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A handler that interrupts us
+    // here has left its hook, and taken the guard down, before we go on.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        return enter_nested(core, local, cfa);
+    }
+    *guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(Entered { local, nested: false })
+}
+
+/// A hook is at work below us, or it was left by a jump.
+#[cold]
+fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
+    let mut main = Entered { local, nested: false };
+    let mut nested = Entered { local, nested: true };
+    // SAFETY: `enter` passes the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let inside = unsafe { (*local).inside };
+    if cfa < main.level().guard && attached::is_inside(inside, cfa) {
+        return None;
+    }
+    // Both rings of this thread look at the clock again, so that the order of its events stays theirs.
+    core.header().next_round();
+    // In a sandbox the kernel cannot be asked. A hook that is taken for gone though it is not would share its ring with this
+    // one; a hook that is taken for alive though it is gone leaves this one the other ring.
+    let on_signal_stack = !core.may_call() || sys::on_signal_stack();
+    // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
+    // anywhere.
+    if cfa >= main.level().guard && !on_signal_stack {
+        // SAFETY: the hook that used the memo is gone.
+        unsafe { (*local).memo.forget() };
+        main.set_inside(Range::NONE);
+        main.writer(core).abandon(true);
+        nested.writer(core).abandon(false);
+        nested.level().guard = 0;
+        main.level().guard = cfa;
+        return Some(main);
+    }
+    if nested.level().guard != 0 && (cfa < nested.level().guard || on_signal_stack) {
+        core.lose(Loss::Nested);
+        return None;
+    }
+    if nested.level().guard != 0 {
+        nested.writer(core).abandon(true);
+    }
+    nested.level().guard = cfa;
+    compiler_fence(Ordering::SeqCst);
+    Some(nested)
+}
+
+#[inline(always)]
+pub(super) fn leave(entered: &mut impl AtWork) {
+    compiler_fence(Ordering::SeqCst);
+    entered.level().guard = 0;
+}

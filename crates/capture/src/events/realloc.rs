@@ -1,0 +1,142 @@
+//! A realloc: freed before the real call, allocated after it, in one commit.
+use super::entering::{AtWork, Entered, enter, leave};
+use super::stacks::{known_stack, walk_and_write};
+use super::{allocated, custom};
+use crate::context::{Context, Next};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::hooks::Hook;
+use crate::local::thread_pointer;
+use crate::real;
+use channel::{ALLOC_WORDS, FREE_WORDS, Kind, StackId, Stamp, encode_alloc, encode_free};
+
+/// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
+#[inline(always)]
+pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
+    let [a, b, c] = context.arguments;
+    let real = real::function(hook);
+    let call = || real(a as usize, b as usize, c as usize) as u64;
+    let core = &CORE;
+    if core.gate_or_join() & ACTIVE == 0 {
+        context.result = call();
+        return Next::DONE;
+    }
+    if a == 0 {
+        context.result = call();
+        context.arguments = [context.result, size, 0];
+        return Next::then(new_block);
+    }
+    let Some(mut entered) = enter(core, context.cfa()) else {
+        context.result = call();
+        return Next::DONE;
+    };
+    // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
+    // up: another thread may get the old address, and its allocation must not be merged before this free.
+    let mut writer = entered.writer(core);
+    writer.publish_intent();
+    let freed_at = writer.stamp();
+    context.result = call();
+    context.arguments = [a, size, freed_at];
+    Next::then(reallocated)
+}
+
+/// realloc(NULL, size). Arguments: the address and the size.
+extern "C" fn new_block(context: &mut Context) -> Next {
+    let [address, size, _] = context.arguments;
+    allocated(context, address, size)
+}
+
+/// The hook of this very frame, entered before.
+#[inline(always)]
+pub(super) fn resume(core: &Core, cfa: u64) -> Option<Entered> {
+    let local = core.threads().find(thread_pointer())?;
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
+    let nested = unsafe { (*local).main.guard } != cfa;
+    Some(Entered { local, nested })
+}
+
+/// After the real realloc of a live block; the guard and the intent are up. Arguments: the old address, the new size,
+/// the stamp of the free.
+pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
+    let core = &CORE;
+    if context.result == 0 {
+        return Next::then(shrunk);
+    }
+    if core.gate() & PAUSED != 0 {
+        return Next::then(custom::moved_while_paused);
+    }
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    match known_stack(core, &entered, context) {
+        Ok(stack) => moved(core, &mut entered, context, stack),
+        Err(differs) => {
+            context.differs = differs;
+            Next::then(moved_slowly)
+        }
+    }
+}
+
+/// Realloc to zero bytes frees and returns null; any other null means that nothing happened.
+#[cold]
+extern "C" fn shrunk(context: &mut Context) -> Next {
+    let core = &CORE;
+    let [old, size, freed_at] = context.arguments;
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    if size == 0 {
+        write_stamped_free(&mut entered, Kind::Free, old, freed_at);
+    }
+    entered.writer(core).clear_intent();
+    leave(&mut entered);
+    Next::DONE
+}
+
+/// Writes a free that was stamped before.
+pub(super) fn write_stamped_free(entered: &mut Entered, kind: Kind, address: u64, freed_at: Stamp) {
+    let mut writer = entered.writer(&CORE);
+    writer.begin_events(1);
+    if writer.has_room_or_drops(FREE_WORDS, 1) {
+        writer.commit(writer.head(), encode_free(kind, freed_at, address), 1);
+    }
+}
+
+#[cold]
+extern "C" fn moved_slowly(context: &mut Context) -> Next {
+    let core = &CORE;
+    let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
+    let (arguments, new) = (context.arguments, context.result);
+    entered.writer(core).begin_events(2);
+    if !walk_and_write(core, &mut entered, context, 2, |stamp, stack| encode_move(arguments, new, stamp, stack)) {
+        entered.writer(core).clear_intent();
+    }
+    leave(&mut entered);
+    if core.gate() & COUNTING != 0 {
+        core.counted();
+    }
+    Next::DONE
+}
+
+#[inline(always)]
+fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) -> Next {
+    let mut writer = entered.writer(core);
+    writer.begin_events(2);
+    if writer.has_room_or_drops(MOVE_WORDS, 2) {
+        let stamp = writer.stamp();
+        writer.commit(writer.head(), encode_move(context.arguments, context.result, stamp, stack), 2);
+    } else {
+        writer.clear_intent();
+    }
+    leave(entered);
+    if core.gate() & COUNTING != 0 {
+        core.counted();
+    }
+    Next::DONE
+}
+
+const MOVE_WORDS: usize = FREE_WORDS + ALLOC_WORDS;
+
+/// A realloc: freed then, allocated now. Arguments as for `reallocated`.
+#[inline(always)]
+fn encode_move(arguments: [u64; 3], new: u64, stamp: Stamp, stack: StackId) -> [u64; MOVE_WORDS] {
+    let [old, size, freed_at] = arguments;
+    let [f0, f1] = encode_free(Kind::FreeByRealloc, freed_at, old);
+    let [a0, a1, a2] = encode_alloc(stamp, new, size, stack);
+    [f0, f1, a0, a1, a2]
+}

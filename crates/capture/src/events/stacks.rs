@@ -1,0 +1,179 @@
+//! The stack of an event: remembered, or walked.
+use super::entering::{AtWork, Entered};
+use crate::context::Context;
+use crate::core::{ACTIVE, CORE, Core};
+use crate::local::Local;
+use crate::memo::{BROKEN, Memo, Place, UNSURE};
+use crate::walk::{Walk, check_stack};
+use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
+
+/// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
+/// such ones, one is walked afresh, to the root, and lies in one piece from then on.
+const FEW_JUMPS: u32 = 1;
+const PATIENCE: u32 = 64;
+/// What a memo says of a walk that is to be made anew, though it is known.
+const ANEW: u64 = u64::MAX;
+
+/// The stack's id from the memo, if the walk that was last found or remembered in its place still holds. Else what
+/// `remembered_elsewhere` wants to know.
+///
+/// # Safety
+/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context` is that
+/// of the hook for which the guard is up.
+#[inline(always)]
+pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {
+    // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
+    let (memo, generation) = unsafe { (&mut (*local).memo, &mut (*local).generation) };
+    if *generation != core.modules().generation() {
+        // A forked child leaves its parent's memo alone, see `fork.rs`.
+        if core.gate() & ACTIVE == 0 {
+            return Err(ANEW);
+        }
+        memo.forget();
+        *generation = core.modules().generation();
+    }
+    core.header().require(Check::Modules, || core.modules().is_in_order());
+    if memo.has_left_guesses(context.cfa()) {
+        return Err(ANEW);
+    }
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
+    // returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
+    let found = unsafe { memo.find_youngest(place(context)) };
+    if let Ok((number, _)) = found {
+        // SAFETY: the caller promises that `local` is the calling thread's own, and that the guard is up for `context`.
+        unsafe { check_stack(core, local, context, number, 0) };
+    }
+    match found {
+        Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
+        // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
+        Ok((number, _)) => patched_together(unsafe { &mut (*local).patched_together }, number),
+        Err(differs) => Err(differs),
+    }
+}
+
+#[inline(always)]
+fn place(context: &Context) -> Place {
+    Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
+}
+
+/// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
+///
+/// # Safety
+/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `differs`.
+#[inline(never)]
+pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
+    // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
+    let memo = unsafe { &mut (*local).memo };
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
+    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `ANEW`) and the generation.
+    let found = unsafe {
+        match differs {
+            ANEW => return Err(ANEW),
+            BROKEN => Err(BROKEN),
+            UNSURE => memo.find(place(context), usize::MAX),
+            differs => memo.find_older(place(context), differs),
+        }
+    };
+    if let Ok(tail) = found {
+        // SAFETY: the caller promises that `local` is the calling thread's own, and that the guard is up for `context`.
+        unsafe { check_stack(&CORE, local, context, tail.number, 0) };
+    }
+    match found {
+        Ok(tail) if tail.jumps <= FEW_JUMPS => Ok(tail.number),
+        // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
+        Ok(tail) => patched_together(unsafe { &mut (*local).patched_together }, tail.number),
+        // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
+        Err(BROKEN) => Err(forget_broken(unsafe { &mut (*local).memo })),
+        Err(differs) => Err(differs),
+    }
+}
+
+/// The remembered stack of an entered hook. `Err`: it must be walked, and the walk wants to know this.
+///
+/// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules that
+/// are gone.
+#[inline(always)]
+pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, u64> {
+    if entered.nested {
+        return Err(0);
+    }
+    let local = entered.local;
+    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level is up.
+    unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
+}
+
+/// What is remembered makes no sense: it is forgotten, and the walk made anew.
+#[cold]
+fn forget_broken(memo: &mut Memo) -> u64 {
+    memo.forget();
+    CORE.lose(Loss::MemoBroken);
+    ANEW
+}
+
+/// A walk that holds, in many pieces. Once in a while it is made anew. `count`: how many such walks there were since.
+#[inline(always)]
+fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, u64> {
+    *count += 1;
+    if *count < PATIENCE {
+        return Ok(number);
+    }
+    *count = 0;
+    Err(ANEW)
+}
+
+/// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
+/// one commit. `count` events were begun. False when there was no room.
+#[inline(never)]
+pub(super) fn walk_and_write<const WORDS: usize>(
+    core: &Core,
+    entered: &mut Entered,
+    context: &Context,
+    count: u64,
+    make: impl FnOnce(Stamp, StackId) -> [u64; WORDS],
+) -> bool {
+    // A forked child leaves its parent's memo alone, see `fork.rs`.
+    if core.gate() & ACTIVE == 0 {
+        entered.writer(core).drop_events(count, None);
+        return false;
+    }
+    let local = entered.local;
+    let may_ask = core.may_call();
+    // SAFETY: the calling thread's own. Hooks of the main level use the first proof and scratch and the memo, nested ones the
+    // second of each and no memo; the guard of this level is up. `AtWork` hands out other fields.
+    let mut walk = unsafe {
+        let [scratch, inner_scratch] = &mut (*local).scratch;
+        let [proof, inner_proof] = &mut (*local).proof;
+        if entered.nested {
+            Walk { core, scratch: inner_scratch, proof: inner_proof, memo: None, may_ask }
+        } else {
+            Walk { core, scratch, proof, memo: Some(&mut (*local).memo), may_ask }
+        }
+    };
+    let found = walk.run(context);
+    let frames = found.path_len();
+    let mut writer = entered.writer(core);
+    if !writer.has_room_or_drops(PATH_HEAD_WORDS + frames + WORDS, count) {
+        return false;
+    }
+    let numbers = found.numbers();
+    let first = walk.memo.as_deref_mut().map_or(1, |memo| memo.number(numbers));
+    let mut at = writer.head();
+    for word in encode_path(first, frames, found.tail) {
+        writer.put(at, word);
+        at += 1;
+    }
+    for i in 0..frames {
+        writer.put(at, walk.frame_key(&found, i).0);
+        at += 1;
+    }
+    // Before the commit: after it, another thread may forbid all threads the system calls that this may make.
+    if let Some(skip) = walk.remember(&found, first) {
+        // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for `context`.
+        // `walk`, which has references to the fields that are checked, is not used again.
+        unsafe { check_stack(core, local, context, first.wrapping_add(skip as u32), skip) };
+    }
+    writer.publish_intent();
+    let stamp = writer.stamp();
+    writer.commit(at, make(stamp, first), count);
+    true
+}

@@ -1,0 +1,109 @@
+//! What happens before a thread's first event: the thread gets a slot and writes a record with its tid.
+use super::entering::{AtWork, Entered, Quick, leave};
+use crate::core::{ACTIVE, Core};
+use crate::local::{self, Local, Slot, thread_pointer};
+use crate::sandbox::Calling;
+use crate::sys;
+use channel::Loss;
+use core::sync::atomic::{Ordering, compiler_fence};
+
+/// Makes a slot for the calling thread, and shows what of its stack can be read, while it can still make system calls.
+pub fn begin_early(core: &Core) {
+    let pointer = thread_pointer();
+    let Some(local) = core.threads().find(pointer).or_else(|| begin_thread(core, pointer)) else { return };
+    let word = 0_u64;
+    let in_use = &raw const word as u64;
+    // SAFETY: the calling thread's own.
+    let guard = unsafe { &mut (*local).main.guard };
+    if *guard != 0 {
+        // A handler that interrupted a hook: the hook uses the proof.
+        return;
+    }
+    *guard = in_use;
+    compiler_fence(Ordering::SeqCst);
+    // libc puts the thread block at the upper end of the stack of every thread but the first.
+    let is_first = sys::gettid() == sys::getpid();
+    let top = if is_first { core.stack_top.load(Ordering::Relaxed) } else { pointer };
+    // SAFETY: the calling thread's own; the guard is up, so a handler uses the other proof.
+    unsafe { (*local).proof[0].prepare(in_use, top) };
+    leave(&mut Quick { local });
+}
+
+/// A thread's first event.
+#[cold]
+#[inline(never)]
+pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
+    let _calls = Calling::begin();
+    // A handler may have forked since the hook looked at the gate: the child must not take a slot of its parent.
+    if core.gate() & ACTIVE == 0 {
+        return None;
+    }
+    if !core.may_call() {
+        core.lose(Loss::NoSlot);
+        return None;
+    }
+    core.check_clock();
+    let tid = sys::gettid();
+    let offset = local::find_tid(pointer, tid, core.tid_offset.load(Ordering::Relaxed));
+    if offset != 0 {
+        core.tid_offset.store(offset, Ordering::Relaxed);
+    }
+    let inherited = inherit(core, pointer, tid);
+    let is_new = inherited.is_none();
+    let Some((local, slot)) = inherited.or_else(|| take_slot(core, tid)) else {
+        core.lose(Loss::NoSlot);
+        return None;
+    };
+    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of its
+    // owner word, and returned that slot's local.
+    unsafe { Local::begin(local, core, slot, pointer, offset) };
+    if is_new && !core.threads().enter(pointer, local) {
+        slot.header.bury(slot.owner);
+        core.lose(Loss::NoSlot);
+        return None;
+    }
+    core.begin_thread(local);
+    announce(core, local, tid);
+    Some(local)
+}
+
+/// Takes over the slot of a dead thread that had the same thread pointer.
+fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
+    let (local, dead) = core.threads().last(pointer)?;
+    // SAFETY: locals and their headers stay mapped.
+    let header = unsafe { &*(*local).header };
+    let owner = header.inherit(dead, tid)?;
+    // SAFETY: the slot's number does not change with its owner.
+    let index = unsafe { (*local).slot };
+    let area = core.area(index)?;
+    Some((local, Slot { index, owner, header, area }))
+}
+
+/// A free slot, mapped.
+fn take_slot(core: &Core, tid: u32) -> Option<(*mut Local, Slot)> {
+    let region = core.region();
+    let image = core.header().image.load(Ordering::Relaxed);
+    let taken = region.take_slot(tid, image);
+    let (index, owner) = taken.or_else(|| {
+        core.map_far_slots();
+        region.take_slot(tid, image)
+    })?;
+    let header = region.slot(index)?;
+    let Some(area) = core.area(index) else {
+        header.bury(owner);
+        return None;
+    };
+    Some((core.local(index, area), Slot { index, owner, header, area }))
+}
+
+/// The first records of a thread: its tid. The first thread also writes the number of the program image.
+fn announce(core: &Core, local: *mut Local, tid: u32) {
+    let mut entered = Entered { local, nested: false };
+    entered.level().guard = u64::MAX;
+    let new_image = || {
+        let is_first = !core.announced.swap(true, Ordering::AcqRel);
+        is_first.then(|| core.header().image.load(Ordering::Relaxed))
+    };
+    entered.writer(core).announce(tid, new_image);
+    leave(&mut entered);
+}

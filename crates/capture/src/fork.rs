@@ -1,0 +1,162 @@
+//! A fork in a signal handler that has interrupted a hook.
+//!
+//! ```text
+//! parent   hook ─┐                 ┌─ hook goes on, in the shared memory
+//!                └ handler: fork() ┤
+//! child                            └─ hook goes on, in copies at the same addresses
+//! ```
+//! When the handler returns, the child goes on with the hook of its parent, whose ring and thread state are shared memory.
+//! What it wrote there would destroy the parent's recording. So the pages that the rest of a hook writes are copied before
+//! the fork, while this thread cannot change them, and the child puts the copies in their place.
+//!
+//! A hook that has looked at the gate, but whose guard is not up yet, cannot be told from no hook. So every child gets
+//! copies of two pages: the thread's own fields and the header of its slot. The copied fields say that nothing is known of
+//! the modules and that the ring is full, so this hook looks at the gate again before it does anything else, and finds it
+//! shut. Otherwise the child does not use them: its next hook finds the gate shut.
+//!
+//! Not covered: processes that were attached to, where `fork` is not hooked, and other ways to fork, which are `_Fork` and
+//! system calls of the program's own. `_Fork` is not exported here, because older C libraries have none, and a program may
+//! ask whether there is one.
+use crate::core::{ACTIVE, CORE, Core};
+use crate::elf::LinkMap;
+use crate::local::{Local, thread_pointer};
+use crate::real;
+use crate::sys;
+use channel::{PAGE, SlotHeader};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// libc's `fork`; 0 until the start.
+static FORK: AtomicUsize = AtomicUsize::new(0);
+
+/// # Safety
+/// As for `real::resolve`: `first` is the loader's list, which does not change meanwhile.
+pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
+    // SAFETY: the caller promises the loader's list, unchanged meanwhile.
+    if let Some(address) = unsafe { real::find_behind(first, ourselves, b"fork") } {
+        FORK.store(address as usize, Ordering::Release);
+    }
+}
+
+/// Calls libc's `fork` and returns its result. Returns -1 if the start did not find that function; no program is known in
+/// which this happens.
+pub fn call() -> i32 {
+    // The first function of the program that we see may be this one.
+    CORE.start();
+    let real = FORK.load(Ordering::Acquire);
+    if real == 0 {
+        return -1;
+    }
+    // SAFETY: not 0, so `resolve` found it in libc under this name, and it has this signature.
+    let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
+    let copies = own_state(&CORE).map(|local| Copies::new(&CORE, local));
+    let pid = real();
+    if let Some(copies) = copies {
+        if pid == 0 { copies.replace() } else { copies.unmap() }
+    }
+    pid
+}
+
+/// The state of the calling thread, if it has recorded something.
+fn own_state(core: &Core) -> Option<*mut Local> {
+    let may_record = core.gate() & ACTIVE != 0 && core.may_call();
+    if may_record { core.threads().find(thread_pointer()) } else { None }
+}
+
+fn is_in_hook(local: *mut Local) -> bool {
+    // SAFETY: the caller passes the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let guards = unsafe { [(*local).main.guard, (*local).nested.guard] };
+    guards != [0, 0]
+}
+
+/// Copies of what a hook writes to. A part for which there is no memory is left out.
+struct Copies {
+    header: Option<Copy>,
+    slot_header: Option<Copy>,
+    /// The area of the slot, or the page with the thread's own fields.
+    slot: Option<Copy>,
+}
+
+impl Copies {
+    /// `local`: the calling thread's own.
+    fn new(core: &Core, local: *mut Local) -> Self {
+        // SAFETY: the calling thread's own local (see `Local`); both fields stay as they are while the thread has the slot.
+        let (index, slot_header) = unsafe { ((*local).slot, (*local).header) };
+        let slot_header = Copy::of(slot_header as usize, size_of::<SlotHeader>());
+        if !is_in_hook(local) {
+            return Copies { header: None, slot_header, slot: copy_of_fields(local) };
+        }
+        let geometry = core.region().geometry();
+        let area = local as usize - geometry.private_in_slot(index);
+        let len = geometry.slot_area_at(index + 1) - geometry.slot_area_at(index);
+        let header = core::ptr::from_ref(core.header()) as usize;
+        Copies { header: Copy::of(header, geometry.modules_at()), slot_header, slot: Copy::of(area, len) }
+    }
+
+    fn parts(self) -> impl Iterator<Item = Copy> {
+        [self.header, self.slot_header, self.slot].into_iter().flatten()
+    }
+
+    /// In the child: puts the copies in the place of the shared memory.
+    fn replace(self) {
+        self.parts().for_each(Copy::replace);
+    }
+
+    /// In the parent, which needs no copies: unmaps them.
+    fn unmap(self) {
+        self.parts().for_each(Copy::unmap);
+    }
+}
+
+// The first page of a `Local` holds all fields up to the memo.
+const _: () = assert!(offset_of!(Local, memo) <= PAGE);
+
+/// The page with a thread's own fields, made so that a hook which finds no guard up looks at the gate again.
+fn copy_of_fields(local: *mut Local) -> Option<Copy> {
+    let copy = Copy::of(local as usize, PAGE)?;
+    let fields = copy.at.cast::<Local>();
+    // SAFETY: `Copy::of` has just mapped and filled this page, and has given its address to this function only. Both fields
+    // are in it: see the assertion above.
+    unsafe {
+        (*fields).generation = !(*fields).generation;
+        (*fields).main.ring.distrust();
+    }
+    Some(copy)
+}
+
+/// A copy of the pages `[original, original + len)`, mapped at `at` by `of`. Only `replace` and `unmap` end it.
+struct Copy {
+    original: usize,
+    at: *mut u8,
+    len: usize,
+}
+
+impl Copy {
+    /// Copies the pages that hold `[start, start + len)`, which are mapped.
+    fn of(start: usize, len: usize) -> Option<Self> {
+        let original = start & !(PAGE - 1);
+        let len = (start + len).next_multiple_of(PAGE) - original;
+        let at = sys::map_private(len)?;
+        for offset in (0..len).step_by(size_of::<u64>()) {
+            // SAFETY: the region is mapped (see `Core`) in whole pages, and the mapping at `at` is as long. Volatile, because
+            // other threads and the collector write to the header meanwhile. The old or the new word is copied; both are
+            // good enough, because the child's copy is not read by the collector.
+            unsafe {
+                let word = ((original + offset) as *const u64).read_volatile();
+                at.add(offset).cast::<u64>().write_volatile(word);
+            }
+        }
+        Some(Copy { original, at, len })
+    }
+
+    fn replace(self) {
+        // SAFETY: the child has one thread, and it is here, so no other thread uses the pages meanwhile. They stay readable
+        // and writable, and their contents are those from before the fork.
+        unsafe { sys::move_mapping(self.at, self.len, self.original) };
+    }
+
+    fn unmap(self) {
+        // SAFETY: `of` mapped these pages, and nothing else points to them.
+        unsafe { sys::unmap(self.at, self.len) };
+    }
+}

@@ -1,0 +1,48 @@
+//! What a ring's writer needs of the process that it is in: see `channel::RingWriter`.
+use crate::core::{ACTIVE, Core};
+use crate::sys;
+use channel::{Header, Host, Stamp};
+use core::sync::atomic::AtomicU32;
+
+impl Host for Core {
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    #[inline(always)]
+    fn is_recording(&self) -> bool {
+        self.gate() & ACTIVE != 0
+    }
+
+    fn stop_recording(&self) {
+        self.shut();
+    }
+
+    #[inline(always)]
+    fn has_plain_stamps(&self) -> bool {
+        self.has_plain_stamps()
+    }
+
+    #[inline(always)]
+    fn plain_stamp(&self) -> Stamp {
+        self.plain_stamp()
+    }
+
+    #[inline(always)]
+    fn stamp_after(&self, last: Stamp) -> Stamp {
+        self.stamp_after(last)
+    }
+
+    fn now_ms(&self) -> u64 {
+        sys::now_ms()
+    }
+
+    fn wake(&self, futex: &AtomicU32) {
+        sys::futex_wake(futex);
+    }
+
+    fn wait(&self, futex: &AtomicU32, value: u32, most_ms: u64) {
+        sys::futex_wait(futex, value, most_ms);
+    }
+}

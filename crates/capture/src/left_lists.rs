@@ -1,0 +1,45 @@
+//! Memory of environment lists that an exec in a child of vfork has left behind.
+//!
+//! Such a child runs in its parent's memory, and its exec does not return, so it cannot unmap the list that was made for the
+//! new program. The thread that called vfork has the child's thread pointer and waits until the exec is done. So what was
+//! noted under a thread pointer is not in use when the next exec with that pointer begins, and is unmapped then.
+use crate::sys;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// More threads than this are seldom between vfork and exec. The lists of the others stay.
+const THREADS: usize = 64;
+
+struct Left {
+    /// A thread pointer, or 0.
+    owner: AtomicU64,
+    at: AtomicUsize,
+    len: AtomicUsize,
+}
+
+static LEFT: [Left; THREADS] =
+    [const { Left { owner: AtomicU64::new(0), at: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; THREADS];
+
+/// The list of `len` bytes at `at` is handed to an exec that may not return. True: from now on it is ours to unmap.
+pub fn note(owner: u64, at: *mut u8, len: usize) -> bool {
+    let is_free = |left: &&Left| {
+        let taken = left.owner.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(owner)
+    };
+    let Some(left) = LEFT.iter().find(is_free) else { return false };
+    left.len.store(len, Ordering::Relaxed);
+    left.at.store(at as usize, Ordering::Release);
+    true
+}
+
+/// An exec begins, or has failed: what was noted is unmapped.
+pub fn free(owner: u64) {
+    let Some(left) = LEFT.iter().find(|left| left.owner.load(Ordering::Acquire) == owner) else { return };
+    let at = left.at.swap(0, Ordering::AcqRel);
+    if at != 0 {
+        let len = left.len.load(Ordering::Relaxed);
+        // SAFETY: `note` got both from the caller that had mapped them. `swap` gives them to one thread only, and the exec
+        // that used them is over (see the top of this file).
+        unsafe { sys::unmap(at as *mut u8, len) };
+    }
+    left.owner.store(0, Ordering::Release);
+}

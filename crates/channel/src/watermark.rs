@@ -1,0 +1,31 @@
+//! The watermark: the stamp below which every event of the target is committed.
+use crate::record::Stamp;
+use crate::region::Region;
+use crate::slot::{Intent, SlotState};
+use crate::sync::Ordering;
+
+impl Region<'_> {
+    /// Collector: the stamp below which every event is committed. `now` was read from the clock before the call.
+    ///
+    /// `barrier` makes every thread of the target run a full fence. After it, a thread whose intent reads as clear stamps its next
+    /// event after `now`, and so does a thread that has no slot yet.
+    pub fn watermark(&self, now: Stamp, barrier: impl FnOnce()) -> Stamp {
+        let header = self.header();
+        let alone = header.next_round();
+        barrier();
+        let mut watermark = now;
+        for slot in (0..self.slots_used()).filter_map(|index| self.slot(index)) {
+            let owner = slot.owner();
+            // The image is read after the owner word, so that a thread of a new image is never compared with the old one. Threads
+            // of an image before the last exec are gone, whatever they were about to do.
+            if owner.state() != SlotState::Live || !owner.is_of_image(header.image.load(Ordering::Acquire)) {
+                continue;
+            }
+            for intent in [&slot.intent, &slot.nested_intent] {
+                let intent = Intent(intent.load(Ordering::Acquire));
+                watermark = intent.bound(alone).unwrap_or(watermark).min(watermark);
+            }
+        }
+        watermark
+    }
+}

@@ -1,0 +1,335 @@
+//! The writer's side of a ring: a thread of the target records its events.
+//!
+//! One event goes like this, and [`RingWriter`] is the only code that does it:
+//!
+//! ```text
+//! begin_events      begun += 1                  from here on the event arrives, is counted as dropped, or is in flight
+//! has_room          room for its words?         else the thread waits, and in the end drops the event (`room.rs`)
+//! publish_intent    intent = last stamp         "an event not older than this is on its way"
+//! stamp             the clock, or last stamp + 1 (`pace.rs`)
+//! commit            words, then head            the collector can see it
+//! clear_intent      intent = none, or resting
+//! ```
+//!
+//! A hook can be left by a jump at any of these points, and its thread can be killed there. The shared head says whether the event
+//! is committed; see [`RingWriter::abandon`].
+mod checked;
+
+use crate::header::{Header, Loss};
+use crate::pace::Pace;
+use crate::record::{Kind, Stamp, encode_mark};
+use crate::region::Region;
+use crate::ring::Ring;
+use crate::slot::{Intent, SlotHeader};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, light_barrier, order_for_handlers};
+
+/// The process that a writer is in: its state, its clock and its system calls.
+pub trait Host {
+    fn header(&self) -> &Header;
+    /// False in a forked child, and when recording is over. Nothing may be written to the ring then.
+    fn is_recording(&self) -> bool;
+    /// Ends recording for good.
+    fn stop_recording(&self);
+    /// True if `plain_stamp` may be used: the clock needs neither a fence nor a lock.
+    fn has_plain_stamps(&self) -> bool;
+    fn plain_stamp(&self) -> Stamp;
+    /// The clock, for a thread whose last stamp was `last`.
+    fn stamp_after(&self, last: Stamp) -> Stamp;
+    fn now_ms(&self) -> u64;
+    /// Wakes the sleepers of a futex.
+    fn wake(&self, futex: &AtomicU32);
+    /// Sleeps for `most_ms` at most, while the futex has `value`.
+    fn wait(&self, futex: &AtomicU32, value: u32, most_ms: u64);
+}
+
+/// What a writer keeps of its ring. The thread's own: the collector does not see it, signal handlers use that of the other ring.
+#[repr(C)]
+pub struct WriterState {
+    /// Words written.
+    pub head: u64,
+    /// `head` may grow up to here without a look at the reader.
+    pub(crate) limit: u64,
+    /// No later event of this ring has an older stamp.
+    pub(crate) last_stamp: Stamp,
+    /// In a sandbox: the last event found no room and was not waited for.
+    pub(crate) dropping: bool,
+    /// How long this thread has waited for room while the collector made no progress.
+    pub(crate) stalled_ms: u32,
+    /// The budget for such waits is full again when the collector has taken everything up to here.
+    pub(crate) refill_at: u64,
+    /// Of the events that were begun in this ring: those that were written, or counted as dropped.
+    settled: u64,
+    words: *const AtomicU64,
+    words_len: usize,
+    pace: Pace,
+}
+
+impl WriterState {
+    /// For the new owner of slot `index`, which writes to one of its two rings from now on.
+    ///
+    /// # Safety
+    /// The slot's area is mapped at `area` for as long as the state is used, and the caller's thread is the slot's owner.
+    pub unsafe fn new(
+        region: &Region,
+        index: u32,
+        slot: &SlotHeader,
+        area: *mut u8,
+        is_nested: bool,
+        now: Stamp,
+    ) -> Self {
+        let (words, words_len) = region.ring_words(index, area, is_nested);
+        let shared = Shared::of(slot, is_nested);
+        // What the owner before was about to write is not coming any more.
+        shared.intent.store(Intent::NONE.0, Ordering::Release);
+        WriterState {
+            head: shared.head.load(Ordering::Relaxed),
+            limit: 0,
+            last_stamp: now,
+            dropping: false,
+            stalled_ms: 0,
+            refill_at: 0,
+            settled: shared.begun.load(Ordering::Relaxed),
+            words,
+            words_len,
+            pace: Pace::NEW,
+        }
+    }
+
+    /// From now on every event looks whether recording goes on before it is written.
+    pub const fn distrust(&mut self) {
+        self.limit = self.head;
+    }
+}
+
+/// The fields of a slot that belong to one of its two rings.
+struct Shared<'a> {
+    head: &'a AtomicU64,
+    tail: &'a AtomicU64,
+    intent: &'a AtomicU64,
+    begun: &'a AtomicU64,
+}
+
+impl<'a> Shared<'a> {
+    #[inline(always)]
+    const fn of(slot: &'a SlotHeader, is_nested: bool) -> Self {
+        if is_nested {
+            Shared {
+                head: &slot.nested_head,
+                tail: &slot.nested_tail,
+                intent: &slot.nested_intent,
+                begun: &slot.nested_begun,
+            }
+        } else {
+            Shared { head: &slot.head, tail: &slot.tail, intent: &slot.intent, begun: &slot.begun }
+        }
+    }
+}
+
+/// Why there is no room for an event: a loss, or `None` when recording is over.
+pub type NoRoom = Option<Loss>;
+
+/// One of the two rings of a slot, and the thread that writes to it.
+pub struct RingWriter<'a, H: Host> {
+    pub(crate) host: &'a H,
+    pub(crate) slot: &'a SlotHeader,
+    pub(crate) state: &'a mut WriterState,
+    is_nested: bool,
+}
+
+impl<'a, H: Host> RingWriter<'a, H> {
+    /// # Safety
+    /// `WriterState::new` has made the state for this slot and this ring. The calling thread owns the slot, and no other code
+    /// of it uses this ring meanwhile.
+    #[inline(always)]
+    pub const unsafe fn new(host: &'a H, slot: &'a SlotHeader, state: &'a mut WriterState, is_nested: bool) -> Self {
+        RingWriter { host, slot, state, is_nested }
+    }
+
+    /// The same writer, for a function that is not inlined: this one stays in registers.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> RingWriter<'_, H> {
+        RingWriter { host: self.host, slot: self.slot, state: &mut *self.state, is_nested: self.is_nested }
+    }
+
+    #[inline(always)]
+    fn shared(&self) -> Shared<'a> {
+        Shared::of(self.slot, self.is_nested)
+    }
+
+    #[inline(always)]
+    pub(crate) fn ring(&self) -> Ring<'a> {
+        // SAFETY: `WriterState::new` took both from `Region::ring_words`, so they are a ring's words in this slot's area, which
+        // its caller keeps mapped. The words are atomics.
+        let words = unsafe { core::slice::from_raw_parts(self.state.words, self.state.words_len) };
+        let shared = self.shared();
+        Ring::new(words, shared.head, shared.tail)
+    }
+
+    /// Where the next word goes.
+    #[inline(always)]
+    pub const fn head(&self) -> u64 {
+        self.state.head
+    }
+
+    /// The writer's side of the audit: this many events are about to be written, or counted as dropped. See `SlotHeader`.
+    ///
+    /// Release: a collector that sees this event as begun sees the events before it, too.
+    #[inline(always)]
+    pub fn begin_events(&mut self, count: u64) {
+        let begun = self.shared().begun;
+        begun.store(begun.load(Ordering::Relaxed).wrapping_add(count), Ordering::Release);
+    }
+
+    /// Events that were begun are not written. `why`: `None` when recording is over.
+    #[cold]
+    pub fn drop_events(self, count: u64, why: NoRoom) {
+        if !self.host.is_recording() && why.is_none() {
+            // A forked child, or the end of recording: its events are no longer counted.
+            return;
+        }
+        self.slot.dropped.fetch_add(count, Ordering::Release);
+        self.state.settled += count;
+        if let Some(loss) = why {
+            self.host.header().lose_events(loss, count);
+        }
+    }
+
+    /// True when there is room for so many words. Otherwise `count` events, which were begun, are dropped.
+    #[inline(always)]
+    pub fn has_room_or_drops(&mut self, words: usize, count: u64) -> bool {
+        match self.has_room(words) {
+            Ok(()) => true,
+            Err(why) => {
+                self.again().drop_events(count, why);
+                false
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn has_room(&mut self, words: usize) -> Result<(), NoRoom> {
+        if self.state.head + words as u64 <= self.state.limit {
+            return Ok(());
+        }
+        self.again().make_room(words as u64)
+    }
+
+    /// Publishes the intent, takes the stamp, writes the words that `make` returns for it, commits. One event was begun.
+    #[inline(always)]
+    pub fn write<const WORDS: usize>(&mut self, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
+        if !self.has_room_or_drops(WORDS, 1) {
+            return;
+        }
+        self.publish_intent();
+        let stamp = self.stamp();
+        self.commit(self.state.head, make(stamp), 1);
+    }
+
+    /// As `write`, where nothing is in the way. Returns false when nothing was written. It calls no function, so that a hook that
+    /// calls no other function saves no registers.
+    #[inline(always)]
+    pub fn write_quickly<const WORDS: usize>(&mut self, make: impl FnOnce(Stamp) -> [u64; WORDS]) -> bool {
+        if self.state.head + WORDS as u64 > self.state.limit {
+            return false;
+        }
+        self.publish_intent();
+        let is_clock_due = !self.state.pace.step(self.host.header());
+        // Where stamps are not plain, every event needs the clock.
+        if is_clock_due && !self.host.has_plain_stamps() {
+            self.clear_intent();
+            return false;
+        }
+        let stamp = self.next_stamp(is_clock_due.then(|| self.host.plain_stamp()));
+        self.commit(self.state.head, make(stamp), 1);
+        true
+    }
+
+    /// The stamp of the event that was announced.
+    #[inline(always)]
+    pub fn stamp(&mut self) -> Stamp {
+        let last = self.state.last_stamp;
+        let is_clock_due = !self.state.pace.step(self.host.header());
+        self.next_stamp(is_clock_due.then(|| self.host.stamp_after(last)))
+    }
+
+    #[inline(always)]
+    fn next_stamp(&mut self, clock: Option<Stamp>) -> Stamp {
+        self.check_stamp(clock);
+        if let Some(now) = clock {
+            self.state.pace.look(now);
+        }
+        self.state.last_stamp = clock.unwrap_or(self.state.last_stamp + 1);
+        self.state.last_stamp
+    }
+
+    /// An event is on its way that is not older than the last one.
+    #[inline(always)]
+    pub fn publish_intent(&mut self) {
+        let since = self.state.last_stamp;
+        self.shared().intent.store(Intent::writing(since).0, Ordering::Relaxed);
+        light_barrier();
+    }
+
+    #[inline(always)]
+    pub fn clear_intent(&mut self) {
+        let is_due = self.state.pace.is_due();
+        let next = if is_due { Intent::NONE } else { Intent::resting(self.state.last_stamp + 1) };
+        self.shared().intent.store(next.0, Ordering::Release);
+    }
+
+    /// Stores a word that `commit` makes visible. There is room for it.
+    #[inline(always)]
+    pub fn put(&self, position: u64, word: u64) {
+        self.ring().put(position, word);
+    }
+
+    /// Stores the words at `at` and makes everything up to them visible. `count`: how many events they are.
+    ///
+    /// Nothing is written in a child that was forked while the hook was at work: the ring is its parent's.
+    #[inline(always)]
+    pub fn commit<const WORDS: usize>(&mut self, at: u64, words: [u64; WORDS], count: u64) {
+        if !self.host.is_recording() {
+            return;
+        }
+        let ring = self.ring();
+        let mut head = at;
+        for word in words {
+            ring.put(head, word);
+            head += 1;
+        }
+        self.check_commit(&ring, at, &words, count);
+        ring.commit(head);
+        // The state's head comes last: until it is stored, `abandon` can tell that the event is committed.
+        order_for_handlers();
+        self.state.settled += count;
+        order_for_handlers();
+        self.state.head = head;
+        self.clear_intent();
+    }
+
+    /// The hook that was at work in this ring was left by a jump. `was_at_work`: it is known that there was one.
+    pub fn abandon(&mut self, was_at_work: bool) {
+        let shared = self.shared();
+        let (begun, head) = (shared.begun.load(Ordering::Relaxed), shared.head.load(Ordering::Relaxed));
+        // The shared head is the truth: the hook had either committed or not.
+        let is_committed = head != self.state.head;
+        let unsettled = begun.wrapping_sub(self.state.settled);
+        (self.state.head, self.state.settled) = (head, begun);
+        if !is_committed {
+            self.slot.dropped.fetch_add(unsettled, Ordering::Release);
+            // A realloc that was left before it had begun to write is one lost event.
+            self.host.header().lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
+        }
+        shared.intent.store(Intent::NONE.0, Ordering::Release);
+    }
+
+    /// The first records of a thread: its tid, and, if `new_image` returns one, the number of the program image that it begins.
+    pub fn announce(&mut self, tid: u32, new_image: impl FnOnce() -> Option<u32>) {
+        self.begin_events(1);
+        self.write(|stamp| encode_mark(Kind::ThreadStart, stamp, tid));
+        if let Some(image) = new_image() {
+            self.begin_events(1);
+            self.write(|stamp| encode_mark(Kind::Image, stamp, image));
+        }
+    }
+}
