@@ -4,8 +4,8 @@
 //! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
 use crate::names::{Level, Names};
 use format::{
-    Block, Folded, Frame, HeapAtAttach, Info, Infos, IntMap, Losses, Module, RssSample, Session, StackNode, Stacks,
-    Summary, Thread, Unseen,
+    Block, Folded, Frame, Gone, HeapAtAttach, Info, Infos, IntMap, Losses, Module, RssSample, Session, StackNode,
+    Stacks, Summary, Thread, Unseen,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,6 +39,8 @@ pub struct Book {
     pub heap_at_attach: Option<HeapAtAttach>,
     /// Events that a bound on the file's size left no room for.
     pub(crate) folded: Vec<Folded>,
+    /// Blocks that went with their process, of a merged trace.
+    pub(crate) gone: Vec<Gone>,
     pub threads: BTreeMap<u32, Thread>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,
@@ -78,6 +80,7 @@ impl Book {
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Folded(folded) => self.folded.push(*folded),
+            Block::Gone(gone) => self.gone.push(gone),
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return self.add_stacks(&stacks),

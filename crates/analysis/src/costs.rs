@@ -79,6 +79,11 @@ impl Costs {
         self.size_max = self.size_max.max(other.size_max);
     }
 
+    /// What is known of these at one instant: only what was live.
+    pub fn live_only(&self) -> Costs {
+        Costs { live_bytes: self.live_bytes, live_allocations: self.live_allocations, ..Costs::default() }
+    }
+
     pub fn growth_bytes(&self) -> i64 {
         to_signed(self.live_bytes).saturating_sub(to_signed(self.base_bytes))
     }

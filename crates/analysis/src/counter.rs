@@ -125,6 +125,26 @@ pub(crate) struct Peak {
     pub(crate) event: u64,
 }
 
+/// The blocks that count, of all groups together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Selected {
+    live_bytes: u64,
+    /// The highest since `begin_selection`.
+    pub(crate) peak_bytes: u64,
+    pub(crate) peak_time_ns: u64,
+}
+
+impl Selected {
+    /// So much was held at this time.
+    #[inline]
+    pub(crate) const fn held(&mut self, bytes: u64, time_ns: u64) {
+        if bytes > self.peak_bytes {
+            self.peak_bytes = bytes;
+            self.peak_time_ns = time_ns;
+        }
+    }
+}
+
 pub(crate) struct Counter<'a> {
     /// Size and group of each info; the group `NO_GROUP` is counted in the program's total only.
     infos: Cow<'a, [KnownInfo]>,
@@ -136,10 +156,11 @@ pub(crate) struct Counter<'a> {
     pub(crate) live_allocations: u64,
     /// Since the range began.
     pub(crate) peak: Peak,
+    pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
-    /// Groups are threads; the group of an info only says whether it counts.
-    by_thread: bool,
+    /// How many groups each thread has; the group of an info is one of these. 0: groups have nothing to do with threads.
+    per_thread: usize,
 }
 
 /// The group of infos that are left out.
@@ -155,20 +176,22 @@ impl<'a> Counter<'a> {
             live_bytes: 0,
             live_allocations: 0,
             peak: Peak::default(),
+            selected: Selected::default(),
             deallocations: 0,
             implied_frees: 0,
-            by_thread: false,
+            per_thread: 0,
         }
     }
 
-    /// Groups are the threads that allocate, by index.
-    pub(crate) fn by_thread(self, threads: usize) -> Self {
-        Counter { by_thread: true, groups: vec![Group::NEW; threads], ..self }
+    /// Each thread that allocates has so many groups, in the order of the threads' indexes.
+    pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
+        Counter { per_thread, groups: vec![Group::NEW; threads * per_thread], ..self }
     }
 
     #[inline]
     pub(crate) const fn group(&self, site: u32, thread: u32) -> usize {
-        if self.by_thread && site < NO_GROUP { thread as usize } else { site as usize }
+        let first = if self.per_thread > 0 && site < NO_GROUP { thread as usize * self.per_thread } else { 0 };
+        first + site as usize
     }
 
     /// Infos and groups that are new.
@@ -211,7 +234,14 @@ impl<'a> Counter<'a> {
         {
             group.live_bytes = group.live_bytes.saturating_add(size);
             group.live_allocations += 1;
+            self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
         }
+    }
+
+    /// The range of `selected` begins here.
+    pub(crate) const fn begin_selection(&mut self, time_ns: u64) {
+        self.selected.peak_bytes = self.selected.live_bytes;
+        self.selected.peak_time_ns = time_ns;
     }
 
     /// The range begins here.
@@ -358,6 +388,8 @@ impl Sink for Counter<'_> {
             && let Some(group) = self.groups.get_mut(group)
         {
             group.alloc(size, self.epoch, now);
+            self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
+            self.selected.held(self.selected.live_bytes, now.time_ns);
         }
         self.live_allocations += 1;
         self.live_bytes = self.live_bytes.saturating_add(size);
@@ -374,6 +406,7 @@ impl Sink for Counter<'_> {
             && let Some(group) = self.groups.get_mut(group)
         {
             group.free(size, self.epoch, now.time_ns.saturating_sub(birth.time_ns), temporary);
+            self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
         }
         self.deallocations += 1;
         self.live_allocations = self.live_allocations.wrapping_sub(1);
@@ -389,5 +422,6 @@ impl Sink for Counter<'_> {
         }
         self.live_bytes = 0;
         self.live_allocations = 0;
+        self.selected.live_bytes = 0;
     }
 }

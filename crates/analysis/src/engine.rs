@@ -6,6 +6,7 @@
 use crate::book::{Book, KnownInfo};
 use crate::costs::Costs;
 use crate::counter::{Bits, Counter, NO_GROUP, Peak, Selection};
+use crate::ended;
 use crate::folds;
 use crate::index::{Bounds, Checkpoint, Index};
 use crate::lifespans::Lifespans;
@@ -197,6 +198,7 @@ impl Engine {
         if let Some(part) = self.folded_peak() {
             folds::set_peak(part, &mut costs, |row| self.book.group_of_row(row));
         }
+        ended::add(self.book.gone.iter(), true, 0, &mut costs, |block| self.book.group_of_gone(block));
         costs
     }
 
@@ -224,7 +226,9 @@ impl Engine {
             overhead_bytes: self.book.overhead_bytes.max(told.overhead_bytes),
             runtime_ns: self.runtime_ns(),
             unknown_frees: folded(|part| part.unknown_frees).saturating_add(unknown_frees),
-            implied_frees: folded(|part| part.implied_frees).saturating_add(implied_frees),
+            implied_frees: folded(|part| part.implied_frees)
+                .saturating_add(implied_frees)
+                .saturating_sub(self.book.gone_blocks()),
             lost_events: self.book.losses.lost_events.max(told.lost_events),
         }
     }
@@ -262,6 +266,16 @@ impl Engine {
         }
     }
 
+    /// The beginning of a range and the end of each of its slices of equal length.
+    pub(crate) fn moments(&self, range: &Range, slices: usize) -> Vec<Moment> {
+        let end = |slice: usize| match range.slice_end(slice, slices) {
+            // The range may end between two events of the same time.
+            ns if slice == slices || ns >= range.to_ns => self.moment(range.to),
+            ns => Moment::Time(ns),
+        };
+        std::iter::once(self.moment(range.from)).chain((1..=slices).map(end)).collect()
+    }
+
     pub(crate) fn time_of(&self, when: When) -> u64 {
         match when {
             When::Start => 0,
@@ -289,21 +303,12 @@ impl Engine {
         let selection = self.selection(blocks, query, &range)?;
         let infos = self.infos_by_size(query);
         let quick = selection.is_none() && matches!(infos, Cow::Borrowed(_));
-        let (mut costs, peak) = if quick {
+        let (costs, peak) = if quick {
             self.costs_by_index(blocks, &range)?
         } else {
             let counter = Counter::new(infos, self.book.site_count(), selection);
             self.costs_by_walk(blocks, &range, counter)?
         };
-        if range.instant {
-            for costs in &mut costs {
-                *costs = Costs {
-                    live_bytes: costs.live_bytes,
-                    live_allocations: costs.live_allocations,
-                    ..Costs::default()
-                };
-            }
-        }
         let numbered = costs.into_iter().zip(0u32..);
         let stacks = numbered.filter(|(costs, site)| chosen.is_none_or_has(*site) && !costs.is_zero());
         Ok(Profile::new(range, stacks.map(|(costs, site)| (site, costs)).collect(), peak.time_ns))
@@ -431,7 +436,7 @@ impl Engine {
         (costs, folds::peak_of(part))
     }
 
-    /// Event by event over the whole range.
+    /// Event by event over the whole range. Of an instant there is only what lives.
     pub(crate) fn costs_by_walk(
         &self,
         blocks: &mut dyn Blocks,
@@ -439,7 +444,7 @@ impl Engine {
         counter: Counter<'_>,
     ) -> Result<(Vec<Costs>, Peak), Gone> {
         if let Some(part) = self.folded_peak().filter(|_| range.instant && range.from == When::Peak) {
-            return Ok(self.at_folded_peak(part, &counter));
+            return Ok((only_live(self.at_folded_peak(part, &counter).0), Peak::default()));
         }
         let (from, to) = (self.moment(range.from), self.moment(range.to));
         let point = self.start_for(from);
@@ -453,8 +458,12 @@ impl Engine {
             } else {
                 result = finished(walker, first);
                 self.add_folded(range, &walker.sink, &mut result.0, &mut result.1);
+                self.add_gone(range, first, &walker.sink, &mut result.0);
             }
         })?;
+        if range.instant {
+            result = (only_live(result.0), Peak::default());
+        }
         Ok(result)
     }
 
@@ -525,6 +534,7 @@ impl Engine {
             *costs = sum;
         }
         self.add_folded(range, &head.sink, &mut costs, &mut peak);
+        self.add_gone(range, sequence, &head.sink, &mut costs);
         Ok((costs, peak))
     }
 }
@@ -536,6 +546,11 @@ impl Chosen {
     pub(crate) fn is_none_or_has(&self, site: u32) -> bool {
         self.0.as_ref().is_none_or(|chosen| chosen.get(site as usize).copied().unwrap_or(false))
     }
+
+    /// At least one site is chosen.
+    pub(crate) fn has_any(&self) -> bool {
+        self.0.as_ref().is_none_or(|chosen| chosen.contains(&true))
+    }
 }
 
 /// The costs of all groups where the range ends; `first`: the sequence number of its first allocation.
@@ -544,6 +559,14 @@ fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
     counter.add_kept(&walker.live, first, &mut costs);
     (costs, counter.peak)
+}
+
+fn only_live(mut all: Vec<Costs>) -> Vec<Costs> {
+    for costs in &mut all {
+        let Costs { live_bytes, live_allocations, .. } = *costs;
+        *costs = Costs { live_bytes, live_allocations, ..Costs::default() };
+    }
+    all
 }
 
 /// The first of those that nothing exceeds.

@@ -14,13 +14,17 @@
 //! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free
 //!   half of a realloc, and a free that nobody saw, never make one.
 //! - Leaked is what is live at the end. What was live when `exec` ended an image is gone with it: neither freed nor leaked.
+//!   Of several processes in one trace, each leaks what it had not freed when it ended.
 #![forbid(unsafe_code)]
 
 mod book;
 mod class;
 mod costs;
 mod counter;
+mod emptiness;
+mod ended;
 mod engine;
+mod fitting;
 mod folds;
 mod index;
 mod lifespans;
@@ -44,7 +48,9 @@ mod walker;
 pub use book::{Book, SiteId};
 pub use class::{BadRule, Class, Classes};
 pub use costs::{Costs, to_signed};
+pub use emptiness::{why_empty, why_none_of};
 pub use engine::Engine;
+pub use fitting::Misfit;
 pub use lookup::{Allocation, Lookup};
 pub use moment::{When, parse_duration};
 pub use names::{Level, ModuleNames, Names};
@@ -52,7 +58,7 @@ pub use pairing::{Called, Pairing, Side};
 pub use pass::{Blocks, Gone, Held};
 pub use pattern::Pattern;
 pub use profile::{Profile, Range};
-pub use query::{BadQuery, By, ClassSet, Compare, Cost, Merge, Query, Span};
+pub use query::{BadQuery, By, ClassSet, Compare, Cost, Merge, NOT_A_TIME, Query, Span};
 pub use replay::Replay;
 pub use report::{Faults, Report, SiteCosts};
 pub use suppressions::{BadSuppression, Source, Suppression, Suppressions};

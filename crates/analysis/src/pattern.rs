@@ -37,7 +37,7 @@ impl Pattern {
             .find_map(|(prefix, subject)| Some((*subject, text.strip_prefix(prefix)?)))
             .unwrap_or((Subject::Any, text));
         if rest.is_empty() {
-            return Err(format!("`{text}` looks for nothing"));
+            return Err("the pattern is empty".into());
         }
         let test = match rest.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).filter(|rest| !rest.is_empty())
         {
@@ -45,7 +45,7 @@ impl Pattern {
                 RegexBuilder::new(regex)
                     .case_insensitive(true)
                     .build()
-                    .map_err(|error| format!("`{regex}` is no regular expression: {error}"))?,
+                    .map_err(|error| format!("`{regex}` is not a valid regular expression: {error}"))?,
             ),
             None => Test::Text(rest.to_lowercase()),
         };
@@ -76,7 +76,7 @@ impl Pattern {
     }
 
     pub fn matches(&self, level: &Level<'_>) -> bool {
-        self.fits_any(level.function, level.file, level.module)
+        self.fits_any(level.marker().or(level.function), level.file, level.module)
     }
 
     pub(crate) fn matches_level(&self, table: &Table, level: &TableLevel) -> bool {

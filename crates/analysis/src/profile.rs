@@ -15,6 +15,12 @@ pub struct Range {
 }
 
 impl Range {
+    /// When a slice ends, of so many of equal length.
+    pub(crate) fn slice_end(&self, slice: usize, slices: usize) -> u64 {
+        let length = (self.to_ns - self.from_ns) as u128;
+        self.from_ns + (length * slice as u128 / slices as u128) as u64
+    }
+
     /// Before a cut only what survived it is known, which always looks like growth: what is judged by its course begins there.
     pub(crate) fn after_cut(self, cut: Option<u64>) -> Self {
         match cut {

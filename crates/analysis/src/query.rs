@@ -95,6 +95,11 @@ impl Cost {
         to_signed(value)
     }
 
+    /// At one instant nothing is allocated or freed, and there is no peak.
+    pub const fn is_known_at_an_instant(self) -> bool {
+        matches!(self, Cost::Live | Cost::Leaked)
+    }
+
     pub const fn is_bytes(self) -> bool {
         !matches!(self, Cost::Allocations | Cost::Temporary | Cost::Deallocations)
     }
@@ -198,19 +203,35 @@ impl Default for Query {
     }
 }
 
-/// A word of a query that says nothing, as a sentence.
+/// A query that cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadQuery(pub String);
+pub enum BadQuery {
+    /// One of its words has a wrong value.
+    Word { name: String, value: String, reason: String },
+    /// A sentence about the query as a whole.
+    Whole(String),
+}
 
+impl BadQuery {
+    fn word(name: &str, value: &str, reason: impl Into<String>) -> Self {
+        BadQuery::Word { name: name.to_owned(), value: value.to_owned(), reason: reason.into() }
+    }
+}
+
+/// As the server of the page says it; `heaptrack print` names the option instead of the word.
 impl std::fmt::Display for BadQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            BadQuery::Word { name, value, reason } => write!(f, "`{name}={value}`: {reason}"),
+            BadQuery::Whole(sentence) => f.write_str(sentence),
+        }
     }
 }
 
 impl std::error::Error for BadQuery {}
 
-const TIMES: &str = "a time is 1.5s, 200ms, 2min, 50%, start, peak or end";
+/// What is said of a text that is not a time.
+pub const NOT_A_TIME: &str = "not a valid time (examples: 1.5s, 200ms, 2min, 50%, start, peak, end)";
 const MOST_POINTS: usize = 4096;
 
 impl Query {
@@ -227,23 +248,28 @@ impl Query {
     /// Things that cannot be asked together.
     pub fn check(&self) -> Result<(), BadQuery> {
         if self.at.is_some() && (self.from.is_some() || self.to.is_some()) {
-            return Err(BadQuery("`at` is one instant, `from` and `to` are a range: not both".into()));
+            let sentence = "`at` is one instant, `from` and `to` are a range: give one or the other";
+            return Err(BadQuery::Whole(sentence.into()));
+        }
+        if let Some(cost) = self.cost.filter(|cost| self.is_of_an_instant() && !cost.is_known_at_an_instant()) {
+            let reason = "of one instant only `live` and `leaked` are known; ask for a range instead";
+            return Err(BadQuery::word("cost", cost.name(), reason));
         }
         Ok(())
     }
 
     /// One word of the query; repeatable ones add up, others are replaced.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), BadQuery> {
-        let bad = |what: &str| BadQuery(format!("`{name}={value}`: {what}"));
-        let when = || When::parse(value).ok_or_else(|| bad(TIMES));
-        let number = || value.parse::<usize>().map_err(|_| bad("not a number"));
+        let bad = |reason: &str| BadQuery::word(name, value, reason);
+        let when = || When::parse(value).ok_or_else(|| bad(NOT_A_TIME));
+        let number = || value.parse::<usize>().map_err(|_| bad("must be a number"));
         let pattern = || Pattern::parse(value).map_err(|error| bad(&error));
         let name: &'static str = match name {
             "domain" => {
                 self.domain = match value {
                     "malloc" => Domain::Malloc,
                     "custom" => Domain::Custom,
-                    _ => return Err(bad("malloc or custom")),
+                    _ => return Err(bad("must be malloc or custom")),
                 };
                 "domain"
             }
@@ -252,15 +278,22 @@ impl Query {
             "to" => (self.to = Some(when()?), "to").1,
             "include" => (self.include.push(pattern()?), "include").1,
             "exclude" => (self.exclude.push(pattern()?), "exclude").1,
-            "thread" => (self.threads.push(value.parse().map_err(|_| bad("not a thread's index"))?), "thread").1,
+            "thread" => {
+                (
+                    self.threads
+                        .push(value.parse().map_err(|_| bad("must be the index of a thread (see --view threads)"))?),
+                    "thread",
+                )
+                    .1
+            }
             "size" => {
                 let span = Span::parse(value, parse_bytes);
-                self.size = Some(span.ok_or_else(|| bad("sizes are MIN..MAX, as 100..4k"))?);
+                self.size = Some(span.ok_or_else(|| bad("not a range of sizes (example: 100..4k)"))?);
                 "size"
             }
             "lifetime" => {
                 let span = Span::parse(value, parse_duration);
-                self.lifetime = Some(span.ok_or_else(|| bad("lifetimes are MIN..MAX, as 1ms..2s"))?);
+                self.lifetime = Some(span.ok_or_else(|| bad("not a range of times (example: 1ms..2s)"))?);
                 "lifetime"
             }
             "hide" => {
@@ -282,7 +315,7 @@ impl Query {
                     "line" => Merge::Line,
                     "module" => Merge::Module,
                     "namespace" => Merge::Namespace,
-                    _ => return Err(bad("function, line, module or namespace")),
+                    _ => return Err(bad("must be function, line, module or namespace")),
                 };
                 "merge"
             }
@@ -290,18 +323,18 @@ impl Query {
                 self.suppressions = match value {
                     "on" => true,
                     "off" => false,
-                    _ => return Err(bad("on or off")),
+                    _ => return Err(bad("must be on or off")),
                 };
                 "suppressions"
             }
             "cost" => {
                 let found = Cost::ALL.iter().find(|(name, _)| *name == value);
                 let names = || Cost::ALL.map(|(name, _)| name).join(", ");
-                self.cost = Some(found.ok_or_else(|| bad(&format!("costs are {}", names())))?.1);
+                self.cost = Some(found.ok_or_else(|| bad(&format!("must be one of {}", names())))?.1);
                 "cost"
             }
             "compare" => {
-                self.compare = Some(parse_compare(value).ok_or_else(|| bad(TIMES))?);
+                self.compare = Some(parse_compare(value).ok_or_else(|| bad(NOT_A_TIME))?);
                 "compare"
             }
             "limit" => (self.limit = number()?, "limit").1,
@@ -309,7 +342,7 @@ impl Query {
             "points" => {
                 self.points = number()?;
                 if !(1..=MOST_POINTS).contains(&self.points) {
-                    return Err(bad("1 to 4096"));
+                    return Err(bad("must be from 1 to 4096"));
                 }
                 "points"
             }
@@ -318,7 +351,7 @@ impl Query {
                 self.by = match value {
                     "blamed" => By::Blamed,
                     "function" => By::Function,
-                    _ => return Err(bad("blamed or function")),
+                    _ => return Err(bad("must be blamed or function")),
                 };
                 "by"
             }
@@ -327,7 +360,7 @@ impl Query {
                 "function"
             }
             "file" => (self.file = Some(value.to_owned()), "file").1,
-            _ => return Err(BadQuery(format!("nothing can be asked by `{name}`"))),
+            _ => return Err(BadQuery::Whole(format!("`{name}` is not a word of a query"))),
         };
         if !matches!(name, "include" | "exclude" | "thread") {
             self.given.retain(|(known, _)| *known != name);
@@ -341,9 +374,32 @@ impl Query {
         &self.given
     }
 
-    /// What is shown if nobody says which cost.
+    /// The cost that was asked for. The default is the peak, or what was live if an instant is asked for or compared with.
     pub fn cost(&self) -> Cost {
-        self.cost.unwrap_or(if self.at.is_some() { Cost::Live } else { Cost::Peak })
+        self.cost.unwrap_or(if self.is_of_an_instant() { Cost::Live } else { Cost::Peak })
+    }
+
+    /// The same query of the other point or range of the trace that `compare` names; `None` if it names none.
+    pub fn base(&self) -> Option<Query> {
+        let (at, from, to) = match self.compare {
+            Some(Compare::At(when)) => (Some(when), None, None),
+            Some(Compare::Range(from, to)) => (None, Some(from), Some(to)),
+            _ => return None,
+        };
+        Some(Query { at, from, to, ..self.clone() })
+    }
+
+    /// One of the profiles that the query needs has only what was live at one instant.
+    pub const fn is_of_an_instant(&self) -> bool {
+        self.at.is_some() || matches!(self.compare, Some(Compare::At(_)))
+    }
+
+    /// The same for a diff: a moment has nothing but what lives then.
+    pub fn cost_of_diff(&self) -> Cost {
+        match self.compare {
+            Some(Compare::At(_)) => self.cost.unwrap_or(Cost::Live),
+            _ => self.cost(),
+        }
     }
 
     /// Blocks are picked by what only the events know.

@@ -38,7 +38,7 @@ pub struct BadSuppression {
 
 impl fmt::Display for BadSuppression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: `{}` is no suppression; one looks like `leak:my_function`", self.line, self.text)
+        write!(f, "line {}: `{}` is not a suppression (example: `leak:my_function`)", self.line, self.text)
     }
 }
 

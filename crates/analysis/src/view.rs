@@ -14,17 +14,20 @@ mod source;
 mod stacks;
 mod sum;
 mod summary;
+mod support;
 mod threads;
 mod timeline;
 mod tree;
 
-pub use diff::{FunctionDiff, State, functions as diff_functions};
+pub use diff::{FunctionDiff, State, functions as diff_functions, functions_of_one as diff_of_one};
 pub use flame::{folded, label};
 pub use keys::namespace;
 pub use leaks::{Leak, Verdict, judge};
 pub use sum::Sum;
 pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows, unseen};
+pub use support::heeding;
 
+use crate::emptiness::{why_empty, why_none_of};
 use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};
 use crate::profile::{Profile, Range};
@@ -131,51 +134,78 @@ pub fn answer(
     out: &mut dyn Write,
 ) -> Result<(), AnswerError> {
     query.check()?;
+    support::check(view, query)?;
+    let (asked, query) = (query, &query.within(trace.engine));
     let (engine, table) = (trace.engine, trace.table);
     let profile = engine.profile(trace.blocks, query)?;
     let totals = Totals::new(&profile, table, query);
-    let mut envelope = Envelope { view, query, range: profile.range, totals, out };
+    let note = query.misfit(engine).map(|misfit| misfit.to_string());
+    let note = note.or_else(|| why_empty(engine, &profile, query));
+    let mut envelope = Envelope { view, query, range: profile.range, totals, note, out };
     let keys = || Keys::new(table, query);
+    let none_of_cost = || why_none_of(query.cost(), &profile, table, query);
     match view {
-        View::Summary => envelope.write(summary::Summary::new(trace, &profile, query)),
-        View::Stacks => envelope.write(stacks::Stacks(table)),
+        View::Summary => envelope.write(summary::Summary::new(trace, &profile, query), None),
+        View::Stacks => envelope.write(stacks::Stacks(table), None),
         View::Profile => match base_profile(trace, query)? {
-            None => envelope.write(stacks::Columns(&profile)),
+            None => envelope.write(stacks::Columns(&profile), None),
             Some(before) => {
                 let totals = Totals::new(&before, table, query);
-                envelope.write(stacks::Compared { profile: &profile, base: &before, base_totals: totals })
+                envelope.write(stacks::Compared { profile: &profile, base: &before, base_totals: totals }, None)
             }
         },
-        View::BottomUp => envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::BottomUp)),
-        View::TopDown => envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::TopDown)),
-        View::Callers => envelope.write(callers::Callers::new(&profile, table, &keys(), query)),
-        View::Flame => envelope.write(flame::Flame { folded: flame::folded(&profile, table, query) }),
-        View::Timeline => envelope.write(timeline::Timeline::new(trace, query)?),
-        View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?),
-        View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?),
-        View::Threads => envelope.write(threads::Threads::new(trace, query)?),
-        View::Leaks => envelope.write(leaks::Leaks { table, sites: leaks::judge(trace, query)? }),
-        View::Source => envelope.write(source::Source::new(&profile, table, query)),
-        View::Suppressions => {
-            envelope.write(summary::SuppressionTable { suppressions: summary::suppression_rows(&profile, table) })
+        View::BottomUp => {
+            envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::BottomUp), none_of_cost())
         }
-        View::Diff => envelope.write(diff::Diff::new(trace, base, &profile, query)?),
+        View::TopDown => {
+            envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::TopDown), none_of_cost())
+        }
+        View::Callers => {
+            let keys = keys();
+            let callers = callers::Callers::new(&profile, table, &keys, query);
+            let note = callers.why_none_selected(query).or_else(none_of_cost);
+            envelope.write(callers, note)
+        }
+        View::Flame => envelope.write(flame::Flame { folded: flame::folded(&profile, table, query) }, none_of_cost()),
+        View::Timeline => envelope.write(timeline::Timeline::new(trace, query)?, None),
+        View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?, None),
+        View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?, None),
+        View::Threads => envelope.write(threads::Threads::new(trace, query)?, None),
+        View::Leaks => {
+            let sites = leaks::judge(trace, query)?;
+            let note = sites.is_empty().then(|| "nothing is live at the end of this time".to_owned());
+            envelope.write(leaks::Leaks { table, sites }, note)
+        }
+        View::Source => {
+            let source = source::Source::new(&profile, table, query);
+            let note = source.why_empty(query);
+            envelope.write(source, note)
+        }
+        View::Suppressions => {
+            let suppressions = summary::suppression_rows(&profile, table);
+            let note = suppressions.is_empty().then(|| "no suppression matches anything that is live".to_owned());
+            envelope.write(summary::SuppressionTable { suppressions }, note)
+        }
+        View::Diff => {
+            let diff = diff::Diff::new(trace, base, &profile, asked, query)?;
+            // Only one side may be empty: that is a difference.
+            envelope.note = query.misfit(engine).map(|misfit| misfit.to_string());
+            let note = diff.why_empty();
+            envelope.write(diff, note)
+        }
     }
 }
 
 /// What a diff is to: another trace's profile has stacks of its own, so only other points of the same trace are here.
 fn base_profile(trace: &mut Trace<'_>, query: &Query) -> Result<Option<Profile>, AnswerError> {
-    let mut before = query.clone();
-    (before.at, before.from, before.to) = (None, None, None);
-    match &query.compare {
-        None => return Ok(None),
-        Some(Compare::File(_)) => {
-            return Err(BadQuery("`compare=FILE` is for the view `diff`; here, compare with @T or @T..T".into()).into());
-        }
-        Some(Compare::At(when)) => before.at = Some(*when),
-        Some(Compare::Range(from, to)) => (before.from, before.to) = (Some(*from), Some(*to)),
+    if let Some(Compare::File(_)) = query.compare {
+        return Err(
+            BadQuery::Whole("`compare=FILE` is for the view `diff`; here, compare with @T or @T..T".into()).into()
+        );
     }
-    Ok(Some(trace.engine.profile(trace.blocks, &before)?))
+    let before = query.base().map(|before| before.within(trace.engine));
+    let before = before.map(|before| trace.engine.profile(trace.blocks, &before));
+    Ok(before.transpose()?)
 }
 
 struct Envelope<'a> {
@@ -183,11 +213,14 @@ struct Envelope<'a> {
     query: &'a Query,
     range: Range,
     totals: Totals,
+    /// Why the answer is empty, or what of the query does not fit the trace.
+    note: Option<String>,
     out: &'a mut dyn Write,
 }
 
 impl Envelope<'_> {
-    fn write(&mut self, body: impl Serialize) -> Result<(), AnswerError> {
+    /// `note`: what only the view knows, for an answer about which nothing was said before.
+    fn write(&mut self, body: impl Serialize, note: Option<String>) -> Result<(), AnswerError> {
         #[derive(Serialize)]
         struct Times {
             from_ns: u64,
@@ -199,6 +232,7 @@ impl Envelope<'_> {
             query: Given<'a>,
             range: Times,
             totals: &'a Totals,
+            note: Option<&'a str>,
             #[serde(flatten)]
             body: T,
         }
@@ -207,6 +241,7 @@ impl Envelope<'_> {
             query: Given(self.query),
             range: Times { from_ns: self.range.from_ns, to_ns: self.range.to_ns },
             totals: &self.totals,
+            note: self.note.as_deref().or(note.as_deref()),
             body,
         };
         serde_json::to_writer(&mut *self.out, &whole).map_err(|error| AnswerError::Io(error.into()))?;

@@ -197,10 +197,74 @@ fn a_trimmed_trace_begins_with_the_same_counts() {
         let cut = random_cut(&mut rng, &trace);
         let mut out = FileWriter::new(Vec::new(), 1).unwrap();
         let mut source = format::Source::new(Cursor::new(file(&cut.blocks))).unwrap();
-        let summary = format::trim(&mut source, None, u64::MAX, &mut out).unwrap();
+        let format::Trimmed { summary, folded_until_ns } = format::trim(&mut source, None, u64::MAX, &mut out).unwrap();
+        assert_eq!(folded_until_ns, None);
         assert_eq!(summary.totals, unfolded(&trace), "seed {seed}");
         let mut trimmed = Engine::new();
         blocks(out.get_ref()).iter().for_each(|(_, block)| trimmed.add(block));
         assert_eq!(trimmed.totals(), unfolded(&trace), "seed {seed}");
     }
+}
+
+/// Merged alone it has its answers, and merged with a run that came later the higher peak of the two.
+#[test]
+fn a_merged_trace_keeps_a_folded_peak() {
+    for seed in 0..200 {
+        let mut rng = Rng(seed);
+        let traces = [random_trace(&mut rng, 400), random_trace(&mut rng, 300)];
+        let mut at = 1_700_000_000_000_000_000;
+        let parts = traces.each_ref().map(|trace| {
+            let mut blocks = vec![format::Session { started_unix_ns: at, ..Default::default() }.to_block()];
+            blocks.extend(random_cut(&mut rng, trace).blocks);
+            at += trace.runtime_ns + 100_000;
+            file(&blocks)
+        });
+        let totals = traces.each_ref().map(unfolded);
+        let highest = totals.iter().map(|totals| totals.peak_bytes).max().unwrap();
+        for (count, peak) in [(1, totals[0].peak_bytes), (2, highest)] {
+            let sources = parts.iter().take(count).map(|part| format::Source::new(Cursor::new(part.clone())).unwrap());
+            let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+            let merged = format::merge(sources.collect(), "test", &mut out).unwrap();
+            assert_eq!(merged.folded_until_ns, None, "seed {seed}: nothing ran beside it");
+            let mut engine = Engine::new();
+            blocks(out.get_ref()).iter().for_each(|(_, block)| engine.add(block));
+            assert_eq!(engine.totals().peak_bytes, peak, "seed {seed}, {count}");
+            assert_eq!(merged.summary.totals.peak_bytes, peak, "seed {seed}, {count}");
+            let at_peak: u64 = engine.whole_profile().unwrap().stacks.iter().map(|(_, costs)| costs.peak_bytes).sum();
+            assert_eq!(at_peak, peak, "seed {seed}, {count}");
+            if count == 1 {
+                assert_eq!(engine.totals(), totals[0], "seed {seed}");
+            }
+        }
+    }
+}
+
+/// Sums cannot be cut, so the trace says where they end.
+#[test]
+fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
+    let mut seen = 0;
+    for seed in 0..200 {
+        let mut rng = Rng(seed);
+        let trace = random_trace(&mut rng, 400);
+        let cut = random_cut(&mut rng, &trace);
+        let mut whole = Engine::new();
+        cut.blocks.iter().for_each(|block| whole.add(block));
+        let Some(until) = whole.book().folded_until_ns().filter(|until| *until > 0) else { continue };
+        for from in [until - 1, until] {
+            let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+            let mut source = format::Source::new(Cursor::new(file(&cut.blocks))).unwrap();
+            let trimmed = format::trim(&mut source, Some(from), u64::MAX, &mut out).unwrap();
+            let is_within = (from < until).then_some(until);
+            let mut engine = Engine::new();
+            blocks(out.get_ref()).iter().for_each(|(_, block)| engine.add(block));
+            assert_eq!(
+                (trimmed.folded_until_ns, engine.book().folded_until_ns()),
+                (is_within, is_within),
+                "seed {seed}"
+            );
+            assert_eq!(trimmed.summary.totals.allocations, engine.totals().allocations, "seed {seed}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
 }

@@ -156,6 +156,12 @@ fn question(rng: &mut Rng, view: View) -> Query {
         View::Diff => words.push(("compare", ["@start", "@50%"][rng.below(2)])),
         _ => {}
     }
+    // A view refuses what it does not heed, and of one instant only two costs are known.
+    words.retain(|(name, _)| view::heeding(name).contains(&view));
+    let is_instant = |(name, value): &(&str, &str)| *name == "at" || *name == "compare" && !value.contains("..");
+    if words.iter().any(is_instant) {
+        words.retain(|(name, value)| *name != "cost" || *value == "leaked");
+    }
     Query::new(words).unwrap()
 }
 

@@ -57,7 +57,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
         let from = (rng.below(5) != 0).then(|| 1 + rng.below(trace.runtime_ns + 200_000));
         let to = from.unwrap_or(0) + 1 + rng.below(trace.runtime_ns + 1);
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
-        let summary = trim(&mut file(&blocks), from, to, &mut writer).unwrap();
+        let summary = trim(&mut file(&blocks), from, to, &mut writer).unwrap().summary;
         let trimmed = read(writer.finish().unwrap());
         let mut query = Query::default();
         (query.from, query.to) = (from.map(When::Ns), Some(When::Ns(to)));
@@ -82,16 +82,28 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     }
 }
 
-/// The highest number of live bytes of several traces together, with the blocks of each gone when its program is replaced.
+/// When a process ends: the samples of memory reach to 30 ms.
+fn length(trace: &Trace) -> u64 {
+    trace.runtime_ns.max(30_000_000)
+}
+
+/// The highest number of live bytes of several traces together, with the blocks of each gone when its program is replaced or
+/// ends; and what all of them leaked.
 fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
     let mut all = Vec::new();
     for (number, trace) in traces.iter().enumerate() {
-        all.extend(trace.events.iter().map(|event| (starts[number] + event.time_ns, number, event.kind)));
+        all.extend(trace.events.iter().map(|event| (starts[number] + event.time_ns, number, Some(event.kind))));
+        all.push((starts[number] + length(trace), number, None));
     }
     all.sort_by_key(|(time, number, _)| (*time, *number));
     let mut live: Vec<HashMap<u64, u64>> = vec![HashMap::new(); traces.len()];
-    let (mut now, mut peak) = (0u64, 0);
+    let (mut now, mut peak, mut leaked) = (0u64, 0, 0);
     for (_, number, kind) in all {
+        let Some(kind) = kind else {
+            let left = live[number].drain().map(|(_, size)| size).sum::<u64>();
+            (now, leaked) = (now - left, leaked + left);
+            continue;
+        };
         match kind {
             Kind::Alloc { sequence, info } => {
                 let size = traces[number].infos[info].0;
@@ -104,7 +116,7 @@ fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
             Kind::Unknown => (),
         }
     }
-    (peak, now)
+    (peak, leaked)
 }
 
 #[test]
@@ -134,11 +146,11 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
         assert_eq!(ours.temporary, sum(|totals| totals.temporary), "seed {seed}");
         assert_eq!(ours.leaked_allocations, sum(|totals| totals.leaked_allocations), "seed {seed}");
         assert_eq!(ours.unknown_frees, sum(|totals| totals.unknown_frees), "seed {seed}");
-        let freed = sum(|totals| totals.deallocations) + merged.ended_by_exec;
-        assert_eq!(ours.deallocations, freed, "seed {seed}");
+        assert_eq!(ours.deallocations, sum(|totals| totals.deallocations), "seed {seed}");
+        assert_eq!(ours.implied_frees, sum(|totals| totals.implied_frees), "seed {seed}");
         assert_eq!((ours.peak_bytes, ours.leaked_bytes), naive_peak(&traces, &starts), "seed {seed}");
         let first = starts.iter().min().unwrap();
-        let end = traces.iter().zip(&starts).map(|(trace, at)| at - first + trace.runtime_ns.max(30_000_000)).max();
+        let end = traces.iter().zip(&starts).map(|(trace, at)| at - first + length(trace)).max();
         assert_eq!(Some(ours.runtime_ns), end, "seed {seed}");
         assert_eq!(all.book().threads.len(), 0);
         assert!(merged.summary.complete);
@@ -148,6 +160,97 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
             "seed {seed}"
         );
         assert_eq!((told.peak_rss_bytes, told.runtime_ns), (ours.peak_rss_bytes, ours.runtime_ns), "seed {seed}");
+    }
+}
+
+fn merged(parts: &[Vec<RawBlock>]) -> Vec<RawBlock> {
+    let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+    merge(parts.iter().map(|blocks| file(blocks)).collect(), "test", &mut writer).unwrap();
+    read(writer.finish().unwrap())
+}
+
+fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
+    let mut query = Query::default();
+    let mut when = || When::Ns(100_000 * rng.below(runtime_ns / 100_000 + 2));
+    let (one, other) = (when(), when());
+    match rng.below(6) {
+        0 => (),
+        1 => query.from = Some(one),
+        2 => query.to = Some(one),
+        3 => query.at = Some(one),
+        4 => query.threads = vec![rng.below(3) as u32],
+        _ => (query.from, query.to) = (Some(one), Some(other)),
+    }
+    query
+}
+
+/// One trace, merged or trimmed to all of its time, is the same trace: with programs that replaced themselves, too.
+#[test]
+fn what_is_made_of_one_whole_trace_has_its_answers() {
+    let start = common::seed();
+    for round in 0..common::count(1000) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let steps = rng.below(500);
+        let trace = random_trace(&mut rng, steps);
+        let blocks = with_session(&trace, 1_700_000_000_000_000_000);
+        let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+        trim(&mut file(&blocks), None, u64::MAX, &mut writer).unwrap();
+        let trimmed = read(writer.finish().unwrap());
+        let one = merged(std::slice::from_ref(&blocks));
+        let whole = engine(&blocks);
+        for (what, made) in
+            [("merged", &one), ("trimmed", &trimmed), ("merged twice", &merged(std::slice::from_ref(&one)))]
+        {
+            let engine = engine(made);
+            assert_eq!(engine.totals(), whole.totals(), "seed {seed}, {what}");
+            for _ in 0..4 {
+                let query = random_query(&mut rng, trace.runtime_ns);
+                let expected = whole.profile(&mut Held::new(blocks.iter().cloned()), &query).unwrap();
+                let found = engine.profile(&mut Held::new(made.iter().cloned()), &query).unwrap();
+                assert_eq!(found.totals, expected.totals, "seed {seed}, {what}: {query:?}");
+            }
+        }
+    }
+}
+
+/// Runs that follow each other share no memory: the peak is that of the highest, and at no time is more live than in one of them.
+#[test]
+fn runs_one_after_the_other_peak_as_the_highest_of_them() {
+    let start = common::seed();
+    for round in 0..common::count(300) {
+        let seed = start.wrapping_add(round);
+        let mut rng = Rng(seed);
+        let traces: Vec<Trace> = (0..3).map(|_| random_trace(&mut rng, 300)).collect();
+        let begin = 1_700_000_000_000_000_000;
+        let mut at = begin;
+        let parts: Vec<Vec<RawBlock>> = traces
+            .iter()
+            .map(|trace| {
+                let blocks = with_session(trace, at);
+                at += length(trace) + 100_000;
+                blocks
+            })
+            .collect();
+        let totals: Vec<_> = parts.iter().map(|blocks| engine(blocks).totals()).collect();
+        let all = merged(&parts);
+        let found = engine(&all);
+        assert_eq!(found.totals().peak_bytes, totals.iter().map(|one| one.peak_bytes).max().unwrap(), "seed {seed}");
+        assert_eq!(found.totals().leaked_bytes, totals.iter().map(|one| one.leaked_bytes).sum::<u64>(), "seed {seed}");
+        // Between the first and the second.
+        let mut query = Query::default();
+        query.at = Some(When::Ns(length(&traces[0])));
+        let between = found.profile(&mut Held::new(all.iter().cloned()), &query).unwrap();
+        assert_eq!((between.totals.live_bytes, between.totals.live_allocations), (0, 0), "seed {seed}");
+        // An index changes nothing.
+        let mut indexed = Engine::indexed_finely(4, 1 << 20);
+        all.iter().for_each(|block| indexed.add(block));
+        assert_eq!(indexed.totals(), found.totals(), "seed {seed}");
+        for _ in 0..6 {
+            let query = random_query(&mut rng, found.runtime_ns());
+            let answer = |engine: &Engine| engine.profile(&mut Held::new(all.iter().cloned()), &query).unwrap().totals;
+            assert_eq!(answer(&indexed), answer(&found), "seed {seed}: {query:?}");
+        }
     }
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct Definitions {
     pub(crate) suppressions: String,
     /// Events that are there in sum only.
     pub(crate) folded_events: u64,
+    /// Blocks that a process of a merged trace took with it when it ended, and when it replaced itself.
+    pub(crate) gone_at_end: u64,
+    pub(crate) gone_by_exec: u64,
     pub(crate) modules: BTreeMap<u16, Module>,
     /// Stack id - 1.
     pub(crate) nodes: Vec<StackNode>,
@@ -60,6 +63,8 @@ impl Definitions {
             Block::Session(session) => self.session = session,
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Folded(folded) => self.folded_events = self.folded_events.saturating_add(folded.events),
+            Block::Gone(gone) if gone.is_leak => self.gone_at_end += gone.blocks.len() as u64,
+            Block::Gone(gone) => self.gone_by_exec += gone.blocks.len() as u64,
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::Modules(modules) => self.modules.extend(modules.into_iter().map(|module| (module.instance, module))),
             Block::Stacks(stacks) => {

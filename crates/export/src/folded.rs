@@ -19,6 +19,15 @@ pub struct Row {
 
 /// In order of their first stack.
 pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
+    rows_of(report, cost, |levels| levels.collect())
+}
+
+/// The same of the levels that `shown` keeps of each stack, which it gets innermost first.
+pub fn rows_of<'a>(
+    report: &'a Report,
+    cost: impl Fn(&Costs) -> u64,
+    shown: impl Fn(&mut dyn Iterator<Item = Level<'a>>) -> Vec<Level<'a>>,
+) -> Vec<Row> {
     // Such a file says where code was in memory, not where it is in its module.
     let is_absolute = matches!(report.session.kde(), Some(Sort::Interpreted | Sort::Old));
     let mut rows: Vec<Row> = Vec::new();
@@ -28,7 +37,7 @@ pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
         if cost == 0 {
             continue;
         }
-        let levels = levels(report, site.stack, is_absolute);
+        let levels = levels(report, site.stack, is_absolute, &shown);
         match known.get(&levels).and_then(|place| rows.get_mut(*place)) {
             Some(row) => row.cost = row.cost.saturating_add(cost),
             None => {
@@ -47,14 +56,19 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn levels(report: &Report, stack: u32, is_absolute: bool) -> Vec<String> {
-    let mut levels = Vec::new();
-    for level in report.levels(stack) {
-        levels.push(name(&level, is_absolute));
-        if level.function.is_some_and(|function| OUTERMOST.contains(&function)) {
-            break;
-        }
-    }
+fn levels<'a>(
+    report: &'a Report,
+    stack: u32,
+    is_absolute: bool,
+    shown: &impl Fn(&mut dyn Iterator<Item = Level<'a>>) -> Vec<Level<'a>>,
+) -> Vec<String> {
+    let mut is_over = false;
+    let mut of_interest = report.levels(stack).take_while(|level| {
+        let was_over = is_over;
+        is_over = level.function.is_some_and(|function| OUTERMOST.contains(&function));
+        !was_over
+    });
+    let mut levels: Vec<String> = shown(&mut of_interest).iter().map(|level| name(level, is_absolute)).collect();
     if levels.is_empty() {
         levels.push("??".into());
     }

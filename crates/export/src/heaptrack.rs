@@ -27,6 +27,7 @@ const NOT_EVENTS: &[BlockKind] = &[
     BlockKind::Samples,
     BlockKind::Losses,
     BlockKind::Unseen,
+    BlockKind::Gone,
     BlockKind::Checkpoint,
     BlockKind::Symbols,
 ];
@@ -42,6 +43,8 @@ pub struct Written {
     pub allocations: u64,
     /// Blocks that `exec` took: they are freed there.
     pub ended_by_exec: u64,
+    /// Blocks that a process of a merged trace leaked: KDE's format has one process, so they are freed when theirs ended.
+    pub ended_with_process: u64,
     /// Frees of blocks that were there before: KDE's format has none.
     pub unknown_frees: u64,
     /// Events that refer to lost parts of the file.
@@ -87,7 +90,12 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(definitions: Definitions, out: &'a mut dyn Write) -> Self {
         Writer {
-            written: Written { folded: definitions.folded_events, ..Written::default() },
+            written: Written {
+                folded: definitions.folded_events,
+                ended_with_process: definitions.gone_at_end,
+                ended_by_exec: definitions.gone_by_exec,
+                ..Written::default()
+            },
             strings: vec![NONE; definitions.strings.len()],
             traces: vec![NONE; definitions.nodes.len()],
             infos: vec![NONE; definitions.infos.len()],

@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    Checkpoint, Events, Folded, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session, Stacks,
-    Summary, Suppressions, Symbols, Thread, Unseen,
+    Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session,
+    Stacks, Summary, Suppressions, Symbols, Thread, Unseen,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -37,10 +37,12 @@ pub enum BlockKind {
     CustomFolded = 20,
     /// What could not be recorded, and why.
     Unseen = 21,
+    /// Blocks that went with a process while others went on.
+    Gone = 22,
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 21] = [
+    pub const ALL: [BlockKind; 22] = [
         BlockKind::Session,
         BlockKind::Suppressions,
         BlockKind::Modules,
@@ -62,6 +64,7 @@ impl BlockKind {
         BlockKind::Folded,
         BlockKind::CustomFolded,
         BlockKind::Unseen,
+        BlockKind::Gone,
     ];
 
     pub fn from_number(number: u8) -> Option<Self> {
@@ -97,6 +100,7 @@ pub enum Block<'a> {
     HeapAtAttach(HeapAtAttach),
     Folded(Box<Folded>),
     Unseen(Vec<Unseen>),
+    Gone(Gone),
 }
 
 impl RawBlock {
@@ -135,6 +139,7 @@ impl RawBlock {
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
             BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
             BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
+            BlockKind::Gone => Block::Gone(Gone::decode(bytes)?),
         })
     }
 }

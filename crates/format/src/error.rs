@@ -23,12 +23,14 @@ pub enum Malformed {
 pub enum Error {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("this is not a heaptrack trace")]
+    #[error("it is not a heaptrack trace")]
     NotATrace,
-    #[error("this is no regular file")]
+    #[error("it is not a regular file")]
     NotAFile,
-    #[error("the file is empty")]
+    #[error("it is a folder")]
+    Folder,
+    #[error("it is empty")]
     Empty,
-    #[error("the trace is of format version {0}, newer than this program knows")]
+    #[error("its format version {0} is newer than this heaptrack knows; use a newer heaptrack")]
     Newer(u32),
 }

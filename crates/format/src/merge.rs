@@ -3,13 +3,15 @@
 //! Given: traces of ours, each with the time of day at which it began. Gives back: a trace that began with the first of them, in which
 //! the events of all stand in the order of that time. What must hold: a free frees the block that it freed; modules, stacks,
 //! infos and threads have new numbers, so no two of different processes are taken for one; costs of a stack that several
-//! processes share (the same file, the same offsets) still add up, because equal modules are found by path and build-id. Memory is
-//! bounded by live blocks.
+//! processes share (the same file, the same offsets) still add up, because equal modules are found by path and build-id; a
+//! process that has ended holds no memory any more, but what it leaked counts as leaked (`gone.rs`). Memory is bounded by live
+//! blocks.
+use crate::event::TICK_NS;
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
-    Error, EventEncoder, FileWriter, Freed, InfoEncoder, Losses, Module, RawBlock, RssSample, Session, Source,
-    StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
+    Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, InfoEncoder, Losses, Module, RawBlock,
+    RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
 };
 use std::io::{Read, Write};
 
@@ -23,11 +25,11 @@ const SAMPLES: usize = 1 << 16;
 pub enum MergeError {
     #[error("{1}")]
     Source(usize, #[source] Error),
-    #[error("it does not begin with a session")]
+    #[error("its first block is missing or damaged")]
     NoSession(usize),
     #[error("it is a file of KDE's heaptrack, which does not say when it began")]
     Kde(usize),
-    #[error("all traces together have more modules than a trace can have")]
+    #[error("cannot merge these traces: together they have more modules than a trace can hold")]
     Modules,
     #[error("writing failed: {0}")]
     Write(#[from] std::io::Error),
@@ -46,8 +48,9 @@ impl MergeError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Merged {
     pub summary: Summary,
-    /// Blocks that `exec` took in one process while others went on: they are freed there, as if nobody had seen it.
-    pub ended_by_exec: u64,
+    /// Only sums are known of the time up to here in one of the traces (`--max-size`), while others went on: the peak of all
+    /// before that may have been higher than what is told.
+    pub folded_until_ns: Option<u64>,
 }
 
 /// Writes the merged trace. `out` is to be finished by the caller.
@@ -64,13 +67,22 @@ pub fn merge<R: Read, W: Write>(
     for stream in &mut streams {
         stream.begin(started);
     }
-    let mut merger = Merger::new(out);
+    let mut merger = Merger::new(out, streams.len() == 1);
     merger.write(&session(&streams, started, tool).to_block())?;
     loop {
         // Equal times: in the order in which they were given.
         let next = streams.iter_mut().filter(|stream| !stream.is_over).min_by_key(|stream| stream.now_ns);
         let Some(stream) = next else { break };
-        stream.advance(&mut merger)?;
+        if !stream.is_ending {
+            stream.advance(&mut merger)?;
+            continue;
+        }
+        // Whatever else happens comes later: what this process holds is told when the last of them ends.
+        let number = stream.number;
+        let is_last = streams.iter().all(|stream| stream.is_over || stream.number == number);
+        if let Some(stream) = streams.get_mut(number) {
+            stream.end(is_last, &mut merger)?;
+        }
     }
     merger.end(&streams)
 }
@@ -87,6 +99,7 @@ fn session<R: Read>(streams: &[Stream<R>], started: u64, tool: &str) -> Session 
 /// What is written, and the numbers that were given out.
 pub(crate) struct Merger<'w, W: Write> {
     out: &'w mut FileWriter<W>,
+    is_alone: bool,
     events: EventEncoder,
     stacks: StackEncoder,
     infos: InfoEncoder,
@@ -96,13 +109,14 @@ pub(crate) struct Merger<'w, W: Write> {
     suppressions: String,
     /// `(time, stream, resident, overhead)`.
     samples: Vec<(u64, usize, u64, u64)>,
-    ended_by_exec: u64,
+    heap_at_attach: Option<HeapAtAttach>,
 }
 
 impl<'w, W: Write> Merger<'w, W> {
-    fn new(out: &'w mut FileWriter<W>) -> Self {
+    fn new(out: &'w mut FileWriter<W>, is_alone: bool) -> Self {
         Merger {
             out,
+            is_alone,
             events: EventEncoder::new(),
             stacks: StackEncoder::new(),
             infos: InfoEncoder::new(),
@@ -111,7 +125,7 @@ impl<'w, W: Write> Merger<'w, W> {
             tally: Tally::default(),
             suppressions: String::new(),
             samples: Vec::new(),
-            ended_by_exec: 0,
+            heap_at_attach: None,
         }
     }
 
@@ -140,6 +154,13 @@ impl<'w, W: Write> Merger<'w, W> {
         self.write(&Thread::to_block(threads))
     }
 
+    /// What programs had already when they were attached to, together.
+    fn add_heap(&mut self, heap: HeapAtAttach) {
+        let all = self.heap_at_attach.get_or_insert_default();
+        all.size_bytes = all.size_bytes.saturating_add(heap.size_bytes);
+        all.rss_bytes = all.rss_bytes.saturating_add(heap.rss_bytes);
+    }
+
     fn add_suppressions(&mut self, text: &str) -> Result<(), MergeError> {
         self.suppressions.push_str(text.trim_end());
         self.suppressions.push('\n');
@@ -166,6 +187,18 @@ impl<'w, W: Write> Merger<'w, W> {
         self.tally.free(thread, sequence, size, how, false);
     }
 
+    /// Blocks that are freed next, by no call of their program. In the order of their numbers.
+    fn gone(&mut self, at_ns: u64, is_leak: bool, blocks: &[(GoneBlock, u64)]) -> Result<(), MergeError> {
+        self.flush(true)?;
+        let at_ns = on_grid(at_ns);
+        for piece in blocks.chunks(Gone::MOST) {
+            let gone = Gone { at_ns, is_leak, blocks: piece.iter().map(|(block, _)| *block).collect() };
+            self.write(&gone.to_block())?;
+        }
+        blocks.iter().for_each(|(_, size)| self.tally.gone(*size, is_leak));
+        Ok(())
+    }
+
     fn unknown_free(&mut self, thread: u32, now_ns: u64) {
         self.events.thread(thread);
         self.events.time(now_ns);
@@ -190,7 +223,11 @@ impl<'w, W: Write> Merger<'w, W> {
     fn end<R: Read>(mut self, streams: &[Stream<R>]) -> Result<Merged, MergeError> {
         self.flush(true)?;
         self.write_samples(streams)?;
-        let losses = losses(streams, self.ended_by_exec);
+        if let Some(heap) = self.heap_at_attach {
+            self.write(&heap.to_block())?;
+        }
+        let folded_until_ns = folded_until(streams);
+        let losses = losses(streams, folded_until_ns);
         if losses != Losses::default() {
             self.write(&losses.to_block())?;
         }
@@ -198,20 +235,21 @@ impl<'w, W: Write> Merger<'w, W> {
         if !unseen.is_empty() {
             self.write(&Unseen::to_block(&unseen))?;
         }
-        let mut totals = self.tally.totals;
+        let mut totals = self.tally.totals();
         totals.runtime_ns = streams.iter().map(|stream| stream.end_ns).max().unwrap_or(0);
         totals.lost_events = losses.lost_events;
         let complete = streams.iter().all(Stream::is_complete);
         let exit = streams.first().and_then(|stream| stream.summary).map(|summary| summary.exit).unwrap_or_default();
         let summary = Summary { complete, exit, totals };
         self.write(&summary.to_block())?;
-        Ok(Merged { summary, ended_by_exec: self.ended_by_exec })
+        Ok(Merged { summary, folded_until_ns })
     }
 
     /// All processes together: the sum of what each had last. Pages that they share are counted for each.
     fn write_samples<R: Read>(&mut self, streams: &[Stream<R>]) -> Result<(), MergeError> {
         let mut samples = std::mem::take(&mut self.samples);
-        samples.extend(streams.iter().map(|stream| (stream.end_ns, stream.number, 0, 0)));
+        let ended = streams.iter().filter(|stream| stream.is_gone);
+        samples.extend(ended.map(|stream| (stream.end_ns, stream.number, 0, 0)));
         samples.sort_by_key(|sample| (sample.0, sample.1));
         let mut latest = vec![(0, 0); streams.len()];
         let mut summed = Vec::with_capacity(samples.len());
@@ -219,15 +257,21 @@ impl<'w, W: Write> Merger<'w, W> {
             if let Some(latest) = latest.get_mut(number) {
                 *latest = (rss, overhead);
             }
-            let sum = latest.iter().fold((0u64, 0u64), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let sum =
+                latest.iter().fold((0u64, 0u64), |sum, one| (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1)));
             summed.push(RssSample { time_ns, rss_bytes: sum.0, overhead_bytes: sum.1 });
         }
         for piece in summed.chunks(SAMPLES) {
             self.write(&RssSample::to_block(piece))?;
         }
         let totals = &mut self.tally.totals;
-        totals.peak_rss_bytes = summed.iter().map(|sample| sample.rss_bytes).max().unwrap_or(0);
-        totals.overhead_bytes = summed.iter().map(|sample| sample.overhead_bytes).max().unwrap_or(0);
+        // The system itself counts the highest moment of each process, which may lie between two samples.
+        let told = || streams.iter().filter_map(|stream| stream.summary).map(|summary| summary.totals);
+        let highest = |sampled: fn(&RssSample) -> u64| summed.iter().map(sampled).max().unwrap_or(0);
+        totals.peak_rss_bytes =
+            told().map(|totals| totals.peak_rss_bytes).fold(highest(|sample| sample.rss_bytes), u64::max);
+        totals.overhead_bytes =
+            told().map(|totals| totals.overhead_bytes).fold(highest(|sample| sample.overhead_bytes), u64::max);
         Ok(())
     }
 }
@@ -243,19 +287,42 @@ fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
     all
 }
 
-fn losses<R: Read>(streams: &[Stream<R>], ended_by_exec: u64) -> Losses {
-    let mut all = Losses { implied_frees: ended_by_exec, ..Losses::default() };
+/// The end of the sums of one trace, if another process ran before it.
+fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
+    let is_alone = |folded: &Stream<R>, until_ns: u64| {
+        let others = streams.iter().filter(|other| other.number != folded.number);
+        others.into_iter().all(|other| other.begin_ns() >= until_ns || other.end_ns <= folded.begin_ns())
+    };
+    let folded = streams.iter().filter_map(|stream| Some((stream, stream.folded_until_ns?)));
+    folded.filter(|(stream, until_ns)| !is_alone(stream, *until_ns)).map(|(_, until_ns)| until_ns).max()
+}
+
+/// Of what happened together before this time, only the peak of each process is known.
+fn unsure(until_ns: u64) -> String {
+    let seconds = until_ns as f64 / 1e9;
+    format!(
+        "Of the first {seconds:.1} s some traces have only sums (--max-size): all processes together may have had a higher peak there."
+    )
+}
+
+fn losses<R: Read>(streams: &[Stream<R>], folded_until_ns: Option<u64>) -> Losses {
+    let mut all = Losses { note: folded_until_ns.map(unsure), ..Losses::default() };
     for losses in streams.iter().filter_map(|stream| stream.losses.as_ref()) {
         for (cause, count) in &losses.by_cause {
             match all.by_cause.iter_mut().find(|known| known.0 == *cause) {
-                Some(known) => known.1 += count,
+                Some(known) => known.1 = known.1.saturating_add(*count),
                 None => all.by_cause.push((cause.clone(), *count)),
             }
         }
-        all.implied_frees += losses.implied_frees;
-        all.lost_events += losses.lost_events;
+        all.implied_frees = all.implied_frees.saturating_add(losses.implied_frees);
+        all.lost_events = all.lost_events.saturating_add(losses.lost_events);
         let notes = [all.note.take(), losses.note.clone()];
         all.note = notes.into_iter().flatten().reduce(|all, note| format!("{all} {note}"));
     }
     all
+}
+
+/// As events have it.
+pub(crate) const fn on_grid(ns: u64) -> u64 {
+    ns / TICK_NS * TICK_NS
 }

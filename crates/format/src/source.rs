@@ -38,7 +38,7 @@ impl Source {
     fn open_as(path: &Path, shorten: Option<Shorten>) -> Result<Self, Error> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+            return Err(Error::Folder);
         }
         if !metadata.is_file() {
             return Err(Error::NotAFile);

@@ -1,5 +1,5 @@
 //! Totals of a trace that is made out of others, counted while its events are written.
-use crate::{Counting, FoldedRow, Freed, IntMap, Totals};
+use crate::{Counting, Folded, FoldedRow, Freed, IntMap, Totals};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -8,6 +8,9 @@ pub(crate) struct Tally {
     pub(crate) totals: Totals,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
+    /// Blocks of `Gone`: freed by an event, yet not by the program. And those of them that count as leaked, with their bytes.
+    gone: u64,
+    left: (u64, u64),
 }
 
 impl Tally {
@@ -40,6 +43,26 @@ impl Tally {
         totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
     }
 
+    /// A free that comes, or came, is none: the block went with its process.
+    pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
+        self.gone += 1;
+        if is_leak {
+            self.left = (self.left.0 + 1, self.left.1.saturating_add(size));
+        }
+    }
+
+    /// At the end.
+    pub(crate) fn totals(&self) -> Totals {
+        let totals = self.totals;
+        Totals {
+            deallocations: totals.deallocations.saturating_sub(self.gone),
+            implied_frees: totals.implied_frees.saturating_sub(self.gone),
+            leaked_allocations: totals.leaked_allocations + self.left.0,
+            leaked_bytes: totals.leaked_bytes.saturating_add(self.left.1),
+            ..totals
+        }
+    }
+
     /// Blocks of `size` bytes whose events are not there.
     pub(crate) fn folded(&mut self, row: &FoldedRow, size: u64) {
         let totals = &mut self.totals;
@@ -47,6 +70,15 @@ impl Tally {
         totals.deallocations = totals.deallocations.saturating_add(row.deallocations);
         totals.temporary = totals.temporary.saturating_add(row.temporary);
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
+    }
+
+    /// The highest moment of events that are not there.
+    pub(crate) fn folded_peak(&mut self, folded: &Folded) {
+        let totals = &mut self.totals;
+        if folded.peak_bytes > totals.peak_bytes {
+            (totals.peak_bytes, totals.peak_allocations) = (folded.peak_bytes, folded.peak_allocations);
+            totals.peak_time_ns = folded.peak_time_ns;
+        }
     }
 
     /// None of the thread's blocks is its latest.

@@ -13,8 +13,8 @@
 //! live blocks.
 use crate::tally::Tally;
 use crate::{
-    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, IntMap, RawBlock, RssSample,
-    Source, Summary,
+    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, RawBlock,
+    RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -60,6 +60,15 @@ struct Trimmer<'w, W: Write> {
     image: u32,
     now_ns: u64,
     summary: Option<Summary>,
+    folded_until_ns: Option<u64>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trimmed {
+    pub summary: Summary,
+    /// Only sums are known of the time up to here (`--max-size`), and A or B lies before it: they are not in the new trace.
+    pub folded_until_ns: Option<u64>,
 }
 
 /// Writes the trace of `from..to`, in nanoseconds since the session's start. `from` = `None`: from the first event on. `out` is to be
@@ -69,7 +78,7 @@ pub fn trim<R: Read, W: Write>(
     from: Option<u64>,
     to: u64,
     out: &mut FileWriter<W>,
-) -> Result<Summary, Error> {
+) -> Result<Trimmed, Error> {
     let mut trimmer = Trimmer {
         from_ns: from,
         to_ns: to,
@@ -86,6 +95,7 @@ pub fn trim<R: Read, W: Write>(
         image: 0,
         now_ns: 0,
         summary: None,
+        folded_until_ns: None,
     };
     while let Some(block) = source.next_block()? {
         trimmer.block(block)?;
@@ -100,9 +110,10 @@ impl<W: Write> Trimmer<'_, W> {
         match decoded {
             Block::Events(mut events) => return self.events(&mut events),
             Block::Folded(folded) => return self.folded(&folded),
+            Block::Gone(gone) => return self.gone(gone),
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
-            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) | Block::HeapAtAttach(_) => (),
+            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
             Block::Infos(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
@@ -119,9 +130,14 @@ impl<W: Write> Trimmer<'_, W> {
         Ok(())
     }
 
-    /// Of the time before A nothing is wanted.
+    /// Sums cannot be cut: the new trace has all of them, or none. If some of them belong to A..B, it says where they ended.
     fn folded(&mut self, folded: &Folded) -> Result<(), Error> {
-        if self.from_ns.is_some() || folded.until_ns > self.to_ns {
+        let until_ns = folded.until_ns;
+        if self.from_ns.is_some() || until_ns > self.to_ns {
+            if self.from_ns.is_none_or(|from| from < until_ns) {
+                self.folded_until_ns = self.folded_until_ns.max(Some(until_ns));
+                self.out.write(&Folded { until_ns, ..Folded::default() }.to_block())?;
+            }
             return Ok(());
         }
         for row in &folded.rows {
@@ -131,11 +147,27 @@ impl<W: Write> Trimmer<'_, W> {
         let totals = &mut self.tally.totals;
         totals.unknown_frees += folded.unknown_frees;
         totals.implied_frees += folded.implied_frees;
-        if folded.peak_bytes > totals.peak_bytes {
-            (totals.peak_bytes, totals.peak_allocations) = (folded.peak_bytes, folded.peak_allocations);
-            totals.peak_time_ns = folded.peak_time_ns;
-        }
+        self.tally.folded_peak(folded);
         self.out.write(&folded.to_block())?;
+        Ok(())
+    }
+
+    /// Its blocks have new numbers, or are not in the new trace.
+    fn gone(&mut self, gone: Gone) -> Result<(), Error> {
+        self.time(gone.at_ns);
+        if self.phase != Phase::Within {
+            return Ok(());
+        }
+        let renumbered = |block: &GoneBlock| Some(GoneBlock { sequence: self.live.get(&block.sequence)?.0, ..*block });
+        let blocks: Vec<GoneBlock> = gone.blocks.iter().filter_map(renumbered).collect();
+        for block in &blocks {
+            let size = self.size(block.info).unwrap_or(0);
+            self.tally.gone(size, gone.is_leak);
+        }
+        if !self.encoder.is_empty() {
+            self.out.write(&self.encoder.take())?;
+        }
+        self.out.write(&Gone { blocks, ..gone }.to_block())?;
         Ok(())
     }
 
@@ -279,6 +311,10 @@ impl<W: Write> Trimmer<'_, W> {
             return;
         }
         self.image = image;
+        // What lives stays until the exec, however long ago the event before it was.
+        if self.phase == Phase::Within {
+            self.encoder.time(self.now_ns);
+        }
         self.encoder.image(image);
         self.born.clear();
         self.live.clear();
@@ -287,7 +323,7 @@ impl<W: Write> Trimmer<'_, W> {
         self.tally.end_image();
     }
 
-    fn end(mut self, is_sound: bool) -> Result<Summary, Error> {
+    fn end(mut self, is_sound: bool) -> Result<Trimmed, Error> {
         if self.phase == Phase::Before {
             self.begin();
         }
@@ -295,7 +331,7 @@ impl<W: Write> Trimmer<'_, W> {
             self.out.write(&self.encoder.take())?;
         }
         let old = self.summary.unwrap_or_default();
-        let mut totals = self.tally.totals;
+        let mut totals = self.tally.totals();
         totals.runtime_ns = old.totals.runtime_ns.max(self.now_ns).min(self.to_ns);
         totals.lost_events = old.totals.lost_events;
         if self.from_ns.is_none() && self.phase == Phase::Within {
@@ -305,6 +341,6 @@ impl<W: Write> Trimmer<'_, W> {
         }
         let summary = Summary { complete: old.complete && is_sound, exit: old.exit, totals };
         self.out.write(&summary.to_block())?;
-        Ok(summary)
+        Ok(Trimmed { summary, folded_until_ns: self.folded_until_ns })
     }
 }

@@ -324,3 +324,20 @@ fn each_domain_is_a_whole_trace() {
     let (_, has_custom, _) = read_in(&write(&malloc, false), |_| ());
     assert!(!has_custom);
 }
+
+/// Found by `fuzz/targets/trace.rs`: sums of what two damaged traces claim.
+#[test]
+fn merged_claims_of_any_size_are_summed_up_to_the_largest_number() {
+    let most = RssSample { time_ns: 1, rss_bytes: u64::MAX, overhead_bytes: u64::MAX };
+    let losses = Losses {
+        by_cause: vec![("ring full".into(), u64::MAX)],
+        implied_frees: u64::MAX,
+        lost_events: u64::MAX,
+        note: None,
+    };
+    let bytes = write(&[session().to_block(), RssSample::to_block(&[most]), losses.to_block()], true);
+    let source = || Source::new(std::io::Cursor::new(bytes.clone())).unwrap();
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    let totals = merge(vec![source(), source()], "test", &mut out).unwrap().summary.totals;
+    assert_eq!((totals.peak_rss_bytes, totals.overhead_bytes, totals.lost_events), (u64::MAX, u64::MAX, u64::MAX));
+}

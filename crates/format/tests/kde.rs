@@ -271,6 +271,17 @@ fn older_formats_are_read_by_their_own_rules() {
     assert!(matches!(of(b"v 10900 4\nX a\n"), Err(Error::Newer(4))));
 }
 
+/// Such a line moved the sizes of all allocations that followed.
+#[test]
+fn an_info_in_a_file_that_frees_by_address_is_no_line_of_it() {
+    for sound in [raw_text(), "v 10000\nX a\nt 1 0\n+ 20 1 7f\n+ 30 1 8f\n".to_owned()] {
+        let (found, sound) =
+            (of(sound.replacen("\n+", "\na 99 0\n+", 1).as_bytes()).unwrap(), of(sound.as_bytes()).unwrap());
+        assert_eq!((&found.infos, &found.events), (&sound.infos, &sound.events));
+        assert_eq!(found.damage, ["a line that makes no sense"]);
+    }
+}
+
 /// KDE's recorder writes the words of the command as they are, line feeds too.
 #[test]
 fn a_command_of_several_lines_is_no_damage() {
@@ -311,7 +322,7 @@ fn what_is_no_trace_is_refused() {
     }
     assert!(matches!(of(b""), Err(Error::Empty)));
     assert!(matches!(of(&gzip(b"")), Err(Error::Empty)));
-    assert!(matches!(Source::open("/"), Err(Error::Io(_))));
+    assert!(matches!(Source::open("/"), Err(Error::Folder)));
     assert!(matches!(Source::open("/dev/null"), Err(Error::NotAFile)));
 }
 

@@ -62,7 +62,8 @@ impl Symbol {
 impl Table {
     pub(crate) fn add(&mut self, file: &Elf<'_>) {
         let (all, exported) = (file.symbols(elf::SHT_SYMTAB), file.symbols(elf::SHT_DYNSYM));
-        let size = |sections: &[SymbolSection]| sections.iter().map(|section| section.symbols.1).sum::<u64>();
+        let size =
+            |sections: &[SymbolSection]| sections.iter().fold(0, |sum: u64, it| sum.saturating_add(it.symbols.1));
         // A linker puts all symbols into the first, those that are exported also into the second. Smaller is only one that somebody
         // has thinned out.
         let has_all = size(&all) >= size(&exported);
@@ -97,13 +98,13 @@ impl Table {
             let first = entries.partition_point(|entry| entry.address < last.address);
             let here = entries.get(first..behind)?;
             if here.iter().any(|entry| entry.covers(address)) {
-                let best = self.best(first, here).filter(|best| best.entry.covers(address));
+                let best = self.best(first, here, |entry| entry.covers(address));
                 if best.is_some() {
                     return best;
                 }
             } else if look == 0 && here.iter().all(|entry| entry.size == 0) {
                 // Assembler functions often have no size: they reach to the next symbol.
-                nearest = self.best(first, here);
+                nearest = self.best(first, here, |_| true);
             }
             behind = first;
         }
@@ -137,10 +138,10 @@ impl Table {
         self.near = Some(near);
     }
 
-    /// Of several names for one address; `first` is the number of the first one.
-    fn best(&self, first: usize, entries: &[Entry]) -> Option<Symbol> {
+    /// Of several names for one address, the best that fits; `first` is the number of the first one.
+    fn best(&self, first: usize, entries: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<Symbol> {
         let symbols = entries.iter().zip(first..).map(|(entry, at)| Symbol { entry: *entry, at });
-        let named = symbols.filter(|symbol| !self.name_of(symbol).is_empty());
+        let named = symbols.filter(|symbol| fits(&symbol.entry) && !self.name_of(symbol).is_empty());
         let rank = |symbol: &Symbol| rank(&(symbol.entry, self.name_of(symbol)));
         named.min_by(|a, b| rank(a).cmp(&rank(b)))
     }

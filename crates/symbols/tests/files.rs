@@ -82,6 +82,50 @@ fn exported_functions_have_their_plain_names() {
     assert_eq!(raw(), "first", "only `second` is left in `.symtab`");
 }
 
+/// The shorter one had the better name, and then neither was taken.
+#[test]
+fn of_two_symbols_that_begin_together_the_one_that_reaches_the_address_counts() {
+    let folder = Folder::new();
+    let (source, library) = (folder.join("lib.c"), folder.join("lib.so"));
+    let text = "int whole(int x) { return x * 3 + 1; }\n\
+                __asm__(\".globl begin\\n.type begin, @function\\n.set begin, whole\\n.size begin, 1\");\n";
+    std::fs::write(&source, text).unwrap();
+    let options = ["-shared", "-fPIC", "-O1", "-Wl,--build-id", "-o"].map(AsRef::as_ref);
+    run("gcc", &[&options[..], &[library.as_os_str(), source.as_os_str()]].concat());
+    let start = address_of(&library, "whole");
+    let name = |at| ask(&module(&library), &Search::default(), at).1[0].name.as_ref().unwrap().raw.clone();
+    assert_eq!((address_of(&library, "begin"), name(start)), (start, "begin".to_owned()));
+    assert_eq!(name(start + 1), "whole");
+}
+
+/// Together the two tables claim more bytes than a number can say.
+#[test]
+fn symbol_tables_may_claim_any_size() {
+    const SECTION: usize = 64;
+    let mut file = vec![0; SECTION * 5];
+    file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    let mut put =
+        |at: usize, number: u64, bytes: usize| file[at..at + bytes].copy_from_slice(&number.to_le_bytes()[..bytes]);
+    // The headers of four sections begin behind the file's own. The second has the names.
+    let size = SECTION as u64;
+    for (at, number, bytes) in [(40, size, 8), (58, size, 2), (60, 4, 2), (62, 1, 2), (2 * SECTION + 4, 3, 4)] {
+        put(at, number, bytes);
+    }
+    for section in [3, 4].map(|number| number * SECTION) {
+        // A symbol table, its size, and the section with its strings.
+        for (at, number, bytes) in [(4, 2, 4), (32, 1 << 63, 8), (40, 1, 4)] {
+            put(section + at, number, bytes);
+        }
+    }
+    let folder = Folder::new();
+    let path = folder.join("file");
+    std::fs::write(&path, file).unwrap();
+    let module = Module { instance: 1, path: path.to_str().unwrap().to_owned(), ..Module::default() };
+    let (state, frames) = ask(&module, &Search::default(), 1);
+    assert_ne!(state.state, SymbolState::Unreadable, "it is an ELF file");
+    assert_eq!(frames, []);
+}
+
 #[test]
 fn a_debug_file_is_found_by_its_build_id() {
     let (folder, _, debug, module, address) = stripped(&[]);

@@ -99,6 +99,13 @@ impl<'a> Callers<'a> {
         });
         Callers { table, keys, functions: functions.finish(query), selected }
     }
+
+    /// A function was asked for that no stack has.
+    pub(crate) fn why_none_selected(&self, query: &Query) -> Option<String> {
+        let pattern = query.function.as_ref()?;
+        let is_there = self.selected.as_ref().is_some_and(|selected| !selected.lines.is_empty());
+        (!is_there).then(|| format!("no function in these stacks matches `{pattern}`"))
+    }
 }
 
 /// The levels that the query's function matches.

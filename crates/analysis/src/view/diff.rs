@@ -168,31 +168,48 @@ pub fn functions(
     rows(after, before, &Same::OfTwo(pairing), query, cost)
 }
 
+/// The functions of two points of one trace: the same ones are those that are the same in all its views.
+pub fn functions_of_one(
+    after: &Profile,
+    before: &Profile,
+    table: &Table,
+    query: &Query,
+    cost: Cost,
+) -> Vec<FunctionDiff> {
+    let same = Same::OfOne(Keys::new(table, &Query::default()));
+    let seen = |side, profile| Seen { side, profile, table };
+    rows(seen(Side::After, after), seen(Side::Before, before), &same, query, cost)
+}
+
 impl Diff {
+    /// `asked`: the query before it was made to fit the length of `trace`; that of the base may be another.
     pub(crate) fn new(
         trace: &mut Trace<'_>,
         base: Option<&mut Trace<'_>>,
         profile: &Profile,
+        asked: &Query,
         query: &Query,
     ) -> Result<Self, AnswerError> {
-        let cost = query.cost();
+        let cost = query.cost_of_diff();
         let mut functions = match (&query.compare, base) {
             (Some(Compare::File(_)), Some(base)) => {
-                let before = base.engine.profile(base.blocks, query)?;
+                let before = base.engine.profile(base.blocks, &asked.within(base.engine))?;
                 let pairing = Pairing::new(trace.table, base.table);
                 functions((profile, trace.table), (&before, base.table), &pairing, query, cost)
             }
             (Some(Compare::At(_) | Compare::Range(..)), _) => {
                 let before = super::base_profile(trace, query)?;
-                let before = before.ok_or_else(|| BadQuery("nothing to compare with".into()))?;
-                let same = Same::OfOne(Keys::new(trace.table, &Query::default()));
-                let seen = |side, profile| Seen { side, profile, table: trace.table };
-                rows(seen(Side::After, profile), seen(Side::Before, &before), &same, query, cost)
+                let before = before.ok_or_else(|| BadQuery::Whole("nothing to compare with".into()))?;
+                functions_of_one(profile, &before, trace.table, query, cost)
             }
-            _ => return Err(BadQuery("a diff needs `compare`: another trace, @T or @T..T".into()).into()),
+            _ => return Err(BadQuery::Whole("a diff needs `compare`: another trace, @T or @T..T".into()).into()),
         };
         let base_total = functions.iter().map(|row| row.before).fold(0, i64::saturating_add);
         super::cut(&mut functions, query.limit);
         Ok(Diff { cost: cost.name(), base_total, functions })
+    }
+
+    pub(crate) fn why_empty(&self) -> Option<String> {
+        self.functions.is_empty().then(|| format!("neither side has any of the cost `{}`", self.cost))
     }
 }

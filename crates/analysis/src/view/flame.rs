@@ -48,7 +48,8 @@ pub fn folded(profile: &Profile, table: &Table, query: &Query) -> Vec<Folded> {
             continue;
         }
         keys.path(table, stack.node, &mut path);
-        let path: Vec<u32> = path.iter().rev().map(|(key, _)| *key).collect();
+        let depth = if query.depth == 0 { path.len() } else { query.depth };
+        let path: Vec<u32> = path.iter().rev().map(|(key, _)| *key).take(depth).collect();
         let place = *places.entry(path.clone()).or_insert(found.len());
         match found.get_mut(place) {
             Some((_, sum)) => *sum = sum.saturating_add(value),

@@ -30,7 +30,8 @@ enum Same<'a> {
 
 impl Keys {
     pub(crate) fn new(table: &Table, query: &Query) -> Keys {
-        let mut known: HashMap<Same<'_>, Key> = HashMap::new();
+        // Code of no module looks like a stack of which nothing is left, so they are one row.
+        let mut known: HashMap<Same<'_>, Key> = HashMap::from([(Same::Module(None), NOTHING)]);
         let mut keys = Keys {
             merge: query.merge,
             collapse: query.collapse,

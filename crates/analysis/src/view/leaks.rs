@@ -4,7 +4,6 @@ use super::bands::{Bands, counter};
 use super::keys::Row;
 use crate::book::SiteId;
 use crate::counter::NEVER;
-use crate::moment::Moment;
 use crate::pass::Gone;
 use crate::query::Query;
 use crate::table::{NodeId, Table};
@@ -92,11 +91,7 @@ pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
         none => none,
     };
     let counter = counter(trace, query, &range, bands.len() * 2, |info| group(info.site))?;
-    let length = range.to_ns - range.from_ns;
-    let end = |look: usize| range.from_ns + (length as u128 * look as u128 / LOOKS as u128) as u64;
-    let mut moments = vec![engine.moment(range.from)];
-    moments.extend((1..LOOKS).map(|look| Moment::Time(end(look))));
-    moments.push(engine.moment(range.to));
+    let moments = engine.moments(&range, LOOKS);
     let new = Facts { from_ns: range.from_ns, to_ns: range.to_ns, oldest_ns: NEVER, ..Facts::default() };
     let mut facts = vec![new; bands.len() * 2];
     let point = engine.start_for(moments[0]);
@@ -121,9 +116,18 @@ pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
                 }
             });
         }
-        let time_ns = end(at);
+        let time_ns = range.slice_end(at, LOOKS);
         walker.sink.begin(&walker.now, time_ns);
     })?;
+    // What a process leaked stays leaked after its end.
+    for part in engine.gone_in(&range).filter(|part| part.is_leak && engine.reaches_end(&range)) {
+        for block in &part.blocks {
+            let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
+            let Some(facts) = facts.get_mut(group) else { continue };
+            facts.leak_at(part.at_ns, size, |look| range.slice_end(look, LOOKS));
+            facts.oldest_ns = facts.oldest_ns.min(block.born_ns);
+        }
+    }
     let mut leaks: Vec<Leak> = Vec::new();
     for (number, facts) in facts.iter().enumerate() {
         let Some((verdict, reason)) = verdict(facts) else { continue };
@@ -155,6 +159,19 @@ pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
 }
 
 impl Facts {
+    /// A block of a process that ended then.
+    fn leak_at(&mut self, ended_ns: u64, size: u64, end: impl Fn(usize) -> u64) {
+        let looks = self.blocks.len();
+        for (look, (blocks, bytes)) in (1..).zip(self.blocks.iter_mut().zip(&mut self.bytes)) {
+            if end(look) >= ended_ns || look == looks {
+                (*blocks, *bytes) = (blocks.saturating_add(1), bytes.saturating_add(size));
+            }
+        }
+        if looks > 0 && ended_ns > end(looks - 1) {
+            self.freed_last = self.freed_last.saturating_sub(1);
+        }
+    }
+
     /// A part of the range, in per cent.
     const fn part(&self, percent: u64) -> u64 {
         ((self.to_ns - self.from_ns) as u128 * percent as u128 / 100) as u64

@@ -50,7 +50,10 @@ impl<'a> Sizes<'a> {
             numbers.get(&(bucket(info.size), bands.of(info.site))).copied().unwrap_or(crate::counter::NO_GROUP)
         };
         let counter = counter(trace, query, &range, groups.len(), of)?;
-        let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
+        let (mut costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
+        if range.instant {
+            costs.iter_mut().for_each(|costs| *costs = costs.live_only());
+        }
         let mut buckets: BTreeMap<u32, (Costs, Vec<(NodeId, Costs)>)> = BTreeMap::new();
         for ((bucket, band), costs) in groups.iter().zip(&costs).filter(|(_, costs)| !costs.is_zero()) {
             let (sum, list) = buckets.entry(*bucket).or_default();

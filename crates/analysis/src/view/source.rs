@@ -45,6 +45,16 @@ impl<'a> Source<'a> {
         }
         Source { files }
     }
+
+    pub(crate) fn why_empty(&self, query: &Query) -> Option<String> {
+        if !self.files.is_empty() {
+            return None;
+        }
+        Some(match &query.file {
+            Some(file) => format!("no source file in these stacks has `{file}` in its path"),
+            None => "no level of these stacks has a file and a line: the trace has no debug information".into(),
+        })
+    }
 }
 
 impl Serialize for Source<'_> {

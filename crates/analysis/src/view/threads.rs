@@ -2,6 +2,7 @@
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::sum::Sum;
+use crate::book::SiteId;
 use crate::pass::Gone;
 use crate::query::Query;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -18,7 +19,7 @@ struct ThreadRow {
 }
 
 /// More threads than any trace has: a lie of a file must not cost memory.
-const MOST: u32 = 1 << 20;
+const MOST: u32 = 1 << 19;
 
 impl Threads {
     pub(crate) fn new(trace: &mut Trace<'_>, query: &Query) -> Result<Self, Gone> {
@@ -27,14 +28,24 @@ impl Threads {
         let bands = Bands::new(engine, trace.table, query);
         let known = &engine.book().threads;
         let count = known.keys().last().map_or(1, |last| last.saturating_add(1).min(MOST)) as usize;
-        let counter = counter(trace, query, &range, 0, |info| bands.of(info.site))?.by_thread(count);
+        let table = trace.table;
+        let group = |site: SiteId| match bands.of(site) {
+            band if (band as usize) < bands.len() => {
+                (query.suppressions && table.stack(site).suppressed.is_some()) as u32
+            }
+            none => none,
+        };
+        // Known leaks are counted apart.
+        let counter = counter(trace, query, &range, 0, |info| group(info.site))?.by_thread(count, 2);
         let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
-        let numbered = costs.iter().zip(0u32..).filter(|(costs, _)| !costs.is_zero());
+        let (pairs, _) = costs.as_chunks::<2>();
+        let numbered = pairs.iter().zip(0u32..).filter(|(pair, _)| pair.iter().any(|costs| !costs.is_zero()));
         let mut threads: Vec<ThreadRow> = numbered
-            .map(|(costs, index)| {
+            .map(|([own, suppressed], index)| {
                 let thread = known.get(&index);
                 let mut sum = Sum::default();
-                sum.add(costs, false);
+                sum.add(own, false);
+                sum.add(suppressed, true);
                 let name = thread.map(|thread| thread.name.clone()).filter(|name| !name.is_empty());
                 ThreadRow { index, tid: thread.map(|thread| thread.tid), name, sum }
             })

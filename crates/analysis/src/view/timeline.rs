@@ -3,8 +3,7 @@ use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
 use crate::costs::Costs;
-use crate::counter::Counter;
-use crate::moment::Moment;
+use crate::counter::{Counter, Selected};
 use crate::pass::Gone;
 use crate::query::{Cost, Query};
 use crate::table::{NodeId, Table};
@@ -41,6 +40,14 @@ pub(crate) struct Timeline<'a> {
     other: Band,
     peak_index: usize,
     peak_time_ns: u64,
+    own_peak: OwnPeak,
+}
+
+/// The highest moment of the blocks that the query picks, which need not be that of the program.
+#[derive(Clone, Copy, serde::Serialize)]
+struct OwnPeak {
+    bytes: u64,
+    time_ns: u64,
 }
 
 /// What a band did in one slice; bands that did and held nothing are not there.
@@ -57,15 +64,8 @@ impl<'a> Timeline<'a> {
         let range = engine.range(query);
         let bands = Bands::new(engine, table, query);
         let counter = counter(trace, query, &range, bands.len(), |info| bands.of(info.site))?;
-        let points = query.points as u64;
-        let length = range.to_ns - range.from_ns;
-        let ends: Vec<u64> =
-            (1..=points).map(|at| range.from_ns + (length as u128 * at as u128 / points as u128) as u64).collect();
-        let mut moments = vec![engine.moment(range.from)];
-        moments.extend(ends.iter().map(|ns| Moment::Time(*ns)));
-        if let Some(last) = moments.last_mut() {
-            *last = engine.moment(range.to);
-        }
+        let moments = engine.moments(&range, query.points);
+        let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
         let mut columns = Columns { time_ns: ends, ..Columns::default() };
         let mut cells: Vec<Vec<Cell>> = Vec::new();
         let mut peak = (0, 0, range.from_ns);
@@ -73,7 +73,9 @@ impl<'a> Timeline<'a> {
         let mut walker = point.walker(counter);
         engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
             let time_ns = if at == 0 { range.from_ns } else { columns.time_ns[at - 1] };
-            if at > 0 {
+            if at == 0 {
+                walker.sink.begin_selection(time_ns);
+            } else {
                 if walker.sink.peak.bytes > peak.0 {
                     peak = (walker.sink.peak.bytes, at - 1, walker.sink.peak.time_ns);
                 }
@@ -85,12 +87,16 @@ impl<'a> Timeline<'a> {
             let slice =
                 columns.time_ns.partition_point(|end| *end < part.peak_time_ns).min(cells.len().saturating_sub(1));
             peak = (part.peak_bytes, slice, part.peak_time_ns);
-            columns.set_peak(slice, &engine.at_folded_peak(part, &walker.sink).0, &mut cells);
+            let held = engine.at_folded_peak(part, &walker.sink).0;
+            walker.sink.selected.held(held.iter().map(|costs| costs.live_bytes).fold(0, u64::saturating_add), peak.2);
+            columns.set_peak(slice, &held, &mut cells);
         }
+        let Selected { peak_bytes, peak_time_ns, .. } = walker.sink.selected;
+        let own_peak = OwnPeak { bytes: peak_bytes, time_ns: peak_time_ns };
         columns.add_samples(trace);
         let (chosen, other) = split(&cells, bands.len(), query);
         let bands = chosen.into_iter().map(|(band, values)| (bands.nodes[band], values)).collect();
-        Ok(Timeline { table, columns, bands, other, peak_index: peak.1, peak_time_ns: peak.2 })
+        Ok(Timeline { table, columns, bands, other, peak_index: peak.1, peak_time_ns: peak.2, own_peak })
     }
 }
 
@@ -230,6 +236,7 @@ impl Serialize for Timeline<'_> {
             bands: Vec<NamedBand<'a>>,
             other: NamedBand<'a>,
             peak: Peak,
+            own_peak: OwnPeak,
         }
         let row = |node: NodeId| Row::of(self.table, self.table.level(node));
         let bands = self.bands.iter().map(|(node, band)| NamedBand { row: Some(row(*node)), band });
@@ -238,6 +245,7 @@ impl Serialize for Timeline<'_> {
             bands: bands.collect(),
             other: NamedBand { row: None, band: &self.other },
             peak: Peak { index: self.peak_index, time_ns: self.peak_time_ns },
+            own_peak: self.own_peak,
         };
         whole.serialize(serializer)
     }

@@ -322,6 +322,10 @@ impl Translation {
 
     fn info(&mut self, mut fields: Fields) -> Result<(), Refused> {
         let (Some(size), Some(trace)) = (fields.number(), fields.index()) else { return Err(Refused::Line) };
+        // Other files have sizes and stacks in their events, and infos are numbered as they come there.
+        if self.sort != Sort::Interpreted {
+            return Err(Refused::Line);
+        }
         if self.pairs.infos() >= MOST_INFOS {
             return Err(Refused::TooMuch);
         }

@@ -1,9 +1,9 @@
 //! One of the traces that are merged: where it is, and its numbers in the new trace.
-use super::{MergeError, Merger};
+use super::{MergeError, Merger, on_grid};
 use crate::Walked;
 use crate::{
-    Block, Event, Folded, FoldedRow, Frame, Freed, IntMap, Losses, Module, RawBlock, Session, Source, Summary, Symbols,
-    Thread, Unseen, Visitor,
+    Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, GoneBlock, HeapAtAttach, IntMap, Losses, Module,
+    RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor,
 };
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -21,7 +21,12 @@ pub(crate) struct Stream<R: Read> {
     pub(super) summary: Option<Summary>,
     pub(super) losses: Option<Losses>,
     pub(super) unseen: Vec<Unseen>,
+    /// It has no more blocks; `now_ns` is the end of its process.
+    pub(super) is_ending: bool,
     pub(super) is_over: bool,
+    /// Its process ended before another one.
+    pub(super) is_gone: bool,
+    pub(super) folded_until_ns: Option<u64>,
     /// Between the start of the merged trace and ours.
     offset_ns: u64,
     /// In the merged trace's time.
@@ -39,8 +44,8 @@ pub(crate) struct Stream<R: Read> {
     stacks: Vec<u32>,
     infos: Vec<(u32, u64)>,
     threads: IntMap<u32, u32>,
-    /// Sequence number -> the new one, and the size.
-    live: IntMap<u64, (u64, u64)>,
+    /// Sequence number -> the block with its new number, and its size.
+    live: IntMap<u64, (GoneBlock, u64)>,
 }
 
 impl<R: Read> Stream<R> {
@@ -59,7 +64,10 @@ impl<R: Read> Stream<R> {
             summary: None,
             losses: None,
             unseen: Vec::new(),
+            is_ending: false,
             is_over: false,
+            is_gone: false,
+            folded_until_ns: None,
             offset_ns: 0,
             now_ns: 0,
             end_ns: 0,
@@ -82,6 +90,21 @@ impl<R: Read> Stream<R> {
         (self.now_ns, self.end_ns) = (self.offset_ns, self.offset_ns);
     }
 
+    pub(super) const fn begin_ns(&self) -> u64 {
+        self.offset_ns
+    }
+
+    /// What the process held goes with it, unless it lives on or is the last.
+    pub(super) fn end<W: Write>(&mut self, is_last: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        self.is_over = true;
+        let lives_on = self.summary.is_some_and(|summary| summary.exit == Exit::Detached);
+        if is_last || lives_on {
+            return Ok(());
+        }
+        self.is_gone = true;
+        self.take_all(true, merger)
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.summary.is_some_and(|summary| summary.complete)
             && self.source.finished()
@@ -97,7 +120,7 @@ impl<R: Read> Stream<R> {
                     return Ok(());
                 }
                 Some(event) => {
-                    self.event(event, merger);
+                    self.event(event, merger)?;
                     merger.flush(false)?;
                 }
                 None if self.unpack() => (),
@@ -111,52 +134,76 @@ impl<R: Read> Stream<R> {
         self.end_ns = self.end_ns.max(self.now_ns);
     }
 
-    fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) {
+    fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) -> Result<(), MergeError> {
         match event {
             Event::Alloc { sequence, info } => {
                 let known = self.infos.get(info as usize).copied().filter(|known| known.0 != LOST);
-                let Some((info, size)) = known else { return };
+                let Some((info, size)) = known else { return Ok(()) };
                 let thread = self.thread(merger);
                 let new = merger.alloc(thread, info, size, self.now_ns);
-                self.live.insert(sequence, (new, size));
+                let block = GoneBlock { sequence: new, info, thread, born_ns: on_grid(self.now_ns) };
+                self.live.insert(sequence, (block, size));
             }
             Event::Free { sequence, how } => {
                 // Of a block in a lost part of the file.
-                let Some((new, size)) = self.live.remove(&sequence) else { return };
+                let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
-                merger.free(thread, new, size, how, self.now_ns);
+                merger.free(thread, block.sequence, size, how, self.now_ns);
             }
             Event::UnknownFree => {
                 let thread = self.thread(merger);
                 merger.unknown_free(thread, self.now_ns);
             }
             Event::Thread(thread) => self.thread = thread,
-            Event::Image(image) => self.set_image(image, merger),
+            Event::Image(image) => return self.set_image(image, merger),
             Event::LatestGone => {
                 let thread = self.thread(merger);
                 merger.latest_gone(thread);
             }
             Event::Time(ns) => self.set_time(ns),
         }
+        Ok(())
     }
 
     fn thread<W: Write>(&mut self, merger: &mut Merger<W>) -> u32 {
-        *self.threads.entry(self.thread).or_insert_with(|| merger.thread())
+        self.thread_of(self.thread, merger)
+    }
+
+    fn thread_of<W: Write>(&mut self, index: u32, merger: &mut Merger<W>) -> u32 {
+        // The threads of a single trace keep their numbers.
+        if merger.is_alone {
+            return index;
+        }
+        *self.threads.entry(index).or_insert_with(|| merger.thread())
     }
 
     /// `exec` took the blocks of this process, and of no other.
-    fn set_image<W: Write>(&mut self, image: u32, merger: &mut Merger<W>) {
+    fn set_image<W: Write>(&mut self, image: u32, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let before = self.image.replace(image);
-        if before.is_none_or(|before| before == image) {
-            return;
+        if before.is_none_or(|before| before == image) { Ok(()) } else { self.take_all(false, merger) }
+    }
+
+    fn take_all<W: Write>(&mut self, is_leak: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut gone: Vec<(GoneBlock, u64)> = self.live.drain().map(|(_, block)| block).collect();
+        if gone.is_empty() {
+            return Ok(());
         }
-        let mut gone: Vec<(u64, u64)> = self.live.drain().map(|(_, block)| block).collect();
-        gone.sort_unstable();
-        merger.ended_by_exec += gone.len() as u64;
+        gone.sort_unstable_by_key(|(block, _)| block.sequence);
+        merger.gone(self.now_ns, is_leak, &gone)?;
         let thread = self.thread(merger);
-        for (sequence, size) in gone {
-            merger.free(thread, sequence, size, Freed::Implied, self.now_ns);
+        for (block, size) in gone {
+            merger.free(thread, block.sequence, size, Freed::Implied, self.now_ns);
+            merger.flush(false)?;
         }
+        Ok(())
+    }
+
+    /// Of a trace that was merged itself.
+    fn gone<W: Write>(&mut self, gone: &Gone, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        self.set_time(gone.at_ns);
+        let known = gone.blocks.iter().filter_map(|block| self.live.get(&block.sequence).copied());
+        let known: Vec<(GoneBlock, u64)> = known.collect();
+        merger.gone(self.now_ns, gone.is_leak, &known)
     }
 
     /// More events of the block, if it has more.
@@ -182,7 +229,8 @@ impl<R: Read> Stream<R> {
         let number = self.number;
         let failed = |error| MergeError::Source(number, error);
         let Some(block) = self.source.next_block().map_err(failed)? else {
-            self.is_over = true;
+            self.is_ending = true;
+            self.now_ns = self.now_ns.max(self.end_ns);
             return Ok(());
         };
         // A malformed block is as good as a lost one.
@@ -193,8 +241,7 @@ impl<R: Read> Stream<R> {
             (self.unpacked, self.is_unpacked) = (0, false);
             self.set_time(time);
             self.thread = thread;
-            self.set_image(image, merger);
-            return Ok(());
+            return self.set_image(image, merger);
         }
         // Owned from here on.
         let decoded = owned(decoded);
@@ -205,6 +252,11 @@ impl<R: Read> Stream<R> {
             Some(Owned::Infos(infos)) => self.add_infos(&infos, merger),
             Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
             Some(Owned::Folded(folded)) => self.folded(*folded, merger),
+            Some(Owned::Gone(gone)) => self.gone(&gone, merger),
+            Some(Owned::HeapAtAttach(heap)) => {
+                merger.add_heap(heap);
+                Ok(())
+            }
             Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
             Some(Owned::Samples(samples)) => {
                 for sample in samples {
@@ -272,7 +324,7 @@ impl<R: Read> Stream<R> {
     fn name_threads<W: Write>(&mut self, threads: Vec<Thread>, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let mut new = Vec::with_capacity(threads.len());
         for thread in threads {
-            let index = *self.threads.entry(thread.index).or_insert_with(|| merger.thread());
+            let index = self.thread_of(thread.index, merger);
             new.push(Thread { index, ..thread });
         }
         merger.add_threads(&new)
@@ -319,22 +371,26 @@ impl<R: Read> Stream<R> {
         merger.write(&block)
     }
 
-    /// What one process held at its highest moment says nothing about all of them: only the counts are taken over.
+    /// The highest moment of this process is one of all of them, if others held nothing then. Otherwise it is a lower bound, and
+    /// `merge` says so.
     fn folded<W: Write>(&mut self, folded: Folded, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let mut rows = Vec::with_capacity(folded.rows.len());
-        for row in folded.rows.iter().filter(|row| row.allocations > 0) {
+        for row in &folded.rows {
             let Some((info, size)) = self.infos.get(row.info as usize).copied().filter(|known| known.0 != LOST) else {
                 continue;
             };
-            let thread = *self.threads.entry(row.thread).or_insert_with(|| merger.thread());
+            let thread = self.thread_of(row.thread, merger);
             merger.tally.folded(row, size);
-            rows.push(FoldedRow { info, thread, at_peak: 0, ..*row });
+            rows.push(FoldedRow { info, thread, ..*row });
         }
         merger.tally.totals.unknown_frees += folded.unknown_frees;
         merger.tally.totals.implied_frees += folded.implied_frees;
         let until_ns = folded.until_ns.saturating_add(self.offset_ns);
-        let (peak_bytes, peak_allocations, peak_time_ns) = (0, 0, 0);
-        merger.write(&Folded { until_ns, peak_bytes, peak_allocations, peak_time_ns, rows, ..folded }.to_block())
+        let peak_time_ns = folded.peak_time_ns.saturating_add(self.offset_ns);
+        self.folded_until_ns = self.folded_until_ns.max(Some(until_ns));
+        let folded = Folded { until_ns, peak_time_ns, rows, ..folded };
+        merger.tally.folded_peak(&folded);
+        merger.write(&folded.to_block())
     }
 
     fn symbols<W: Write>(&mut self, mut symbols: Symbols, merger: &mut Merger<W>) -> Result<(), MergeError> {
@@ -358,6 +414,8 @@ enum Owned {
     Unseen(Vec<Unseen>),
     Summary(Summary),
     Folded(Box<Folded>),
+    Gone(Gone),
+    HeapAtAttach(HeapAtAttach),
 }
 
 fn owned(block: Block) -> Option<Owned> {
@@ -373,12 +431,9 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Unseen(unseen) => Owned::Unseen(unseen),
         Block::Summary(summary) => Owned::Summary(summary),
         Block::Folded(folded) => Owned::Folded(folded),
-        Block::Session(_)
-        | Block::Events(_)
-        | Block::Checkpoint(_)
-        | Block::Index(_)
-        | Block::Custom(_)
-        | Block::HeapAtAttach(_) => {
+        Block::Gone(gone) => Owned::Gone(gone),
+        Block::HeapAtAttach(heap) => Owned::HeapAtAttach(heap),
+        Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
             return None;
         }
     })

@@ -1,0 +1,78 @@
+//! Blocks of a merged trace that went with their process: an event frees them, but the program did not (`format::Gone`).
+//!
+//! What must hold: such a free counts for what is live and for the peak, and for nothing else; what a process had not freed when
+//! it ended is leaked, in every range that reaches the end of the trace.
+use crate::book::{Book, KnownInfo};
+use crate::costs::Costs;
+use crate::counter::{Birth, Counter};
+use crate::engine::Engine;
+use crate::moment::Moment;
+use crate::profile::Range;
+use format::{Gone, GoneBlock};
+
+/// Puts right what the frees of these blocks did to the costs of their groups. `first`: the sequence number of the range's
+/// first allocation. `group`: where a block counts, and its size.
+pub(crate) fn add<'a>(
+    parts: impl Iterator<Item = &'a Gone>,
+    reaches_end: bool,
+    first: u64,
+    costs: &mut [Costs],
+    group: impl Fn(&GoneBlock) -> Option<(usize, u64)>,
+) {
+    for part in parts {
+        for block in &part.blocks {
+            let Some((group, size)) = group(block) else { continue };
+            let Some(costs) = costs.get_mut(group) else { continue };
+            costs.deallocations = costs.deallocations.saturating_sub(1);
+            costs.freed_bytes = costs.freed_bytes.saturating_sub(size);
+            costs.lifetime_ns = costs.lifetime_ns.saturating_sub(part.at_ns.saturating_sub(block.born_ns));
+            if !part.is_leak || !reaches_end {
+                continue;
+            }
+            costs.live_allocations = costs.live_allocations.saturating_add(1);
+            costs.live_bytes = costs.live_bytes.saturating_add(size);
+            if block.sequence >= first {
+                costs.kept_allocations = costs.kept_allocations.saturating_add(1);
+                costs.kept_bytes = costs.kept_bytes.saturating_add(size);
+            }
+        }
+    }
+}
+
+impl Book {
+    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
+        let KnownInfo { size, site } = *self.infos.get(block.info as usize)?;
+        Some((site as usize, size))
+    }
+
+    /// Frees that are none.
+    pub(crate) fn gone_blocks(&self) -> u64 {
+        self.gone.iter().map(|part| part.blocks.len() as u64).sum()
+    }
+}
+
+impl Counter<'_> {
+    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
+        let birth = Birth { info: block.info, thread: block.thread, time_ns: block.born_ns };
+        self.group_of(block.sequence, &birth)
+    }
+}
+
+impl Engine {
+    pub(crate) fn reaches_end(&self, range: &Range) -> bool {
+        !range.instant && self.moment(range.to) == Moment::END
+    }
+
+    /// What went with its process within the range.
+    pub(crate) fn gone_in(&self, range: &Range) -> impl Iterator<Item = &Gone> {
+        let (from_ns, to_ns, instant) = (range.from_ns, range.to_ns, range.instant);
+        let (is_from_start, reaches_end) = (self.moment(range.from) == Moment::START, self.reaches_end(range));
+        self.book.gone.iter().filter(move |part| {
+            !instant && (is_from_start || part.at_ns > from_ns) && (reaches_end || part.at_ns <= to_ns)
+        })
+    }
+
+    pub(crate) fn add_gone(&self, range: &Range, first: u64, counter: &Counter<'_>, costs: &mut [Costs]) {
+        add(self.gone_in(range), self.reaches_end(range), first, costs, |block| counter.group_of_gone(block));
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether a query fits a trace: its times lie within the session, its threads are there.
+use crate::engine::Engine;
+use crate::moment::When;
+use crate::query::{Compare, Query};
+
+/// A word of a query that asks for something that the trace does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The word: `at`, `from`, `thread` or `compare`.
+    pub name: &'static str,
+    /// As it was written.
+    pub value: String,
+    /// What is wrong, as the end of a sentence that begins with the word.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{} {}` {}", self.name, self.value, self.reason)
+    }
+}
+
+impl Query {
+    /// The first word that does not fit the trace.
+    pub fn misfit(&self, engine: &Engine) -> Option<Misfit> {
+        self.late(engine).or_else(|| self.reversed(engine)).or_else(|| self.unknown_thread(engine))
+    }
+
+    /// The same query, with an end of the range that is not after the end of the session: blocks get no older after that.
+    pub fn within(&self, engine: &Engine) -> Query {
+        let mut query = self.clone();
+        query.to = self.to.filter(|to| !is_late(*to, engine));
+        query
+    }
+
+    fn written(&self, name: &'static str) -> String {
+        self.given().iter().find(|(word, _)| *word == name).map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
+    fn late(&self, engine: &Engine) -> Option<Misfit> {
+        let (compared, compared_to) = match self.compare {
+            Some(Compare::At(at)) => (Some(at), None),
+            Some(Compare::Range(from, to)) => (Some(from), Some(to)),
+            _ => (None, None),
+        };
+        let times = [("at", self.at), ("from", self.from), ("compare", compared), ("compare", compared_to)];
+        let (name, _) = times.into_iter().find(|(_, when)| when.is_some_and(|when| is_late(when, engine)))?;
+        let reason = format!("is after the end of the trace, which is {} long", seconds(engine.runtime_ns()));
+        Some(Misfit { name, value: self.written(name), reason })
+    }
+
+    fn reversed(&self, engine: &Engine) -> Option<Misfit> {
+        let is_reversed = |from: When, to: When| engine.time_of(from) > engine.time_of(to);
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && is_reversed(from, to)
+        {
+            let reason = format!("is not before the end of the range, {}: nothing would be left", self.written("to"));
+            return Some(Misfit { name: "from", value: self.written("from"), reason });
+        }
+        match self.compare {
+            Some(Compare::Range(from, to)) if is_reversed(from, to) => {
+                let reason = "ends before it begins: nothing would be left".to_owned();
+                Some(Misfit { name: "compare", value: self.written("compare"), reason })
+            }
+            _ => None,
+        }
+    }
+
+    fn unknown_thread(&self, engine: &Engine) -> Option<Misfit> {
+        let known = &engine.book().threads;
+        let is_known = |thread: u32| known.contains_key(&thread) || known.is_empty() && thread == 0;
+        let thread = self.threads.iter().find(|thread| !is_known(**thread))?;
+        let last = known.keys().last().copied().unwrap_or(0);
+        let range = if last == 0 { "only thread 0".to_owned() } else { format!("threads 0 to {last}") };
+        let reason = format!("is not in the trace, which has {range}");
+        Some(Misfit { name: "thread", value: thread.to_string(), reason })
+    }
+}
+
+/// Only a number of seconds can be too large: shares of the runtime and named moments always lie within it.
+fn is_late(when: When, engine: &Engine) -> bool {
+    matches!(when, When::Ns(ns) if ns > engine.runtime_ns())
+}
+
+/// A time for people.
+pub(crate) fn seconds(ns: u64) -> String {
+    match ns {
+        0..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}

@@ -1,0 +1,58 @@
+//! Blocks that their process took with it: it ended, or it replaced itself, while other processes of a merged trace went on.
+//!
+//! In the events such a block is freed at that moment, so that what is live, and the peak, are right at every time. But the
+//! program did not free it. This says which frees are none, and whether the block counts as leaked.
+use crate::wire::{Cursor, put, unzigzag, zigzag};
+use crate::{BlockKind, Malformed, RawBlock};
+
+/// Any number of them may be in a file. Each stands before the events that free its blocks, and after those that allocate them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    pub at_ns: u64,
+    /// True when the process ended: it leaked the blocks. An exec neither frees nor leaks them.
+    pub is_leak: bool,
+    /// By sequence number.
+    pub blocks: Vec<GoneBlock>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoneBlock {
+    pub sequence: u64,
+    pub info: u32,
+    /// The thread that allocated it, and when.
+    pub thread: u32,
+    pub born_ns: u64,
+}
+
+impl Gone {
+    /// Blocks of one file block, so that it stays far below `MAX_RAW`.
+    pub const MOST: usize = 1 << 20;
+
+    pub fn to_block(&self) -> RawBlock {
+        let mut out = Vec::new();
+        put(&mut out, self.at_ns);
+        out.push(self.is_leak as u8);
+        put(&mut out, self.blocks.len() as u64);
+        let mut last = 0u64;
+        for block in &self.blocks {
+            put(&mut out, zigzag(block.sequence.wrapping_sub(last) as i64));
+            put(&mut out, block.info as u64);
+            put(&mut out, block.thread as u64);
+            put(&mut out, block.born_ns);
+            last = block.sequence;
+        }
+        RawBlock { kind: BlockKind::Gone, payload: out }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let (at_ns, is_leak) = (cursor.u64()?, cursor.bool()?);
+        let mut sequence = 0u64;
+        let blocks = cursor.list(|cursor| {
+            sequence = sequence.wrapping_add(unzigzag(cursor.u64()?) as u64);
+            Ok(GoneBlock { sequence, info: cursor.u32()?, thread: cursor.u32()?, born_ns: cursor.u64()? })
+        })?;
+        cursor.end()?;
+        Ok(Gone { at_ns, is_leak, blocks })
+    }
+}
