@@ -35,6 +35,9 @@ fn compile(package: &Path, target: &Path) -> PathBuf {
     let cargo = env::var_os("CARGO").expect("cargo sets it");
     let mut command = Command::new(cargo);
     command.current_dir(package).args(["build", "--release", "--quiet", "--target-dir"]).arg(target);
+    if env::var_os("CARGO_FEATURE_CHECKS").is_some() {
+        command.args(["--features", "checks"]);
+    }
     command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
     // What the outer build was told is about the outer build.
     for variable in
@@ -99,13 +102,14 @@ fn export_map() -> String {
         "posix_spawnp",
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
+    const FORK: &[&str] = &["fork"];
     const LOADER: &[&str] = &["dlclose", "dlopen"];
     // For the profiler that lays the library out in a process that runs already.
     const TABLE: &[&str] = &["heaptrack_core_table"];
     let families = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name);
     let hooks = capture::hooks::NAMES.iter().copied().chain(families);
     let hooks = hooks.map(|name| String::from_utf8_lossy(name).into_owned());
-    let others = EXEC.iter().chain(SANDBOX).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
+    let others = EXEC.iter().chain(SANDBOX).chain(FORK).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
     let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }

@@ -3,6 +3,7 @@
 //! Given: files, and where to listen. Gives back: the address, on stdout, then serves until it is stopped. What must hold: a file that is no trace is
 //! told before anything is opened; where no browser can be (ssh), the line to type is printed instead.
 use crate::say;
+use crate::trouble::unreadable;
 use anyhow::Context;
 use clap::Parser;
 use std::ffi::OsString;
@@ -78,7 +79,7 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
 }
 
 fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
-    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("{}", path.display()));
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| unreadable(path, &error));
     let rules = options.rules.as_deref().map(read).transpose()?.unwrap_or_default();
     let mut suppressions = String::new();
     for file in &options.suppressions {
@@ -86,6 +87,10 @@ fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
         suppressions.push('\n');
     }
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
+    // Of several files the page names the bad one, and the others open.
+    if let [file] = files.as_slice() {
+        crate::source::open_file(file).map_err(|error| unreadable(file, &error))?;
+    }
     let settings = Options {
         rules,
         suppressions,
@@ -101,14 +106,14 @@ fn tell(options: &Analyze, server: &Server) {
     let port = server.port();
     if let Some(address) = options.listen.filter(|address| !address.is_loopback()) {
         say(format_args!(
-            "heaptrack: listening on {address}, not encrypted: whoever knows the token can read the traces and their sources"
+            "heaptrack: listening on {address}, not encrypted: anyone who knows the token can read the traces and their sources"
         ));
     }
     if let Some((user, host)) = over_ssh() {
         say(format_args!("heaptrack: on your own machine type: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));
         say(format_args!("heaptrack: then open the address above there"));
     }
-    say(format_args!("heaptrack: Ctrl-C ends it"));
+    say(format_args!("heaptrack: Press Ctrl-C to stop"));
 }
 
 /// Who is logged in from elsewhere, and what this machine is called there.

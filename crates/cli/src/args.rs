@@ -6,9 +6,10 @@
 use crate::analyze::Analyze;
 use crate::diff;
 use crate::known_leaks::KnownLeaks;
-use crate::print::Print;
+use crate::print::{Print, Wrong};
 use crate::report::Report;
-use clap::{CommandFactory, Parser, ValueEnum};
+use crate::support;
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub struct Record {
     #[arg(long)]
     pub record_only: bool,
     /// Open the page while the program runs; it stays until Ctrl-C.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "debug")]
     pub live: bool,
     /// Start the program under gdb.
     #[arg(short, long)]
@@ -126,11 +127,21 @@ pub struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// What is wrong with them.
-    pub fn trouble(&self) -> Option<&'static str> {
+    /// What is wrong with them. `no_symbols`: no names are looked up.
+    pub fn trouble(&self, no_symbols: bool) -> Option<String> {
+        let folders = self.debug_paths.iter().map(|path| ("debug-path", path));
+        let folders: Vec<(&str, &PathBuf)> = folders.chain(self.sysroot.iter().map(|path| ("sysroot", path))).collect();
+        if let Some((option, path)) = folders.iter().find(|(_, path)| !path.is_dir()) {
+            return Some(format!("--{option} {}: there is no such folder", path.display()));
+        }
+        if no_symbols && (self.debuginfod || !folders.is_empty()) {
+            let option = folders.first().map_or("debuginfod", |(option, _)| option);
+            return Some(format!("--{option} changes nothing with --no-symbols: no names are looked up"));
+        }
         let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
-        (self.debuginfod && !has_servers)
-            .then_some("--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS")
+        (self.debuginfod && !has_servers).then(|| {
+            "--debuginfod needs the address of a server in the environment variable DEBUGINFOD_URLS".to_owned()
+        })
     }
 
     /// As `search`, and with servers. Not while a program runs: a network may take its time.
@@ -166,7 +177,7 @@ fn milliseconds(text: &str) -> Result<u32, String> {
 
 /// A number of bytes with its unit, decimal as in what we print, or binary (`MiB`).
 fn trace_size(text: &str) -> Result<u64, String> {
-    let wrong = || "not a size: 500M, 2G and 1.5GiB are".to_owned();
+    let wrong = || "not a valid size (examples: 500M, 2G, 1.5GiB)".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,
@@ -182,7 +193,7 @@ fn trace_size(text: &str) -> Result<u64, String> {
     };
     let bytes = digits.trim_end().parse::<f64>().map_err(|_| wrong())? * unit;
     match bytes {
-        bytes if bytes < collector::Bound::LEAST as f64 => Err("at least 1M".to_owned()),
+        bytes if bytes < collector::Bound::LEAST as f64 => Err("must be at least 1M".to_owned()),
         bytes if bytes < u64::MAX as f64 => Ok(bytes as u64),
         _ => Err(wrong()),
     }
@@ -304,15 +315,17 @@ pub struct Lib {
     pub path: bool,
 }
 
-/// A trace, of ours or of KDE's, in another tool's format.
-#[derive(Debug, Parser)]
-#[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
-#[command(after_help = "\
+const EXPORT_EXAMPLES: &str = "\
 Examples:
   heaptrack export --to heaptrack x.htz -o x.zst        for KDE's heaptrack_gui and heaptrack_print
   heaptrack export --to folded --cost leaked x.htz      for flame graph tools, on stdout
   heaptrack export --to svg x.htz -o peak.svg           a flame graph
-  heaptrack export --to massif x.htz -o massif.out      for ms_print and massif-visualizer")]
+  heaptrack export --to massif x.htz -o massif.out      for ms_print and massif-visualizer";
+
+/// A trace, of ours or of KDE's, in another tool's format.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
+#[command(after_help = format!("{}\n{EXPORT_EXAMPLES}", support::export_help()))]
 pub struct Export {
     /// What to write.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -339,6 +352,19 @@ pub struct Export {
     pub file: PathBuf,
 }
 
+impl Export {
+    /// `Err` on wrong usage, `--help` and `--version`.
+    pub fn from_words(words: Vec<OsString>) -> Result<Export, Wrong> {
+        let mut command = Export::command();
+        let matches = command.try_get_matches_from_mut(words).map_err(Wrong::Words)?;
+        let export = Export::from_arg_matches(&matches).map_err(Wrong::Words)?;
+        match support::export_trouble(&support::given(&command, &matches), export.to) {
+            Some(sentence) => Err(Wrong::Option(sentence)),
+            None => Ok(export),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// KDE's own.
@@ -349,6 +375,18 @@ pub enum Format {
     Svg,
     /// Valgrind's massif.
     Massif,
+}
+
+impl Format {
+    /// As `--to` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Heaptrack => "heaptrack",
+            Format::Folded => "folded",
+            Format::Svg => "svg",
+            Format::Massif => "massif",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -417,40 +455,61 @@ pub fn command() -> clap::Command {
 
 /// Ends the process on wrong usage (2), `--help` and `--version` (0).
 pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
+    try_parse(words).unwrap_or_else(|wrong| wrong.exit())
+}
+
+/// `Err` on wrong usage, `--help` and `--version`.
+pub fn try_parse(words: impl Iterator<Item = OsString>) -> Result<Invocation, Wrong> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_owned());
     if name.as_deref() == Some(OsStr::new("heaptrack_print")) {
-        return Invocation::Print(Box::new(Print::from_words(words)));
+        return Ok(Invocation::Print(Box::new(Print::from_words(words)?)));
     }
     if name.as_deref() == Some(OsStr::new("heaptrace")) {
-        return Invocation::Heaptrace(words);
+        return Ok(Invocation::Heaptrace(words));
     }
     if name.as_deref() == Some(OsStr::new("heaptrack_gui")) {
-        return Invocation::Analyze(Analyze::parse_from(words));
+        return Ok(Invocation::Analyze(Analyze::try_parse_from(words)?));
     }
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("attach") => return Invocation::Attach(Attach::parse_from(words.split_off(1))),
-        Some("detach") => return Invocation::Detach(Detach::parse_from(words.split_off(1))),
-        Some("print") => return Invocation::Print(Box::new(Print::from_words(words.split_off(1)))),
-        Some("diff") => return Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1)))),
-        Some("heaptrace") => return Invocation::Heaptrace(words.split_off(1)),
-        Some("analyze" | "-a" | "--analyze") => return Invocation::Analyze(Analyze::parse_from(words.split_off(1))),
-        Some("report") => return Invocation::Report(Report::parse_from(words.split_off(1))),
-        Some("symbolize") => return Invocation::Symbolize(Symbolize::parse_from(words.split_off(1))),
-        Some("lib") => return Invocation::Lib(Lib::parse_from(words.split_off(1))),
-        Some("export") => return Invocation::Export(Export::parse_from(words.split_off(1))),
-        Some("trim") => return Invocation::Trim(Trim::parse_from(words.split_off(1))),
-        Some("merge") => return Invocation::Merge(Merge::parse_from(words.split_off(1))),
-        Some("completions") => return Invocation::Completions(Completions::parse_from(words.split_off(1)).shell),
-        Some("man") if words.len() == 2 => return Invocation::Man,
+        Some("attach") => return Ok(Invocation::Attach(recording(words.split_off(1))?)),
+        Some("detach") => return Ok(Invocation::Detach(Detach::try_parse_from(words.split_off(1))?)),
+        Some("print") => return Ok(Invocation::Print(Box::new(Print::from_words(words.split_off(1))?))),
+        Some("diff") => return Ok(Invocation::Print(Box::new(diff::Diff::from_words(words.split_off(1))?))),
+        Some("heaptrace") => return Ok(Invocation::Heaptrace(words.split_off(1))),
+        Some("analyze" | "-a" | "--analyze") => {
+            return Ok(Invocation::Analyze(Analyze::try_parse_from(words.split_off(1))?));
+        }
+        Some("report") => return Ok(Invocation::Report(Report::try_parse_from(words.split_off(1))?)),
+        Some("symbolize") => return Ok(Invocation::Symbolize(Symbolize::try_parse_from(words.split_off(1))?)),
+        Some("lib") => return Ok(Invocation::Lib(Lib::try_parse_from(words.split_off(1))?)),
+        Some("export") => return Ok(Invocation::Export(Export::from_words(words.split_off(1))?)),
+        Some("trim") => return Ok(Invocation::Trim(Trim::try_parse_from(words.split_off(1))?)),
+        Some("merge") => return Ok(Invocation::Merge(Merge::try_parse_from(words.split_off(1))?)),
+        Some("completions") => {
+            return Ok(Invocation::Completions(Completions::try_parse_from(words.split_off(1))?.shell));
+        }
+        Some("man") if words.len() == 2 => return Ok(Invocation::Man),
         Some("record") => drop(words.remove(1)),
         _ => (),
     }
-    let record = Record::parse_from(fence_off(words, &Record::command()));
-    match Attach::of(&record) {
+    let record: Record = recording(fence_off(words, &Record::command()))?;
+    Ok(match Attach::of(&record) {
         Some(attach) => Invocation::Attach(attach),
         None => Invocation::Record(record),
+    })
+}
+
+/// The options of a recording. Refuses `--max-stall` where no thread ever waits.
+fn recording<T: CommandFactory + FromArgMatches>(words: Vec<OsString>) -> Result<T, Wrong> {
+    let mut command = T::command();
+    let matches = command.try_get_matches_from_mut(words).map_err(Wrong::Words)?;
+    let never_waits = matches.get_one::<OnFull>("on_full") == Some(&OnFull::Drop);
+    if never_waits && support::given(&command, &matches).iter().any(|given| given == "max-stall") {
+        let sentence = "--max-stall changes nothing with --on-full drop: then no thread ever waits";
+        return Err(Wrong::Option(sentence.into()));
     }
+    T::from_arg_matches(&matches).map_err(Wrong::Words)
 }
 
 /// Puts `--` before the program, so that no option behind it is taken for ours.
@@ -538,9 +597,10 @@ mod tests {
 
     #[test]
     fn options_have_their_values() {
-        let options = record("heaptrack --raw --on-full=drop --max-stall 1.5 -o %h.%p ls").unwrap();
+        let options = record("heaptrack --raw --max-stall 1.5 -o %h.%p ls").unwrap();
         assert!(options.no_symbols);
-        assert_eq!((options.on_full, options.max_stall), (OnFull::Drop, 1500));
+        assert_eq!((options.on_full, options.max_stall), (OnFull::Wait, 1500));
+        assert_eq!(record("heaptrack --on-full=drop ls").unwrap().on_full, OnFull::Drop);
         assert_eq!(options.output.unwrap(), PathBuf::from("%h.%p"));
     }
 
@@ -551,6 +611,24 @@ mod tests {
         {
             assert_eq!(record(line).unwrap_err().exit_code(), 2, "{line}");
         }
+    }
+
+    #[test]
+    fn options_of_a_recording_that_change_nothing_are_refused() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for line in ["attach --on-full drop --max-stall 1s 7", "attach --max-stall=1s --on-full=drop 7"] {
+            let refused = recording::<Attach>(words(line));
+            assert!(matches!(refused, Err(Wrong::Option(sentence)) if sentence.starts_with("--max-stall")), "{line}");
+        }
+        assert!(recording::<Attach>(words("attach --on-full drop 7")).is_ok());
+        let search = |line: &str| recording::<Attach>(words(line)).unwrap().search;
+        let trouble = search("attach --debug-path /no/such/folder 7").trouble(false);
+        assert_eq!(trouble.as_deref(), Some("--debug-path /no/such/folder: there is no such folder"));
+        let trouble = search("attach --sysroot /etc/passwd 7").trouble(false);
+        assert_eq!(trouble.as_deref(), Some("--sysroot /etc/passwd: there is no such folder"));
+        assert_eq!(search("attach --sysroot / 7").trouble(false), None);
+        assert!(search("attach --sysroot / 7").trouble(true).is_some_and(|trouble| trouble.contains("--no-symbols")));
+        assert!(record("heaptrack --live --debug ls").is_err());
     }
 
     #[test]

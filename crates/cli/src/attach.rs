@@ -7,8 +7,8 @@ use crate::args::{Attach, OnFull};
 use crate::library;
 use crate::names::Names;
 use crate::output::Output;
-use crate::record::{convert, has_memory, name_the_rest};
-use crate::status::{self, Bytes, Count, StatusLine};
+use crate::record::{Ending, FAILED_CHECK, has_memory};
+use crate::status::{Bytes, Count, StatusLine};
 use crate::{say, signals};
 use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing, heap_of};
 use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
@@ -44,10 +44,14 @@ enum Cause {
 }
 
 pub fn run(options: &Attach) -> ExitCode {
+    if let Some(trouble) = options.search.trouble(options.no_symbols) {
+        say(format_args!("heaptrack: {trouble}"));
+        return ExitCode::from(crate::USAGE);
+    }
     match try_run(options) {
         Ok(code) => code,
         Err(error) => {
-            say(format_args!("heaptrack: {error:#}"));
+            say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
             ExitCode::from(REFUSED)
         }
     }
@@ -63,7 +67,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let pidfd = Pid::from_raw(options.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
-    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), OsStr::new(&exe))?;
+    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), OsStr::new(&exe), false)?;
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
@@ -89,7 +93,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, &names);
-    let code = conclude(options, outcome, names, &path, is_kde);
+    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
     if let Some(live) = live {
         live.wait(|| {
             while !stop.load(Ordering::Acquire) {
@@ -135,9 +139,9 @@ fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: Hea
         None => "until Ctrl-C".to_owned(),
     };
     say(format_args!(
-        "heaptrack: attached to {}, recording {until}; {} functions patched, paused the program for {:.2} ms",
+        "heaptrack: attached to {}, recording {until}; {} patched, paused the program for {:.2} ms",
         options.pid,
-        Count(attached.functions as u64),
+        functions(attached.functions as u64),
         attached.pause.as_secs_f64() * 1e3,
     ));
     say(format_args!(
@@ -243,31 +247,35 @@ pub fn tell_children(children: &Children, quiet: bool) {
     }
 }
 
+/// "1 function", "12 functions".
+pub fn functions(count: u64) -> String {
+    format!("{} {}", Count(count), if count == 1 { "function" } else { "functions" })
+}
+
 fn children_in_words(count: usize) -> String {
     if count == 1 { "1 child was".to_owned() } else { format!("{count} children were") }
 }
 
 /// What was recorded; its last names, and the format that its name asks for.
-fn conclude(options: &Attach, outcome: Option<Outcome>, names: Option<Names>, path: &Path, is_kde: bool) -> ExitCode {
+fn conclude(
+    options: &Attach,
+    outcome: Option<Outcome>,
+    names: Option<Names>,
+    path: &Path,
+    output: &mut Output,
+    is_kde: bool,
+) -> ExitCode {
     let Some(outcome) = outcome else {
         say(format_args!("heaptrack: recording failed, there is no trace"));
         return ExitCode::from(CUT);
     };
-    status::report_losses(&outcome, path);
-    if !options.quiet {
-        // What it will be called when it has been converted.
-        let target = path.with_extension("");
-        let is_converted = is_kde && outcome.write_error.is_none();
-        status::report(&outcome, if is_converted { &target } else { path }, "still live at detach");
+    let is_cut = outcome.write_error.is_some();
+    let (search, quiet, max_size, with_names) = (&options.search, options.quiet, options.max_size, names.is_some());
+    let left = "still live at detach";
+    Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, path, output);
+    match outcome.failed_check {
+        Some(_) => ExitCode::from(FAILED_CHECK),
+        None if is_cut => ExitCode::from(CUT),
+        None => ExitCode::SUCCESS,
     }
-    if outcome.write_error.is_some() {
-        return ExitCode::from(CUT);
-    }
-    if names.is_some() {
-        name_the_rest(&options.search, options.quiet, options.max_size, names, path);
-    }
-    if is_kde {
-        convert(options.quiet, path);
-    }
-    ExitCode::SUCCESS
 }

@@ -3,18 +3,23 @@
 //! Given: a pid. Gives back: 0 when nothing of a recording is in force any more, else one sentence and 3.
 use crate::args::Detach;
 use crate::attach::REFUSED;
-use crate::attach::{tell_children, tell_left};
+use crate::attach::{functions, tell_children, tell_left};
 use crate::{library, say, signals};
 use attach::{Detached, Interrupt, Refusal};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a recorder has to end its session.
 const PATIENCE: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Long enough for a recorder to put a program back.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 pub fn run(options: &Detach) -> ExitCode {
     match try_run(options) {
@@ -29,37 +34,83 @@ pub fn run(options: &Detach) -> ExitCode {
 fn try_run(options: &Detach) -> Result<(), String> {
     let stop = signals::stop_flag().map_err(|error| error.to_string())?;
     let started = Instant::now();
-    let mut asked = None;
+    let mut asked: Option<Recorder> = None;
     loop {
         match attach::detach(options.pid, library::CONTENT, Interrupt::new(Arc::clone(&stop))) {
             Ok(Detached::Restored(restored)) => {
                 if !options.quiet {
-                    let functions = restored.functions;
-                    say(format_args!("heaptrack: detached from {}, {functions} functions put back", options.pid));
+                    let how = match &asked {
+                        Some(recorder) => recorder.in_words(),
+                        None => format!("{} put back", functions(restored.functions as u64)),
+                    };
+                    say(format_args!("heaptrack: detached from {}, {how}", options.pid));
                 }
                 tell_left(options.pid, restored.shared_bytes);
                 tell_children(&restored.children, options.quiet);
                 return Ok(());
             }
-            // It writes its trace to the end.
-            Ok(Detached::Recorder(recorder)) if started.elapsed() < PATIENCE => {
-                if asked != Some(recorder) {
-                    asked = Some(recorder);
-                    let pid = Pid::from_raw(recorder as i32).ok_or("the recorder has no pid")?;
-                    kill_process(pid, Signal::TERM)
-                        .map_err(|error| format!("the recorder (pid {recorder}) cannot be told to end: {error}"))?;
+            // It puts the program back, and writes its trace to the end.
+            Ok(Detached::Recorder(pid)) if started.elapsed() < PATIENCE => {
+                if asked.as_ref().is_none_or(|recorder| recorder.pid != pid) {
+                    let told = Recorder::end(pid);
+                    asked =
+                        Some(told.map_err(|error| format!("the recorder (pid {pid}) cannot be told to end: {error}"))?);
                 }
             }
             Ok(Detached::Recorder(recorder)) => {
                 return Err(format!("the recorder (pid {recorder}) does not end; kill it and try again"));
             }
-            // The recorder is at it.
+            // The recorder has stopped the program to put it back.
             Err(Refusal::Traced { .. }) if asked.is_some() && started.elapsed() < PATIENCE => (),
             Err(refusal) => return Err(refusal.to_string()),
         }
+        // Looking stops the program for a moment, and only one process at a time can do that: so the recorder goes first.
+        if let Some(recorder) = &mut asked {
+            recorder.wait(LOOK_EVERY, &stop);
+        }
+        std::thread::sleep(Duration::from_millis(10));
         if stop.load(Ordering::Acquire) {
             return Err(Refusal::Interrupted.to_string());
         }
-        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A recorder that was told to end.
+struct Recorder {
+    pid: u32,
+    /// `None` when it has ended.
+    process: Option<OwnedFd>,
+}
+
+impl Recorder {
+    fn end(pid: u32) -> rustix::io::Result<Self> {
+        let number = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+        let told = pidfd_open(number, PidfdFlags::empty())
+            .and_then(|process| pidfd_send_signal(&process, Signal::TERM).map(|()| process));
+        match told {
+            Err(Errno::SRCH) => Ok(Recorder { pid, process: None }),
+            told => told.map(|process| Recorder { pid, process: Some(process) }),
+        }
+    }
+
+    /// Waits until it has ended, or for so long, or until `stop` is set.
+    fn wait(&mut self, most: Duration, stop: &AtomicBool) {
+        let until = Instant::now() + most;
+        while let Some(process) = &self.process
+            && Instant::now() < until
+            && !stop.load(Ordering::Acquire)
+        {
+            // Readable once it has ended, also while it is still a zombie.
+            let mut ended = [PollFd::new(process, PollFlags::IN)];
+            if poll(&mut ended, Some(&STEP)) == Ok(1) {
+                self.process = None;
+            }
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let done =
+            if self.process.is_none() { "has written its trace and ended" } else { "is still writing its trace" };
+        format!("its recorder (pid {}) {done}", self.pid)
     }
 }

@@ -1,6 +1,7 @@
 //! `heaptrack diff BASE FILE`: the same as `heaptrack print --diff BASE FILE`, with the traces in the order in which they were made.
-use crate::print::{Print, with_values};
-use clap::Parser;
+use crate::print::{Print, Wrong, with_values};
+use crate::support;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -14,9 +15,13 @@ Examples:
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 
+fn after_help() -> String {
+    format!("{}\n{EXAMPLES}", support::help())
+}
+
 /// Says what changed between two traces.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack diff", bin_name = "heaptrack diff", after_help = EXAMPLES, version, disable_version_flag = true)]
+#[command(name = "heaptrack diff", bin_name = "heaptrack diff", after_help = after_help(), version, disable_version_flag = true)]
 pub struct Diff {
     /// The trace of before.
     #[arg(value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
@@ -26,11 +31,18 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Ends the process on wrong usage (2), `--help` and `--version` (0).
-    pub fn from_words(words: Vec<OsString>) -> Print {
-        let Diff { base, mut print } = Diff::parse_from(with_values(words));
+    /// `Err` on wrong usage, `--help` and `--version`.
+    pub fn from_words(words: Vec<OsString>) -> Result<Print, Wrong> {
+        let mut command = Diff::command();
+        let matches = command.try_get_matches_from_mut(with_values(words)).map_err(Wrong::Words)?;
+        let Diff { base, mut print } = Diff::from_arg_matches(&matches).map_err(Wrong::Words)?;
+        let given = support::given(&command, &matches);
+        if let Some(option) = given.iter().find(|option| matches!(option.as_str(), "diff" | "compare")) {
+            return Err(Wrong::Option(format!("--{option}: `heaptrack diff` compares with BASE; leave it out")));
+        }
         print.diff = Some(base);
-        print
+        print.take(given)?;
+        Ok(print)
     }
 }
 
@@ -40,8 +52,12 @@ mod tests {
 
     #[test]
     fn the_base_stands_first() {
-        let print = Diff::from_words("diff -l a.htz --json b.htz".split(' ').map(OsString::from).collect());
+        let parse = |line: &str| Diff::from_words(line.split(' ').map(OsString::from).collect());
+        let print = parse("diff --by function a.htz --json b.htz").unwrap();
         assert_eq!((print.diff.as_deref(), print.file().as_path()), (Some("a.htz".as_ref()), "b.htz".as_ref()));
-        assert!(print.json && print.print_leaks);
+        assert!(print.json && parse("diff -l a.htz b.htz").unwrap().print_leaks);
+        for line in ["diff --diff c.htz a.htz b.htz", "diff --compare @1s a.htz b.htz", "diff -l --json a.htz b.htz"] {
+            assert!(matches!(parse(line), Err(Wrong::Option(_))), "{line}");
+        }
     }
 }

@@ -2,60 +2,67 @@
 //!
 //! Given: a trace, a format, a name. Gives back: a file, or bytes on stdout. What must hold: a file is there whole or not at all.
 use crate::args::{Cost, Export, Format};
-use crate::unfinished::Unfinished;
+use crate::destination::{Content, Destination, named_after};
+use crate::trouble::{counted, unreadable};
 use analysis::{Costs, Replay, Report};
-use anyhow::Context;
-use export::{Packed, Packing, folded, heaptrack, massif, svg};
+use export::{folded, heaptrack, massif, svg};
 use format::{Domain, Source};
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(options: &Export) -> anyhow::Result<ExitCode> {
-    let read = || options.file.display().to_string();
-    if options.output == Path::new("-") {
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = write(options, &mut out).and_then(|()| Ok(out.flush()?));
-        return match written {
-            // `heaptrack export | head` is no mistake.
-            Err(error) if is_broken_pipe(&error) => {
-                drop(out.into_parts());
-                Ok(ExitCode::SUCCESS)
-            }
-            other => other.with_context(read).map(|()| ExitCode::SUCCESS),
-        };
-    }
-    to_file(&options.output, |out| write(options, out).with_context(read))?;
+    let inputs: Vec<&Path> = [Some(&options.file), options.known.suppressions.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|path| path.as_path())
+        .collect();
+    let name = named_after(&options.file, ending(options.to));
+    let output = Destination::new(&options.output, &name, Content::Other, &inputs)?;
+    output.write(Content::Other, |out| write(options, out))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let is_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    error.downcast_ref::<io::Error>().is_some_and(is_pipe)
-        || matches!(error.downcast_ref(), Some(export::Error::Write(error)) if is_pipe(error))
+/// Of a file in a folder.
+const fn ending(format: Format) -> &'static str {
+    match format {
+        Format::Heaptrack => ".zst",
+        Format::Folded => ".folded",
+        Format::Svg => ".svg",
+        Format::Massif => ".massif",
+    }
 }
 
 fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut trace = crate::source::Trace::new(&options.file)?;
+    let read = |error: format::Error| unreadable(&options.file, &error);
+    let read_again = |error: export::Error| match error {
+        export::Error::Read(error) => read(error),
+        write => write.into(),
+    };
+    let mut trace = crate::source::Trace::new(&options.file).map_err(read)?;
     if options.custom {
-        if !crate::source::has_custom(&options.file)? {
-            anyhow::bail!("its program reported no blocks of custom allocators; leave out --custom");
+        if !crate::source::has_custom(&options.file).map_err(read)? {
+            let file = options.file.display();
+            anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out --custom");
         }
         trace.set_domain(Domain::Custom);
     }
     let open = || trace.open();
     match options.to {
-        Format::Heaptrack => say_changes(&heaptrack::write(&open, out)?),
-        Format::Folded => folded::write(&folded::rows(&without_known(options, open()?)?, cost(options.cost)), out)?,
+        Format::Heaptrack => say_changes(&heaptrack::write(&open, out).map_err(read_again)?),
+        Format::Folded => {
+            folded::write(&folded::rows(&without_known(options, open().map_err(read)?)?, cost(options.cost)), out)?
+        }
         Format::Svg => {
-            let report = without_known(options, open()?)?;
+            let report = without_known(options, open().map_err(read)?)?;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = without_known(options, open()?)?;
+            let report = without_known(options, open().map_err(read)?)?;
             if report.folded_until_ns().is_some() {
                 crate::say(format_args!(
                     "heaptrack: the trace has only sums of its oldest events (--max-size); the snapshots before that show what survived"
@@ -63,7 +70,7 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
             }
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
-            massif::write(&open, &report, &options, out)?;
+            massif::write(&open, &report, &options, out).map_err(read_again)?;
         }
     }
     Ok(())
@@ -71,7 +78,7 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// What is known to leak is not leaked, as `print` has it.
 fn without_known(options: &Export, source: Source) -> anyhow::Result<Report> {
-    let mut report = report(source)?;
+    let mut report = report(source).map_err(|error| unreadable(&options.file, &error))?;
     if !options.known.no_suppressions {
         let known = options.known.load(&report.suppressions)?;
         report.suppress(known);
@@ -112,7 +119,8 @@ const fn caption(cost: Cost) -> (&'static str, &'static str) {
 /// KDE's format for a recording whose name asks for it: `name.zst` out of `name.zst.htz`, which is removed then.
 pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
     let target = trace.with_extension("");
-    to_file(&target, |out| {
+    let output = Destination::new(&target, OsStr::new("trace.zst"), Content::Other, &[trace])?;
+    output.write(Content::Other, |out| {
         heaptrack::write(&|| Source::open(trace), out)?;
         Ok(())
     })?;
@@ -127,24 +135,34 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn say_changes(written: &heaptrack::Written) {
-    for (count, meaning) in [
-        (written.ended_by_exec, "blocks that went when the program replaced itself are freed there in KDE's file"),
-        (written.unknown_frees, "frees of blocks whose allocation was not recorded are not in KDE's file"),
-        (written.folded, "events of which the trace has sums only (--max-size) are not in KDE's file"),
-        (written.damaged, "events that need lost parts of the trace are not in KDE's file"),
-    ] {
-        if count > 0 {
-            crate::say(format_args!("heaptrack: {count} {meaning}"));
-        }
+    let counts = [
+        (
+            written.ended_by_exec,
+            "block that went when the program replaced itself is freed there in KDE's file",
+            "blocks that went when the program replaced itself are freed there in KDE's file",
+        ),
+        (
+            written.ended_with_process,
+            "block that was not freed when its process ended is freed there in KDE's file, which has one process: its leaks are those of the processes that ended last",
+            "blocks that were not freed when their process ended are freed there in KDE's file, which has one process: its leaks are those of the processes that ended last",
+        ),
+        (
+            written.unknown_frees,
+            "free of a block whose allocation was not recorded is not in KDE's file",
+            "frees of blocks whose allocation was not recorded are not in KDE's file",
+        ),
+        (
+            written.folded,
+            "event of which the trace has a sum only (--max-size) is not in KDE's file",
+            "events of which the trace has sums only (--max-size) are not in KDE's file",
+        ),
+        (
+            written.damaged,
+            "event that needs a lost part of the trace is not in KDE's file",
+            "events that need lost parts of the trace are not in KDE's file",
+        ),
+    ];
+    for (count, one, several) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+        crate::say(format_args!("heaptrack: {}", counted(count, one, several)));
     }
-}
-
-/// Writes to a file beside it first.
-pub fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    let (unfinished, file) = Unfinished::create(path).with_context(cannot)?;
-    let mut out = Packed::new(BufWriter::with_capacity(1 << 17, file), Packing::of(path))?;
-    write(&mut out)?;
-    out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    unfinished.finish().with_context(cannot)
 }

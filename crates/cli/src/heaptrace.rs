@@ -22,6 +22,8 @@ use crate::{launch, library, say};
 use channel::Geometry;
 use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
 use options::Options;
+#[cfg(fuzzing)]
+pub use options::command_of;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The known leaks that a command is told of: ours, those of a file, the program's own.
+use crate::trouble::unreadable;
 use analysis::{BadSuppression, Source, Suppressions};
-use anyhow::Context;
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl KnownLeaks {
             known.add_builtin();
         }
         if let Some(file) = &self.suppressions {
-            let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+            let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
             complain(&file.display(), &known.add(&text, Source::File));
         }
         if !self.disable_embedded_suppressions {

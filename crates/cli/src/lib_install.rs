@@ -1,13 +1,14 @@
 //! `heaptrack lib`: the capture library and the header as files, for those who build against them.
 //!
-//! Given: a folder. Gives back: the library under the names that others link to, one file for both, and the header. What
-//! must hold: a file is replaced whole or not at all, for a program may be running from it.
+//! Given: a folder. Returns: the library under the names that others link to, one file for both, and the header. What
+//! must hold: a file is replaced whole or not at all, because a program may be running from it.
 use crate::args::Lib;
 use crate::library;
 use crate::print_out;
+use crate::unfinished::{Unfinished, replace_by_link};
 use anyhow::Context;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,6 +21,9 @@ const HEADER_NAME: &str = "heaptrack_api.h";
 
 pub fn run(options: &Lib) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &options.install {
+        if folder.exists() && !folder.is_dir() {
+            anyhow::bail!("cannot install to {}: it is not a folder", folder.display());
+        }
         install(folder).with_context(|| format!("cannot install to {}", folder.display()))?;
         let names = [LIBRARY_NAME, SECOND_NAME, HEADER_NAME].map(|name| folder.join(name));
         let lines: Vec<String> = names.iter().map(|path| format!("{}\n", path.display())).collect();
@@ -32,22 +36,25 @@ pub fn run(options: &Lib) -> anyhow::Result<ExitCode> {
 
 fn install(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    replace(folder, LIBRARY_NAME, |path| {
-        fs::write(path, library::CONTENT)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-    })?;
-    replace(folder, SECOND_NAME, |path| symlink(LIBRARY_NAME, path))?;
-    replace(folder, HEADER_NAME, |path| {
-        fs::write(path, HEADER)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o644))
-    })
+    replace(&folder.join(LIBRARY_NAME), library::CONTENT, 0o755)?;
+    link(folder)?;
+    replace(&folder.join(HEADER_NAME), HEADER, 0o644)
 }
 
-fn replace(folder: &Path, name: &str, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let unfinished = folder.join(format!(".{name}.{}", std::process::id()));
-    let made = make(&unfinished).and_then(|()| fs::rename(&unfinished, folder.join(name)));
-    if made.is_err() {
-        let _ = fs::remove_file(&unfinished);
+fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let (unfinished, mut file) = Unfinished::create(path)?;
+    file.write_all(content)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    unfinished.finish()
+}
+
+/// Makes the second name. A link that is right already stays, and a new one is made in one step.
+fn link(folder: &Path) -> io::Result<()> {
+    let path = folder.join(SECOND_NAME);
+    let is_right = || fs::read_link(&path).is_ok_and(|target| target == Path::new(LIBRARY_NAME));
+    if is_right() || symlink(LIBRARY_NAME, &path).is_ok() {
+        return Ok(());
     }
-    made
+    replace_by_link(&path, Path::new(LIBRARY_NAME))
 }

@@ -4,6 +4,7 @@
 //! mode 0711 that is ours); others can read it, because a program that gives up its privileges may start others that
 //! preload it; what is already there is compared byte by byte; a folder that is mounted noexec is left alone; where
 //! there is no other place, the library lives in our memory.
+use collector::part;
 use rustix::fs::{MemfdFlags, Mode, OFlags, StatVfsMountFlags};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -100,15 +101,13 @@ fn is_ours(path: &Path) -> bool {
 
 /// Whole or not at all: another heaptrack may start at the same moment.
 fn write(own: &Path, path: &Path) -> io::Result<()> {
-    let unfinished = own.join(format!(".{}", std::process::id()));
-    let written = File::create(&unfinished)
-        .and_then(|mut file| file.write_all(CONTENT))
-        .and_then(|()| fs::set_permissions(&unfinished, fs::Permissions::from_mode(LIBRARY)))
+    part::remove_abandoned(own);
+    let (unfinished, mut file) = part::create(own)?;
+    let written = file
+        .write_all(CONTENT)
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(LIBRARY)))
         .and_then(|()| fs::rename(&unfinished, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
+    written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
 }
 
 fn in_memory() -> io::Result<Library> {

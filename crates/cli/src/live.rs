@@ -15,7 +15,11 @@ pub struct Live {
 /// `None`: there is no page, and somebody was told why.
 pub fn start(path: &Path) -> Option<Live> {
     let result = try_start(path);
-    result.map_err(|error| say(format_args!("heaptrack: recording without the page: {error:#}"))).ok()
+    result
+        .map_err(|error| {
+            say(format_args!("heaptrack: recording without the page: {}", crate::trouble::sentence(&error)))
+        })
+        .ok()
 }
 
 fn try_start(path: &Path) -> anyhow::Result<Live> {

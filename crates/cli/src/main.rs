@@ -2,17 +2,24 @@
 //!
 //! Given: a command line. Gives back: an exit code that scripts can rely on (DESIGN section 7). What must hold: nothing
 //! of ours goes to the program's stdout; whoever reads an error knows what to do next.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(fuzzing), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+// `fuzz/` builds this file as the fuzzer of the command line: `fuzzing.rs` is then called instead of `main`.
+#![cfg_attr(fuzzing, no_main, allow(dead_code, unsafe_code))]
 
 mod analyze;
 mod args;
 mod attach;
+#[cfg(test)]
+mod cross_product;
 mod definitions;
+mod destination;
 mod detach;
 mod diff;
 mod disk;
 mod export;
+#[cfg(fuzzing)]
+mod fuzzing;
 mod heaptrace;
 mod known_leaks;
 mod launch;
@@ -29,8 +36,10 @@ mod report;
 mod signals;
 mod source;
 mod status;
+mod support;
 mod symbolize;
 mod trim;
+mod trouble;
 mod unfinished;
 mod unseen;
 
@@ -74,22 +83,20 @@ fn man() -> anyhow::Result<ExitCode> {
     print_out(&text)
 }
 
-/// To stdout; a reader that has seen enough is no mistake.
+/// To stdout.
 fn print_out(text: &[u8]) -> anyhow::Result<ExitCode> {
-    match std::io::stdout().write_all(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    destination::to_stdout(|out| Ok(out.write_all(text)?))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn answer(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        say(format_args!("heaptrack: {error:#}"));
+        say(format_args!("heaptrack: {}", trouble::sentence(&error)));
         ExitCode::from(USAGE)
     })
 }
 
 /// A line for people, on stderr. That nobody can read it is no reason to stop.
 fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", trouble::without_numbers(&line.to_string()));
 }

@@ -1,38 +1,47 @@
 //! `heaptrack merge`: the traces of several processes in one. What exactly is in it: `format::merge`.
 use crate::args::Merge;
-use crate::trim::{LEVEL, refuse_same, with_extension};
-use anyhow::Context;
+use crate::destination::{Content, Destination};
+use crate::trim::LEVEL;
+use crate::trouble::{counted, reason, unreadable};
 use format::{FileWriter, MergeError, Merged};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
-    let files = &options.files;
-    let output = with_extension(&options.output);
+    let files: Vec<&Path> = options.files.iter().map(|file| file.as_path()).collect();
+    let output = Destination::new(&options.output, OsStr::new("merged.htz"), Content::Trace, &files)?;
     let mut sources = Vec::with_capacity(files.len());
-    for file in files {
-        refuse_same(file, &output)?;
-        sources.push(crate::source::open_file(file).with_context(|| format!("{}", file.display()))?);
+    for file in &files {
+        sources.push(crate::source::open_file(file).map_err(|error| unreadable(file, &error))?);
     }
-    let of = |error: MergeError| match error.source_number().and_then(|number| files.get(number)) {
-        Some(file) => anyhow::Error::new(error).context(format!("{} cannot be merged", file.display())),
-        None => error.into(),
-    };
     let mut merged = Merged::default();
-    crate::export::to_file(&output, |out| {
+    output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
         let tool = concat!("heaptrack ", env!("CARGO_PKG_VERSION"), " merge");
-        merged = format::merge(sources, tool, &mut writer).map_err(of)?;
+        merged = format::merge(sources, tool, &mut writer).map_err(|error| of_file(&files, &error))?;
         writer.finish()?;
         Ok(())
     })?;
-    for file in files {
-        crate::source::say_custom_is_left_out(file).with_context(|| file.display().to_string())?;
+    for file in &files {
+        crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     }
-    if merged.ended_by_exec > 0 {
-        let count = merged.ended_by_exec;
-        crate::say(format_args!("heaptrack: {count} blocks that went when a program replaced itself count as freed"));
+    if let Some(until) = merged.folded_until_ns {
+        let seconds = until as f64 / 1e9;
+        crate::say(format_args!(
+            "heaptrack: some traces have only sums of the first {seconds:.1} s (--max-size): all processes together may have had a higher peak there"
+        ));
     }
-    let allocations = merged.summary.totals.allocations;
-    crate::say(format_args!("heaptrack: {}: {} traces, {allocations} allocations", output.display(), files.len()));
+    let traces = counted(files.len() as u64, "trace", "traces");
+    let allocations = counted(merged.summary.totals.allocations, "allocation", "allocations");
+    crate::say(format_args!("heaptrack: {}: {traces}, {allocations}", output.path().display()));
     Ok(ExitCode::SUCCESS)
+}
+
+fn of_file(files: &[&Path], error: &MergeError) -> anyhow::Error {
+    match error.source_number().and_then(|number| files.get(number)) {
+        Some(file) if matches!(error, MergeError::Source(..)) => unreadable(file, error),
+        Some(file) => anyhow::Error::msg(format!("cannot merge {}: {}", file.display(), reason(error))),
+        None => anyhow::Error::msg(reason(error)),
+    }
 }

@@ -1,14 +1,19 @@
 //! The trace's name and its file.
 //!
-//! Given: `-o` and the program's name. Returns: an open file that gets its final name when the pid is known. What must hold: no
+//! Given: `-o` and the program's name. Returns: an open file that gets its final name when the pid is known. A device or a pipe gets the
+//! whole trace at the end. What must hold: no
 //! file is left when the program did not start; a file is never half renamed; no recording takes the name of another
 //! one that is still being written. Every recorder holds a lock on its file, and a lock on the folder while it takes
 //! a name.
-use anyhow::Context;
-use collector::Place;
-use rustix::fs::FlockOperation;
+use crate::destination::{is_special, is_stdout, names_folder};
+use crate::unfinished::behind_links;
+use anyhow::{Context, anyhow};
+use collector::{Place, part};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,17 +26,26 @@ pub struct Output {
     /// Folders that we made, outermost first.
     made: Vec<PathBuf>,
     is_named: bool,
+    /// A device or a pipe that was asked for.
+    sink: Option<Sink>,
+}
+
+#[derive(Debug)]
+struct Sink {
+    path: PathBuf,
+    file: File,
 }
 
 /// The name with `%p` still in it, and whether KDE's format was asked for by its suffix.
 fn pattern(option: Option<&Path>, program: &OsStr) -> (PathBuf, bool) {
-    let Some(name) = option else {
+    let Some(name) = option.filter(|name| !names_folder(name)) else {
+        let folder = option.unwrap_or(Path::new(""));
         let program = Path::new(program).file_name().unwrap_or(program).as_bytes();
         // A percent sign in a program's name is not ours to expand.
         let mut name = b"heaptrack.".to_vec();
         name.extend(program.iter().flat_map(|byte| if *byte == b'%' { vec![b'%', b'%'] } else { vec![*byte] }));
         name.extend(b".%p.htz");
-        return (PathBuf::from(OsString::from_vec(name)), false);
+        return (folder.join(OsString::from_vec(name)), false);
     };
     let bytes = name.as_os_str().as_bytes();
     let is_kde = bytes.ends_with(b".zst") || bytes.ends_with(b".gz");
@@ -60,26 +74,32 @@ fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
 }
 
 impl Output {
-    /// Makes the folder and the file, under a name that shows that it is not finished. True: KDE's format was meant.
-    pub fn create(option: Option<&Path>, program: &OsStr) -> anyhow::Result<(Output, File, bool)> {
-        let (pattern, is_kde) = pattern(option, program);
+    /// Makes the folder and the file, under a name that shows that it is not finished. `named_late`: it gets its name when the recording
+    /// is over. Returns true if KDE's format was meant.
+    pub fn create(option: Option<&Path>, program: &OsStr, named_late: bool) -> anyhow::Result<(Output, File, bool)> {
+        let sink = option.map(Sink::find).transpose()?.flatten();
+        let hidden = sink.as_ref().map(|_| std::env::temp_dir().join("heaptrack"));
+        let (pattern, is_kde) = pattern(hidden.as_deref().or(option), program);
         let own = expand(&pattern, host().as_bytes(), std::process::id());
-        let folder = folder_of(&own);
-        let mut name = OsString::from(".heaptrack.");
-        name.push(format!("{}.htz", std::process::id()));
-        let place = Arc::new(Place::new(folder.join(name)));
-        let mut output = Output { pattern, place, made: Vec::new(), is_named: false };
+        // On the disk that a link leads to, because the file is renamed to there.
+        let folder = folder_of(&behind_links(&own));
+        let mut output =
+            Output { pattern, place: Arc::new(Place::new(PathBuf::new())), made: Vec::new(), is_named: false, sink };
         output.make_folder(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         if own.is_dir() {
-            anyhow::bail!("{} is a folder: give -o a file name", own.display());
+            anyhow::bail!("cannot write {}: it is a folder", own.display());
         }
         if is_being_written(&own) {
             anyhow::bail!("{} is being written by another recording: give another name with -o", own.display());
         }
-        let file = File::create(output.place.path())
-            .with_context(|| format!("cannot write to {}: give another place with -o", folder.display()))?;
-        // Held as long as we write: a command that wants to append waits for us, and no other recording takes the name.
-        let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        part::remove_abandoned(&folder);
+        // A trace that is hidden for long is worth keeping if the recorder is killed.
+        let made =
+            if named_late || output.sink.is_some() { part::create_trace(&folder) } else { part::create(&folder) };
+        // Its lock is held as long as we write: a command that wants to append waits for us, and no other recording takes the name.
+        let (path, file) =
+            made.map_err(|error| anyhow!("cannot write to {}: {error}; give another place with -o", folder.display()))?;
+        output.place = Arc::new(Place::new(path));
         Ok((output, file, is_kde))
     }
 
@@ -105,7 +125,10 @@ impl Output {
 
     /// The program runs, as `pid`: the file gets its name, or a similar one if another recording took that name meanwhile.
     pub fn name(&mut self, pid: u32) -> std::io::Result<PathBuf> {
-        let wanted = expand(&self.pattern, host().as_bytes(), pid);
+        if self.sink.is_some() {
+            return Ok(self.place.path());
+        }
+        let wanted = behind_links(&expand(&self.pattern, host().as_bytes(), pid));
         fs::create_dir_all(folder_of(&wanted))?;
         let _one_at_a_time = lock_folder(&folder_of(&wanted));
         let path = similar_names(&wanted).find(|path| !is_being_written(path)).unwrap_or_else(|| wanted.clone());
@@ -118,6 +141,42 @@ impl Output {
         self.place.rename(&path)?;
         self.is_named = true;
         Ok(path)
+    }
+}
+
+impl Output {
+    /// The recording is over: a device or a pipe gets the trace. Returns its name, if there is one. If it takes no more, the trace
+    /// stays where it is.
+    pub fn deliver(&mut self) -> anyhow::Result<Option<PathBuf>> {
+        let Some(Sink { path, file }) = &mut self.sink else { return Ok(None) };
+        let copied = File::open(self.place.path()).and_then(|mut trace| io::copy(&mut trace, file));
+        self.is_named = copied.is_err();
+        copied.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Some(path.clone()))
+    }
+}
+
+impl Sink {
+    /// `None`: an ordinary file is meant.
+    fn find(option: &Path) -> anyhow::Result<Option<Self>> {
+        if is_stdout(option) {
+            anyhow::bail!("the trace cannot go to stdout, where the program writes: give -o the name of a file");
+        }
+        if !is_special(option) {
+            return Ok(None);
+        }
+        let path = option.to_owned();
+        // A pipe without a reader would be waited for, and the program with it.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(option, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NXIO) => anyhow::bail!("cannot write {}: nothing reads this pipe yet", option.display()),
+            Err(error) => {
+                return Err(io::Error::from(error)).with_context(|| format!("cannot write {}", option.display()));
+            }
+        };
+        rustix::fs::fcntl_setfl(&file, OFlags::WRONLY).map_err(io::Error::from)?;
+        Ok(Some(Sink { path, file }))
     }
 }
 
@@ -134,7 +193,7 @@ impl Drop for Output {
 }
 
 /// True when another process holds the lock of a recorder on this file.
-fn is_being_written(path: &Path) -> bool {
+pub fn is_being_written(path: &Path) -> bool {
     let locked = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // Nothing is opened that could block or that has an effect when it is opened.
     let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
@@ -188,6 +247,9 @@ mod tests {
     fn names_follow_the_rules() {
         assert_eq!(name(None), "heaptrack.my %p.42.htz");
         assert_eq!(name(Some("a/b")), "a/b.htz");
+        assert_eq!(name(Some("a/%p/")), "a/42/heaptrack.my %p.42.htz");
+        assert_eq!(name(Some(".")), "./heaptrack.my %p.42.htz");
+        assert_eq!(name(Some("/tmp")), "/tmp/heaptrack.my %p.42.htz");
         assert_eq!(name(Some("x.htz")), "x.htz");
         assert_eq!(name(Some("%h-%p.%%.%q%")), "box-42.%.%q%.htz");
         assert_eq!(name(Some("kde.zst")), "kde.zst.htz");
@@ -206,11 +268,11 @@ mod tests {
     fn nothing_stays_when_the_program_did_not_start() {
         let base = std::env::temp_dir().join(format!("heaptrack-output-test.{}", std::process::id()));
         let option = base.join("deep/trace");
-        let (output, _, _) = Output::create(Some(&option), OsStr::new("x")).unwrap();
+        let (output, _, _) = Output::create(Some(&option), OsStr::new("x"), false).unwrap();
         assert!(base.join("deep").exists());
         drop(output);
         assert!(!base.exists());
-        let (mut output, _, _) = Output::create(Some(&option), OsStr::new("x")).unwrap();
+        let (mut output, _, _) = Output::create(Some(&option), OsStr::new("x"), false).unwrap();
         assert_eq!(output.name(7).unwrap(), base.join("deep/trace.htz"));
         drop(output);
         assert!(base.join("deep/trace.htz").exists());

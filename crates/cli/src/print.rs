@@ -5,6 +5,7 @@
 mod again;
 mod entry;
 mod json;
+mod lens;
 mod open;
 mod options;
 mod ours;
@@ -12,41 +13,25 @@ mod paint;
 mod text;
 mod units;
 
-pub use options::{Print, with_values};
+pub use options::{Print, Wrong, with_values};
 
+use crate::destination::{Content, Destination, named_after, to_stdout};
+use crate::trouble::{counted, unreadable};
 use analysis::view::{self, View};
-use analysis::{Compare, Cost, Lookup, Pairing, Profile, Query, Table, to_signed};
+use analysis::{
+    BadQuery, Compare, Cost, Costs, Lookup, Pairing, Profile, Query, Table, When, to_signed, why_empty, why_none_of,
+};
 use anyhow::{Context, anyhow};
-use entry::{Numbers, difference, of_profile};
+use entry::{Numbers, difference, difference_of_one, merged, of_profile};
 use format::{Domain, Source};
+use lens::Lens;
 use open::Opened;
 use paint::Paint;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use text::{ALLOCATIONS, Ending, LEAKS, PEAKS, STILL_LIVE, Style, TEMPORARY};
-
-/// Wrong usage or bad file.
-const BAD_FILE: u8 = 2;
-
-/// A file that cannot be read, as a sentence.
-#[derive(Debug)]
-struct Unreadable(String);
-
-impl std::fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreadable {}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
-    let reason = error.to_string();
-    let reason = reason.split(" (os error").next().unwrap_or(&reason);
-    Unreadable(format!("cannot read {}: {reason}", path.display())).into()
-}
+use text::{Ending, Left, Section, Style, seconds};
 
 /// A trace with all that is needed to answer.
 struct Asked {
@@ -58,45 +43,45 @@ struct Asked {
 }
 
 pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let written = write(options, &mut out).and_then(|()| out.flush().map_err(Into::into));
-    match written {
-        // `heaptrack print | head` is no mistake.
-        Err(error) if is_broken_pipe(&error) => {
-            // What is left in the buffer has no reader.
-            drop(out.into_parts());
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) if error.is::<Unreadable>() => {
-            drop(out.into_parts());
-            crate::say(format_args!("heaptrack: {error}"));
-            Ok(ExitCode::from(BAD_FILE))
-        }
-        Err(error) => {
-            drop(out.into_parts());
-            Err(error)
-        }
-        Ok(()) => Ok(ExitCode::SUCCESS),
+    to_stdout(|mut out| write(options, &mut out))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The files that `-H`, `-F` and `-M` name.
+struct Files {
+    histogram: Option<Destination>,
+    flamegraph: Option<Destination>,
+    massif: Option<Destination>,
+}
+
+impl Files {
+    fn of(options: &Print) -> anyhow::Result<Self> {
+        let inputs = [Some(options.file()), options.diff.as_ref(), options.rules.as_ref()];
+        let inputs = inputs.into_iter().chain([options.known.suppressions.as_ref()]).flatten();
+        let inputs: Vec<&Path> = inputs.map(|path| path.as_path()).collect();
+        let find = |option: &Option<PathBuf>, ending: &str| {
+            let name = named_after(options.file(), ending);
+            option.as_ref().map(|path| Destination::new(path, &name, Content::Other, &inputs)).transpose()
+        };
+        Ok(Files {
+            histogram: find(&options.print_histogram, ".histogram")?,
+            flamegraph: find(&options.print_flamegraph, ".folded")?,
+            massif: find(&options.print_massif, ".massif")?,
+        })
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let of_io = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    };
-    error.chain().any(of_io)
-}
-
-fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(number) = options.event {
         return write_event(options.file(), number, out);
     }
-    let query = options.query()?;
+    let query = options.query().map_err(|bad| anyhow!(as_option(&bad)))?;
     let cost = options.flamegraph_cost_type.as_str();
     let flame_cost = Cost::ALL.iter().find(|(name, _)| *name == cost).map(|(_, cost)| *cost);
     let flame_cost = flame_cost.ok_or_else(|| {
-        anyhow!("`--flamegraph-cost-type {cost}`: costs are {}", Cost::ALL.map(|(name, _)| name).join(", "))
+        anyhow!("--flamegraph-cost-type {cost}: must be one of {}", Cost::ALL.map(|(name, _)| name).join(", "))
     })?;
+    let files = Files::of(options)?;
     let mut asked = Asked::new(options.file(), options, &query)?;
     let view = match (options.view, &options.diff) {
         (None, Some(_)) if options.json => Some(View::Diff),
@@ -111,22 +96,45 @@ fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()> {
     }
     asked.warn();
     if options.json {
-        let custom = asked.custom.as_deref().map(|custom| custom.json(&query, None));
-        json::report(out, &asked.json(&query, custom.as_ref()))?;
+        asked.write_json(options, &query, out)?;
     } else {
         let paint = Paint::for_stdout();
-        match &base {
-            None => asked.write_text(options, &query, paint, out)?,
-            Some(base) => asked.write_difference(base, options, &query, paint, out)?,
+        let before = asked.compared(&query)?;
+        match (&base, &before) {
+            (None, None) => asked.write_text(options, &query, paint, out)?,
+            (Some(base), _) => asked.write_difference(Before::Other(base), options, &query, paint, out)?,
+            (None, Some(before)) => asked.write_difference(Before::Same(before), options, &query, paint, out)?,
         }
     }
-    asked.write_files(options, &query, flame_cost)
+    asked.write_files(options, &files, &query, flame_cost)
+}
+
+/// What is wrong with a query, in the words of the command line.
+fn as_option(bad: &BadQuery) -> String {
+    match bad {
+        BadQuery::Word { name, value, reason } => {
+            let option = if name == "file" { "source-file" } else { name };
+            let value = if value.is_empty() { "''" } else { value };
+            format!("--{option} {value}: {reason}")
+        }
+        whole => whole.to_string(),
+    }
+}
+
+/// What a trace is compared with.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    /// Another trace.
+    Other(&'a Asked),
+    /// Another point or range of the same one.
+    Same(&'a Profile),
 }
 
 fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result<()> {
     let read = |error: format::Error| unreadable(path, &error);
-    let none = || unreadable(path, &format!("it has no allocation number {number}"));
-    let mut lookup = Lookup::new(number.checked_sub(1).ok_or_else(none)?);
+    let none = || anyhow!("--event {number}: {} has no allocation of this number", path.display());
+    let first = || anyhow!("--event 0: allocations are numbered from 1");
+    let mut lookup = Lookup::new(number.checked_sub(1).ok_or_else(first)?);
     let mut source = crate::source::open(path).map_err(read)?;
     while let Some(block) = source.next_block().map_err(read)? {
         // A malformed block is as good as a lost one here.
@@ -139,7 +147,7 @@ impl Asked {
     fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
         let mut asked = Self::of(query.domain, path, options, query)?;
         if query.domain == Domain::Custom && !asked.opened.has_custom {
-            return Err(unreadable(path, &"it has no blocks of custom allocators"));
+            anyhow::bail!("--domain custom: the program of {} reported no blocks of custom allocators", path.display());
         }
         if query.domain == Domain::Malloc && asked.opened.has_custom {
             asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query)?));
@@ -147,14 +155,22 @@ impl Asked {
         Ok(asked)
     }
 
+    /// Only the domain that the query asks for must fit it: the other one may have its peak at another time.
     fn of(domain: Domain, path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
         let mut opened = Opened::open(path, domain).map_err(|error| unreadable(path, &error))?;
         if let Some(file) = &options.rules {
-            let rules = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+            let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
             opened.classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
         }
         let table =
             Table::new(opened.engine.book(), &opened.classes, options.known.load(&opened.engine.book().suppressions)?);
+        if domain == query.domain
+            && let Some(misfit) = query.misfit(&opened.engine)
+        {
+            let analysis::Misfit { name, value, reason } = misfit;
+            anyhow::bail!("--{name} {value} {reason} ({})", path.display());
+        }
+        let query = &query.within(&opened.engine);
         let whole = query.is_whole().then(|| opened.engine.whole_profile()).flatten();
         let profile = match whole {
             Some(whole) => whole,
@@ -166,9 +182,41 @@ impl Asked {
         Ok(Asked { opened, table, profile, custom: None })
     }
 
-    fn json<'a>(&'a self, query: &Query, custom: Option<&'a json::Report<'a>>) -> json::Report<'a> {
+    /// The other point or range of the same trace that the query compares with.
+    fn compared(&self, query: &Query) -> anyhow::Result<Option<Profile>> {
+        let Some(before) = query.base() else { return Ok(None) };
+        let gone = |error: &dyn std::fmt::Display| unreadable(&self.opened.path, error);
+        let mut again = self.opened.again().map_err(|error| gone(&error))?;
+        Ok(Some(self.opened.engine.profile(&mut again, &before).map_err(|error| gone(&error))?))
+    }
+
+    fn write_json(&self, options: &Print, query: &Query, out: &mut impl Write) -> anyhow::Result<()> {
+        let note = self.why_empty(query);
+        let lens = Lens::new(query, &self.opened.classes);
+        let custom = self.custom.as_deref().map(|custom| (custom, Lens::new(query, &custom.opened.classes)));
+        let custom = custom.as_ref().map(|(custom, lens)| custom.json(query, options, lens));
+        let report =
+            json::Report { custom: custom.as_ref(), note: note.as_deref(), ..self.json(query, options, &lens) };
+        Ok(json::report(out, &report)?)
+    }
+
+    fn json<'a>(&'a self, query: &Query, options: &Print, lens: &'a Lens<'a>) -> json::Report<'a> {
         let Asked { opened, table, profile, .. } = self;
-        json::Report { opened, profile, table, suppress: query.suppressions, custom }
+        json::Report {
+            opened,
+            profile,
+            table,
+            lens,
+            suppress: query.suppressions,
+            limit: options.given_rows(),
+            cost: query.cost,
+            note: None,
+            custom: None,
+        }
+    }
+
+    fn why_empty(&self, query: &Query) -> Option<String> {
+        why_empty(&self.opened.engine, &self.profile, query)
     }
 
     /// One sentence about what is missing.
@@ -179,8 +227,8 @@ impl Asked {
         if self.opened.damage_count > 0 || !faults.is_empty() {
             crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
         } else if book.losses.lost_events > 0 && book.has_ended() {
-            let lost = book.losses.lost_events;
-            crate::say(format_args!("heaptrack: {lost} events are missing in {name}; what is there is shown"));
+            let lost = counted(book.losses.lost_events, "event is", "events are");
+            crate::say(format_args!("heaptrack: {lost} missing in {name}; what is there is shown"));
         } else if !self.opened.complete() && book.session.kde().is_none() {
             crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
         }
@@ -217,38 +265,28 @@ impl Asked {
     fn write_text(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
         let book = self.opened.engine.book();
         let style = Style::new(options, paint);
+        let lens = Lens::new(query, &self.opened.classes);
         header(out, &[self])?;
         writeln!(out, "{}\n", ours::ending(&self.opened))?;
-        let entries = of_profile(book, &self.profile, &self.table, query.suppressions);
-        if options.print_allocators {
-            ALLOCATIONS.write(out, &entries, &style)?;
+        let left = self.left();
+        if let Some(note) = self.why_empty(query) {
+            writeln!(out, "{note}\n")?;
+        } else {
+            let entries = merged(of_profile(book, &lens, &self.profile, &self.table, query));
+            for cost in lists(options, query) {
+                self.section(cost, &left, query).write(out, &entries, &style)?;
+            }
+            self.write_blamed(options, query, &left, paint, out)?;
+            if options.print_leaks {
+                self.write_verdicts(options, query, paint, out)?;
+            }
         }
-        if options.print_peaks {
-            PEAKS.write(out, &entries, &style)?;
+        self.ending(query).write(out)?;
+        if !self.profile.range.instant {
+            let leaked_blocks = self.profile.totals.live_allocations - self.suppressed(&self.profile, query).1;
+            ours::details(out, &self.opened, &self.profile, &left, leaked_blocks)?;
         }
-        if options.print_leaks {
-            if book.session.attached { STILL_LIVE } else { LEAKS }.write(out, &entries, &style)?;
-        }
-        if options.print_temporary {
-            TEMPORARY.write(out, &entries, &style)?;
-        }
-        let blamed = [(Cost::Peak, "IN YOUR OWN CODE, AT THE PEAK"), (Cost::Leaked, "IN YOUR OWN CODE, LEAKED")];
-        let lists = &blamed[usize::from(!options.print_peaks)..1 + usize::from(options.print_leaks)];
-        ours::blamed(out, &self.profile, &self.table, query, lists, paint)?;
-        if options.print_leaks {
-            let mut blocks = self.opened.again().map_err(|error| unreadable(&self.opened.path, &error))?;
-            let mut trace = view::Trace {
-                engine: &self.opened.engine,
-                table: &self.table,
-                blocks: &mut blocks,
-                complete: self.opened.complete(),
-            };
-            let leaks = view::judge(&mut trace, query).map_err(|error| unreadable(&self.opened.path, &error))?;
-            ours::verdicts(out, &leaks, &self.table, paint)?;
-        }
-        let ending = self.ending(query);
-        ending.write(out)?;
-        ours::details(out, &self.opened, &self.profile)?;
+        ours::missing(out, &self.opened)?;
         if let Some(custom) = &self.custom {
             custom.write_custom(options, query, paint, out)?;
         }
@@ -258,111 +296,214 @@ impl Asked {
         Ok(())
     }
 
+    fn write_blamed(
+        &self,
+        options: &Print,
+        query: &Query,
+        left: &Left,
+        paint: Paint,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let mut costs = vec![(Cost::Peak, "AT THE PEAK".to_owned())];
+        costs.retain(|_| options.print_peaks);
+        if options.print_leaks {
+            costs.push((Cost::Leaked, left.short_heading.clone()));
+        }
+        if (query.cost.is_some() || query.at.is_some()) && !costs.iter().any(|(cost, _)| *cost == query.cost()) {
+            costs.push((query.cost(), self.heading(query.cost(), left)));
+        }
+        let costs: Vec<_> = costs.into_iter().map(|(cost, what)| (cost, format!("IN YOUR OWN CODE, {what}"))).collect();
+        Ok(ours::blamed(out, &self.profile, &self.table, query, &costs, options.rows(), paint)?)
+    }
+
+    fn write_verdicts(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
+        let mut blocks = self.opened.again().map_err(|error| unreadable(&self.opened.path, &error))?;
+        let mut trace = view::Trace {
+            engine: &self.opened.engine,
+            table: &self.table,
+            blocks: &mut blocks,
+            complete: self.opened.complete(),
+        };
+        // Rows are counted here: what is suppressed is not among them.
+        let mut all = query.within(&self.opened.engine);
+        all.limit = 0;
+        let leaks = view::judge(&mut trace, &all).map_err(|error| unreadable(&self.opened.path, &error))?;
+        Ok(ours::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
+    }
+
     /// Behind malloc's: what the program's own allocators did.
     fn write_custom(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
         let style = Style::new(options, paint);
+        let lens = Lens::new(query, &self.opened.classes);
         writeln!(out, "\n{}", paint.heading("CUSTOM ALLOCATORS"))?;
         writeln!(out, "blocks that the program reported itself, not counted above\n")?;
-        let entries = of_profile(self.opened.engine.book(), &self.profile, &self.table, query.suppressions);
-        for section in [ALLOCATIONS, PEAKS, LEAKS] {
-            section.write(out, &entries, &style)?;
+        let left = self.left();
+        let mut costs = lists(options, query);
+        costs.retain(|cost| *cost != Cost::Temporary || query.cost == Some(Cost::Temporary));
+        if !costs.contains(&Cost::Leaked) && query.cost.is_none() && query.at.is_none() {
+            costs.push(Cost::Leaked);
+        }
+        let entries = of_profile(self.opened.engine.book(), &lens, &self.profile, &self.table, query);
+        let entries = merged(entries);
+        if let Some(note) = self.why_empty(query) {
+            writeln!(out, "{note}\n")?;
+            costs.clear();
+        }
+        for cost in costs {
+            self.section(cost, &left, query).write(out, &entries, &style)?;
         }
         Ok(self.ending(query).write(out)?)
     }
 
     fn write_difference(
         &self,
-        base: &Asked,
+        before: Before<'_>,
         options: &Print,
         query: &Query,
         paint: Paint,
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
         let style = Style::new(options, paint);
-        header(out, &[self, base])?;
+        let book = self.opened.engine.book();
+        let lens = Lens::new(query, &self.opened.classes);
+        let after = of_profile(book, &lens, &self.profile, &self.table, query);
+        let other_lens;
+        let entries = match before {
+            Before::Other(base) => {
+                header(out, &[self, base])?;
+                other_lens = Lens::new(query, &base.opened.classes);
+                let other_book = base.opened.engine.book();
+                let before = of_profile(other_book, &other_lens, &base.profile, &base.table, query);
+                difference(after, &before, &Pairing::new(&self.table, &base.table))
+            }
+            Before::Same(profile) => {
+                header(out, &[self])?;
+                difference_of_one(after, &of_profile(book, &lens, profile, &self.table, query))
+            }
+        };
         writeln!(out)?;
-        let after = of_profile(self.opened.engine.book(), &self.profile, &self.table, query.suppressions);
-        let before = of_profile(base.opened.engine.book(), &base.profile, &base.table, query.suppressions);
-        let pairing = Pairing::new(&self.table, &base.table);
-        let entries = difference(after, &before, &pairing);
-        let sections = [
-            (options.print_allocators, ALLOCATIONS),
-            (options.print_peaks, PEAKS),
-            (options.print_leaks, LEAKS),
-            (options.print_temporary, TEMPORARY),
-        ];
-        for (is_wanted, section) in sections {
-            if is_wanted {
-                section.write(out, &entries, &style)?;
+        let entries = merged(entries);
+        let left = self.left();
+        for cost in lists(options, query) {
+            let section = self.section(cost, &left, query);
+            Section { if_empty: "nothing changed".into(), ..section }.write(out, &entries, &style)?;
+        }
+        for cost in changes(options, query) {
+            let rows = self.changed_functions(before, query, cost);
+            let heading = format!("WHAT CHANGED {}", change_heading(cost));
+            ours::changes(out, &heading, &rows, cost, options.given_rows(), paint)?;
+        }
+        let base = match before {
+            Before::Other(base) => base.ending(query),
+            Before::Same(profile) => self.ending_of(profile, query),
+        };
+        Ok(self.ending(query).minus(&base).write(out)?)
+    }
+
+    fn changed_functions(&self, before: Before<'_>, query: &Query, cost: Cost) -> Vec<view::FunctionDiff> {
+        match before {
+            Before::Same(profile) => view::diff_of_one(&self.profile, profile, &self.table, query, cost),
+            Before::Other(base) => {
+                let pairing = Pairing::new(&self.table, &base.table);
+                let (after, before) = ((&self.profile, &self.table), (&base.profile, &base.table));
+                view::diff_functions(after, before, &pairing, query, cost)
             }
         }
-        let costs = [
-            (options.print_peaks, Cost::Peak, "WHAT CHANGED AT THE PEAK"),
-            (true, Cost::Leaked, "WHAT CHANGED IN LEAKED MEMORY"),
-            (options.print_allocators, Cost::Allocations, "WHAT CHANGED IN ALLOCATIONS"),
-        ];
-        for (_, cost, heading) in costs.into_iter().filter(|(is_wanted, _, _)| *is_wanted) {
-            let (after, before) = ((&self.profile, &self.table), (&base.profile, &base.table));
-            let rows = view::diff_functions(after, before, &pairing, query, cost);
-            ours::changes(out, heading, &rows, cost, paint)?;
+    }
+
+    /// What memory that was not freed is called.
+    fn left(&self) -> Left {
+        let range = &self.profile.range;
+        let is_end = matches!(range.to, When::End) || range.to_ns >= self.opened.engine.runtime_ns();
+        match is_end {
+            false => Left::at(range.to_ns),
+            true if self.opened.engine.book().session.attached => Left::at_detach(),
+            true => Left::leaked(),
         }
-        let (after, before) = (self.ending(query), base.ending(query));
-        let difference = Ending {
-            runtime_ns: after.runtime_ns - before.runtime_ns,
-            numbers: after.numbers.minus(&before.numbers),
-            peak_rss_bytes: after.peak_rss_bytes - before.peak_rss_bytes,
-            suppressed_bytes: after.suppressed_bytes - before.suppressed_bytes,
-            attached: after.attached,
-        };
-        Ok(difference.write(out)?)
+    }
+
+    fn section(&self, cost: Cost, left: &Left, query: &Query) -> Section {
+        let none = why_none_of(cost, &self.profile, &self.table, query);
+        Section {
+            heading: self.heading(cost, left),
+            cost,
+            left: left.words.clone(),
+            if_empty: none.unwrap_or_default(),
+        }
+    }
+
+    fn heading(&self, cost: Cost, left: &Left) -> String {
+        match cost {
+            Cost::Allocations => "MOST CALLS TO ALLOCATION FUNCTIONS".into(),
+            Cost::Peak => "PEAK MEMORY CONSUMERS".into(),
+            Cost::Leaked => left.heading.clone(),
+            Cost::Temporary => "MOST TEMPORARY ALLOCATIONS".into(),
+            Cost::Live => format!("LIVE AT {}", seconds(self.profile.range.to_ns)),
+            Cost::Allocated => "MOST MEMORY ALLOCATED".into(),
+            Cost::Deallocations => "MOST DEALLOCATIONS".into(),
+            Cost::Kept => "ALLOCATED IN THIS TIME AND STILL LIVE".into(),
+            Cost::Growth => "GROWTH".into(),
+        }
+    }
+
+    /// Bytes and blocks that are live at the end of the range and known leaks.
+    fn suppressed(&self, profile: &Profile, query: &Query) -> (u64, u64) {
+        let is_known = |site: u32| query.suppressions && self.table.stack(site).suppressed.is_some();
+        let known = profile.stacks.iter().filter(|(site, _)| is_known(*site));
+        known.fold((0, 0), |(bytes, blocks): (u64, u64), (_, costs)| {
+            (bytes.saturating_add(costs.live_bytes), blocks.saturating_add(costs.live_allocations))
+        })
     }
 
     fn ending(&self, query: &Query) -> Ending {
-        let totals = self.opened.engine.totals();
-        let Profile { totals: costs, range, stacks, .. } = &self.profile;
-        let known = stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
-        let suppressed = known.map(|(_, costs)| costs.live_bytes).fold(0, u64::saturating_add);
-        let suppressed = if query.suppressions { suppressed } else { 0 };
+        self.ending_of(&self.profile, query)
+    }
+
+    fn ending_of(&self, profile: &Profile, query: &Query) -> Ending {
+        let Profile { totals: costs, range, .. } = profile;
+        let (suppressed, suppressed_blocks) = self.suppressed(profile, query);
+        let live = Numbers::of(costs, Cost::Live, false);
+        let leaked = to_signed(costs.live_bytes - suppressed);
+        let is_leaked = query.cost() == Cost::Leaked;
         Ending {
             runtime_ns: to_signed(range.to_ns - range.from_ns),
             numbers: Numbers {
-                allocations: costs.allocations as i64,
-                temporary: costs.temporary as i64,
-                leaked: to_signed(costs.live_bytes - suppressed),
-                peak: to_signed(costs.peak_bytes),
+                leaked,
+                value: if is_leaked { leaked } else { live.value },
+                blocks: if is_leaked { live.blocks - to_signed(suppressed_blocks) } else { live.blocks },
+                ..live
             },
-            peak_rss_bytes: to_signed(totals.peak_rss_bytes),
+            peak_rss_bytes: to_signed(self.opened.engine.totals().peak_rss_bytes),
             suppressed_bytes: to_signed(suppressed),
-            attached: self.opened.engine.book().session.attached,
+            left: self.left().state,
+            instant_ns: query.is_of_an_instant().then_some(range.to_ns),
+            is_change: false,
         }
     }
 
     /// What `-H`, `-F` and `-M` ask for.
-    fn write_files(&self, options: &Print, query: &Query, cost: Cost) -> anyhow::Result<()> {
-        let create = |path: &Path| {
-            File::create(path).map(BufWriter::new).with_context(|| format!("cannot write {}", path.display()))
-        };
-        if let Some(path) = &options.print_histogram {
-            let mut out = create(path)?;
+    fn write_files(&self, options: &Print, files: &Files, query: &Query, cost: Cost) -> anyhow::Result<()> {
+        if let Some(file) = &files.histogram {
             let mut blocks = self.opened.again().map_err(|error| unreadable(&self.opened.path, &error))?;
-            let sizes = self.opened.engine.histogram(&mut blocks, query);
-            for (size, count) in sizes.map_err(|error| unreadable(&self.opened.path, &error))? {
-                writeln!(out, "{size}\t{count}")?;
-            }
-            out.flush()?;
+            let sizes = self.opened.engine.histogram(&mut blocks, &query.within(&self.opened.engine));
+            let sizes = sizes.map_err(|error| unreadable(&self.opened.path, &error))?;
+            file.write(Content::Other, |out| {
+                sizes.iter().try_for_each(|(size, count)| Ok(writeln!(out, "{size}\t{count}")?))
+            })?;
         }
-        if options.print_flamegraph.is_none() && options.print_massif.is_none() {
+        if files.flamegraph.is_none() && files.massif.is_none() {
             return Ok(());
         }
-        let report = self.report();
-        if let Some(path) = &options.print_flamegraph {
-            let mut out = create(path)?;
-            let rows = export::folded::rows(&report, |costs| cost.of(costs, false).max(0) as u64);
-            export::folded::write(&rows, &mut out)?;
-            out.flush()?;
+        let report = self.report(query.suppressions && cost == Cost::Leaked);
+        if let Some(file) = &files.flamegraph {
+            let lens = Lens::new(query, &self.opened.classes);
+            let value = |costs: &Costs| cost.of(costs, false).max(0) as u64;
+            let rows = export::folded::rows_of(&report, value, |levels| {
+                lens.shown(levels).levels.into_iter().map(|(_, level)| level).collect()
+            });
+            file.write(Content::Other, |out| Ok(export::folded::write(&rows, out)?))?;
         }
-        if let Some(path) = &options.print_massif {
-            let mut out = create(path)?;
+        if let Some(file) = &files.massif {
             let massif = export::massif::Options {
                 threshold: options.massif_threshold,
                 detailed_every: options.massif_detailed_freq,
@@ -373,18 +514,17 @@ impl Asked {
                 source.set_domain(query.domain);
                 Ok(source)
             };
-            export::massif::write(&open, &report, &massif, &mut out)?;
-            out.flush()?;
+            file.write(Content::Other, |out| Ok(export::massif::write(&open, &report, &massif, out)?))?;
         }
         Ok(())
     }
 
-    /// As exports want it: what is suppressed is not leaked.
-    fn report(&self) -> analysis::Report {
+    /// As exports want it. `suppress`: what is suppressed does not count as live, because only what leaked is asked for.
+    fn report(&self, suppress: bool) -> analysis::Report {
         let book = self.opened.engine.book();
         let sites = self.profile.stacks.iter().map(|(site, costs)| {
             let mut costs = *costs;
-            if self.table.stack(*site).suppressed.is_some() {
+            if suppress && self.table.stack(*site).suppressed.is_some() {
                 (costs.live_bytes, costs.live_allocations) = (0, 0);
             }
             analysis::SiteCosts { stack: book.stack_of(*site), costs }
@@ -395,6 +535,44 @@ impl Asked {
             faults: self.opened.engine.faults(),
             sites: sites.collect(),
         }
+    }
+}
+
+/// The lists of the text report, in their order.
+fn lists(options: &Print, query: &Query) -> Vec<Cost> {
+    let switches = [
+        (options.print_allocators, Cost::Allocations),
+        (options.print_peaks, Cost::Peak),
+        (options.print_leaks, Cost::Leaked),
+        (options.print_temporary, Cost::Temporary),
+    ];
+    let mut lists: Vec<Cost> = switches.iter().filter(|(is_on, _)| *is_on).map(|(_, cost)| *cost).collect();
+    let asked = query.cost.or_else(|| query.is_of_an_instant().then_some(Cost::Live));
+    lists.extend(asked.filter(|cost| !lists.contains(cost)));
+    lists
+}
+
+/// The costs by which the text of a diff lists functions.
+fn changes(options: &Print, query: &Query) -> Vec<Cost> {
+    if query.cost.is_some() || query.is_of_an_instant() {
+        return lists(options, query);
+    }
+    let switches =
+        [(options.print_peaks, Cost::Peak), (true, Cost::Leaked), (options.print_allocators, Cost::Allocations)];
+    switches.iter().filter(|(is_on, _)| *is_on).map(|(_, cost)| *cost).collect()
+}
+
+const fn change_heading(cost: Cost) -> &'static str {
+    match cost {
+        Cost::Peak => "AT THE PEAK",
+        Cost::Leaked => "IN LEAKED MEMORY",
+        Cost::Live => "IN LIVE MEMORY",
+        Cost::Allocations => "IN ALLOCATIONS",
+        Cost::Temporary => "IN TEMPORARY ALLOCATIONS",
+        Cost::Allocated => "IN ALLOCATED MEMORY",
+        Cost::Deallocations => "IN DEALLOCATIONS",
+        Cost::Kept => "IN MEMORY THAT STAYED",
+        Cost::Growth => "IN GROWTH",
     }
 }
 
@@ -463,7 +641,7 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let words = ["print"].iter().chain(options).map(|word| (*word).into()).chain([path.clone().into_os_string()]);
         let mut out = Vec::new();
-        write(&Print::from_words(words.collect()), &mut out).unwrap();
+        write(&Print::from_words(words.collect()).unwrap(), &mut out).unwrap();
         fs::remove_file(path).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -496,11 +674,11 @@ mod tests {
         );
         let program = json!({
             "allocations": 2, "allocated_bytes": 20, "temporary": 1, "leaked_bytes": 10, "leaked_allocations": 1,
-            "peak_bytes": 20, "peak_allocations": 2, "blamed": 0, "frames": [frame(None, Some("/bin/a"), Some(0x1139))],
+            "suppressed_bytes": 0, "suppressed_allocations": 0, "peak_bytes": 20, "peak_allocations": 2, "blamed": 0, "frames": [frame(None, Some("/bin/a"), Some(0x1139))],
         });
         let deep = json!({
             "allocations": 1, "allocated_bytes": 1000, "temporary": 0, "leaked_bytes": 1000, "leaked_allocations": 1,
-            "peak_bytes": 1000, "peak_allocations": 1, "blamed": 2, "frames": [
+            "suppressed_bytes": 0, "suppressed_allocations": 0, "peak_bytes": 1000, "peak_allocations": 1, "blamed": 2, "frames": [
                 frame(None, None, Some(0x7f00_0000_1000)),
                 frame(Some("[frames left out]"), None, None),
                 frame(None, Some("/bin/a"), Some(0x1139)),
@@ -590,7 +768,9 @@ mod tests {
         let bytes = file(&blocks());
         fs::write(&path, &bytes).unwrap();
         let text = print(&bytes, &["--diff", path.to_str().unwrap()]);
-        assert!(text.contains("\nMOST CALLS TO ALLOCATION FUNCTIONS\n\nPEAK MEMORY CONSUMERS\n\n"), "{text}");
+        let same =
+            "\nMOST CALLS TO ALLOCATION FUNCTIONS\nnothing changed\n\nPEAK MEMORY CONSUMERS\nnothing changed\n\n";
+        assert!(text.contains(same), "{text}");
         assert!(text.ends_with("total memory leaked: 0B\n") && text.contains("nothing changed"), "{text}");
         fs::remove_file(path).unwrap();
     }

@@ -19,7 +19,7 @@ use format::Exit;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,6 +29,10 @@ const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
 const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
+
+/// Only in a build with the feature `checks`: a check failed. The program may have a handler for SIGILL, so its own code would
+/// not tell.
+pub(crate) const FAILED_CHECK: u8 = 70;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
     try_run(options, inherited).unwrap_or_else(|refusal| {
@@ -42,14 +46,14 @@ pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
-    if let Some(trouble) = options.search.trouble() {
-        return Err(Refusal { code: crate::USAGE, sentence: trouble.into() });
+    if let Some(trouble) = options.search.trouble(options.no_symbols) {
+        return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
-    let (mut output, file, is_kde) =
-        Output::create(options.output.as_deref(), word).map_err(|error| cannot(format_args!("{error:#}")))?;
+    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), word, options.debug)
+        .map_err(|error| cannot(crate::trouble::sentence(&error)))?;
     let library = library::place(&output.folder()).map_err(SetupError::Library);
     let started = library.and_then(|library| {
         let recording = Recording::start(plan(options, inherited, &program, &output, file))?;
@@ -89,29 +93,75 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         names.stop();
     }
     let outcome = recording.finish_inspected(end, crate::unseen::inspect);
-    let is_there = outcome.as_ref().is_some_and(|outcome| outcome.started && outcome.write_error.is_none());
-    tell(options, outcome, path.as_deref(), is_kde);
-    if let Some(path) = path.filter(|_| is_there) {
-        if with_names {
-            name_the_rest(&options.search, options.quiet, options.max_size, names, &path);
+    let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
+    match outcome.zip(path) {
+        None => say(format_args!("heaptrack: recording failed, there is no trace")),
+        Some((outcome, path)) if !outcome.started => {
+            let _ = std::fs::remove_file(path);
+            say(format_args!("heaptrack: nothing was recorded, {}", why_not(outcome.refusal)));
         }
-        if is_kde {
-            convert(options.quiet, &path);
+        Some((outcome, path)) => {
+            let (search, quiet, max_size) = (&options.search, options.quiet, options.max_size);
+            let left = "not freed at the end";
+            Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, &path, &mut output);
         }
     }
     if let Some(live) = live {
         live.wait(|| signals.wait_for_interrupt());
     }
-    Ok(code(end.exit))
+    Ok(if has_failed_check { ExitCode::from(FAILED_CHECK) } else { code(end.exit) })
+}
+
+/// What is left to do when everything was recorded.
+pub(crate) struct Ending<'a> {
+    pub search: &'a SearchOptions,
+    pub quiet: bool,
+    pub max_size: Option<u64>,
+    pub with_names: bool,
+    pub names: Option<Names>,
+    pub is_kde: bool,
+    /// What blocks are called that were not freed.
+    pub left: &'static str,
+}
+
+impl Ending<'_> {
+    /// The last names, the format that the file's name asks for, and what was recorded where. A trace that was cut gets neither.
+    pub fn conclude(self, outcome: &Outcome, path: &Path, output: &mut Output) {
+        status::report_losses(outcome, path);
+        let mut file = path.to_owned();
+        if outcome.write_error.is_none() {
+            if self.with_names {
+                name_the_rest(self.search, self.quiet, self.max_size, self.names, path);
+            }
+            if self.is_kde {
+                file = convert(self.quiet, path).unwrap_or(file);
+            }
+        }
+        // Only now: names are a good part of the file.
+        let bytes = std::fs::metadata(&file).map_or(outcome.file_bytes, |data| data.len());
+        let sink = output.deliver().unwrap_or_else(|error| {
+            say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
+            None
+        });
+        if !self.quiet {
+            status::report(outcome, sink.as_deref().unwrap_or(&file), bytes, self.left, sink.is_none());
+        }
+    }
 }
 
 /// Into KDE's format, which the name asked for. The trace goes only when that is there.
-pub fn convert(quiet: bool, path: &Path) {
+fn convert(quiet: bool, path: &Path) -> Option<PathBuf> {
     match crate::export::convert(path) {
-        Ok(target) if quiet => drop(target),
-        Ok(target) => say(format_args!("heaptrack: {} is in KDE's format", target.display())),
+        Ok(target) => {
+            if !quiet {
+                say(format_args!("heaptrack: {} is in KDE's format", target.display()));
+            }
+            Some(target)
+        }
         Err(error) => {
-            say(format_args!("heaptrack: not converted to KDE's format, {} stays: {error:#}", path.display()));
+            let (path, error) = (path.display(), crate::trouble::sentence(&error));
+            say(format_args!("heaptrack: not converted to KDE's format, {path} stays: {error}"));
+            None
         }
     }
 }
@@ -211,33 +261,13 @@ pub(crate) fn code(exit: Exit) -> ExitCode {
     })
 }
 
-/// What was recorded, or why nothing was.
-fn tell(options: &Record, outcome: Option<Outcome>, path: Option<&Path>, is_kde: bool) {
-    let (Some(outcome), Some(path)) = (outcome, path) else {
-        say(format_args!("heaptrack: recording failed, there is no trace"));
-        return;
-    };
-    if !outcome.started {
-        let _ = std::fs::remove_file(path);
-        say(format_args!("heaptrack: nothing was recorded, {}", why_not(outcome.refusal)));
-        return;
-    }
-    status::report_losses(&outcome, path);
-    if !options.quiet {
-        // What it will be called when it has been converted. A trace that was cut is not converted.
-        let target = path.with_extension("");
-        let is_converted = is_kde && outcome.write_error.is_none();
-        status::report(&outcome, if is_converted { &target } else { path }, "not freed at the end");
-    }
-}
-
 /// Reading debug information takes memory, and where that is short (`ulimit -v`) recording comes first.
 pub fn has_memory() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
 }
 
 /// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
-pub fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, names: Option<Names>, path: &Path) {
+fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {
         search: search.search_everywhere(),
@@ -254,13 +284,13 @@ pub fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>,
             named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
             if !named.all {
                 say(format_args!(
-                    "heaptrack: not all names were found in time{}; `heaptrack symbolize {}`",
+                    "heaptrack: not all names were found in time{}; `heaptrack symbolize {}` finds the rest",
                     if max_size.is_some() { ", or fit below --max-size" } else { "" },
                     path.display()
                 ));
             }
         }
-        Err(error) => say(format_args!("heaptrack: no names were added: {error:#}")),
+        Err(error) => say(format_args!("heaptrack: {}", crate::trouble::sentence(&error))),
     }
 }
 

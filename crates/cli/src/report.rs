@@ -1,9 +1,10 @@
 //! `heaptrack report`: one self-contained page.
+use crate::destination::{Content, Destination, named_after};
 use crate::say;
 use crate::status::Bytes;
-use anyhow::Context;
+use crate::trouble::unreadable;
 use clap::Parser;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use web::{Options, report};
 
@@ -35,7 +36,11 @@ pub struct Report {
 }
 
 pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
-    let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("{}", path.display()));
+    let inputs = [Some(&options.file), options.rules.as_ref(), options.suppressions.as_ref()];
+    let inputs: Vec<&Path> = inputs.into_iter().flatten().map(|path| path.as_path()).collect();
+    let page = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
+    let output = Destination::new(&page, &named_after(&options.file, ".html"), Content::Other, &inputs)?;
+    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|error| unreadable(path, &error));
     let settings = Options {
         rules: options.rules.as_ref().map(read).transpose()?.unwrap_or_default(),
         suppressions: options.suppressions.as_ref().map(read).transpose()?.unwrap_or_default(),
@@ -44,12 +49,13 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
         opener: crate::source::open,
     };
+    // What cannot be read is told as for every other command.
+    crate::source::open_file(&options.file).map_err(|error| unreadable(&options.file, &error))?;
     let page = report(&options.file, settings, (options.max_size.max(0.0) * 1e6) as u64)?;
-    let output = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
-    std::fs::write(&output, &page.html).with_context(|| format!("cannot write {}", output.display()))?;
+    output.write(Content::Other, |out| Ok(out.write_all(&page.html)?))?;
     for note in &page.notes {
         say(format_args!("heaptrack: {note}"));
     }
-    say(format_args!("heaptrack: {} ({})", output.display(), Bytes(page.html.len() as u64)));
+    say(format_args!("heaptrack: {} ({})", output.path().display(), Bytes(page.html.len() as u64)));
     Ok(ExitCode::SUCCESS)
 }

@@ -49,8 +49,8 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// One bit for each signal, from 1.
-fn ignored() -> u64 {
+/// Signals that we were started with ignored: one bit for each, from 1.
+pub fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -3,12 +3,14 @@
 //! Given: a path. Gives back: its blocks, whatever sort of file it is. A raw file of KDE's has no names and no build-ids: both are looked
 //! for here, in the files that its modules name. What must hold: a file that was changed after the trace was written is
 //! not taken for the one that ran.
-use anyhow::Context;
+use crate::destination::{Content, Destination, with_htz};
+use crate::trouble::unreadable;
 use format::{Block, BlockKind, Domain, FileWriter, Module, RawBlock, Source};
 use object::Object;
 use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -166,21 +168,25 @@ fn build_id(path: &Path, written_unix_ns: u64) -> Option<Vec<u8>> {
 /// A raw file of KDE's as a trace of ours, beside it, with the build-ids of its modules: names can be added to that. `None`: it is no
 /// file of KDE's.
 pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
-    let mut source = open_file(path)?;
+    let mut source = open_file(path).map_err(|error| unreadable(path, &error))?;
     if !source.is_kde() {
         return Ok(None);
     }
     if !source.is_raw() {
-        anyhow::bail!("KDE's interpreter has named it already, and left out what would be needed to do it again");
+        let path = path.display();
+        anyhow::bail!(
+            "{path} has its names from KDE's interpreter, which left out the addresses that finding them again would need"
+        );
     }
     let target = own_name(path);
     if target.exists() {
-        anyhow::bail!("{} is there already", target.display());
+        anyhow::bail!("cannot write {}: it exists already", target.display());
     }
     let mut files = Files::new(path, search.clone());
-    crate::export::to_file(&target, |out| {
+    let output = Destination::new(&target, OsStr::new("trace.htz"), Content::Trace, &[path])?;
+    output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, crate::trim::LEVEL)?;
-        while let Some(block) = source.next_block()? {
+        while let Some(block) = source.next_block().map_err(|error| unreadable(path, &error))? {
             match block.decode() {
                 Ok(Block::Modules(mut modules)) => {
                     modules.iter_mut().for_each(|module| files.identify(module));
@@ -189,7 +195,7 @@ pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
                 _ => writer.write(block)?,
             };
         }
-        writer.finish().context("writing failed")?;
+        writer.finish()?;
         Ok(())
     })?;
     Ok(Some(target))
@@ -203,7 +209,7 @@ fn own_name(path: &Path) -> PathBuf {
             name.set_extension("");
         }
     }
-    crate::trim::with_extension(&name)
+    with_htz(&name)
 }
 
 #[cfg(test)]

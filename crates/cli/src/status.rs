@@ -107,23 +107,23 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
     if unit == 0 { write!(f, "{value}{name}") } else { write!(f, "{number:.1}{name}") }
 }
 
-/// The few lines at the end.
-pub fn report(outcome: &Outcome, path: &Path, left: &str) {
+/// The few lines at the end. `left`: what blocks are called that were not freed. `can_be_read`: the trace is a file.
+pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_read: bool) {
     let totals = &outcome.totals;
-    say(format_args!("heaptrack: {} ({})", path.display(), Bytes(outcome.file_bytes)));
+    say(format_args!("heaptrack: {} ({})", path.display(), Bytes(bytes)));
     say(format_args!(
-        "  {} allocations ({} temporary), {} in all; peak {} in {} blocks",
-        Count(totals.allocations),
+        "  {} ({} temporary), {} in total; peak {} in {}",
+        allocations(totals.allocations),
         Count(totals.temporary),
         Bytes(totals.allocated_bytes),
         Bytes(totals.peak_bytes),
-        Count(totals.peak_allocations),
+        blocks(totals.peak_allocations),
     ));
-    say(format_args!("  {} in {} blocks {left}", Bytes(totals.leaked_bytes), Count(totals.leaked_allocations)));
+    say(format_args!("  {} in {} {left}", Bytes(totals.leaked_bytes), blocks(totals.leaked_allocations)));
     if let Some(custom) = &outcome.custom {
         say(format_args!(
-            "  custom allocators: {} allocations, {} in all; peak {}; {} not freed",
-            Count(custom.allocations),
+            "  custom allocators: {}, {} in total; peak {}; {} not freed",
+            allocations(custom.allocations),
             Bytes(custom.allocated_bytes),
             Bytes(custom.peak_bytes),
             Bytes(custom.leaked_bytes),
@@ -131,9 +131,21 @@ pub fn report(outcome: &Outcome, path: &Path, left: &str) {
     }
     if let Some(until) = outcome.folded_until_ns {
         let seconds = until as f64 / 1e9;
-        say(format_args!("  of the first {seconds:.1} s there are sums and what they left (--max-size)"));
+        say(format_args!(
+            "  of the first {seconds:.1} s the trace has only sums and the blocks that were still live (--max-size)"
+        ));
     }
-    say(format_args!("  read it: heaptrack print {}", quoted(path)));
+    if can_be_read {
+        say(format_args!("  Next: heaptrack print {}", quoted(path)));
+    }
+}
+
+fn blocks(count: u64) -> String {
+    format!("{} {}", Count(count), if count == 1 { "block" } else { "blocks" })
+}
+
+fn allocations(count: u64) -> String {
+    format!("{} {}", Count(count), if count == 1 { "allocation" } else { "allocations" })
 }
 
 /// What is missing from the trace; said even with `-q`, for a silent loss is a wrong result.

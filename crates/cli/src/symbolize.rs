@@ -4,7 +4,7 @@
 //! behind its end. What must hold: whatever happens, what was in the file stays readable; the time that is given is
 //! kept to.
 use crate::args::Symbolize;
-use anyhow::Context;
+use crate::trouble::{counted, reason, unreadable};
 use format::{Appender, RawBlock, Reader, SymbolState, Symbols};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -47,23 +47,23 @@ pub struct Named {
 
 pub fn run(options: &Symbolize) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    if let Some(trouble) = options.search.trouble() {
+    if let Some(trouble) = options.search.trouble(false) {
         anyhow::bail!(trouble);
     }
     let (path, quiet, search) = (options.file.as_path(), options.quiet, options.search.search_everywhere());
     // KDE's files cannot be added to.
-    let own = crate::source::as_own(path, &search).with_context(|| format!("{}", path.display()))?;
+    let own = crate::source::as_own(path, &search)?;
     let path = own.as_deref().unwrap_or(path);
-    let named =
-        add_names(path, Help { search, quiet, ..Help::default() }).with_context(|| format!("{}", path.display()))?;
+    let named = add_names(path, Help { search, quiet, ..Help::default() })?;
     if !quiet {
         let (frames, unknown) = (named.frames, named.unknown);
         if own.is_some() {
             crate::say(format_args!("heaptrack: {}", path.display()));
         }
         crate::say(format_args!(
-            "heaptrack: {} of {frames} frames got their names in {:.1} s",
+            "heaptrack: found the names of {} of {} in {:.1} s",
             frames - unknown,
+            counted(frames as u64, "frame", "frames"),
             started.elapsed().as_secs_f64()
         ));
     }
@@ -73,19 +73,24 @@ pub fn run(options: &Symbolize) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn cannot_add(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
+    anyhow::Error::msg(format!("cannot add names to {}: {}", path.display(), reason(error)))
+}
+
 /// Resolves what has no name yet, and appends it.
 pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
-    let file = File::options().read(true).write(true).open(path)?;
+    let file = File::options().read(true).write(true).open(path).map_err(|error| cannot_add(path, &error))?;
     // The recorder holds a lock as long as it writes.
     let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
     if locked == Err(rustix::io::Errno::WOULDBLOCK) {
-        anyhow::bail!("it is still being recorded, or another `symbolize` is at work");
+        return Err(cannot_add(path, &"it is still being recorded, or another `heaptrack symbolize` is at work"));
     }
     let has_more_places = !help.search.debug_paths.is_empty() || help.search.debuginfod.is_some();
     let mut wanted = if has_more_places { Wanted::hopeful() } else { Wanted::new() };
-    let mut reader = Reader::open(path)?;
+    let read = |error: format::Error| unreadable(path, &error);
+    let mut reader = Reader::open(path).map_err(read)?;
     reader.skip(SKIPPED);
-    while let Some(block) = reader.next_block()? {
+    while let Some(block) = reader.next_block().map_err(read)? {
         wanted.add(block);
     }
     if let Some(target) = &help.target {
@@ -103,7 +108,7 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
     let servers = search.debuginfod.clone();
-    let mut appender = Appender::new(file)?;
+    let mut appender = Appender::new(file).map_err(|error| cannot_add(path, &error))?;
     let mut tally = Tally::default();
     let mut bar = Bar::new(quiet);
     let mut failed: Option<io::Error> = None;
@@ -130,9 +135,9 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     );
     bar.end();
     match failed {
-        Some(error) => Err(error.into()),
+        Some(error) => Err(cannot_add(path, &error)),
         None => {
-            appender.finish()?;
+            appender.finish().map_err(|error| cannot_add(path, &error))?;
             let mut named = tally.named(all && !is_full);
             named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
             Ok(named)

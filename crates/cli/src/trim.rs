@@ -1,41 +1,46 @@
 //! `heaptrack trim`: a trace of a part of the time. What exactly is in it: `format::trim`.
 use crate::args::Trim;
-use analysis::When;
+use crate::destination::{Content, Destination, named_after};
+use crate::trouble::{counted, unreadable};
+use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
-use format::FileWriter;
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use format::{FileWriter, Trimmed};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Written once, read often.
 pub const LEVEL: i32 = 9;
 
 pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
-    let file = &options.file;
-    let of = || file.display().to_string();
-    let (from, to) = (point(&options.from)?, point(&options.to)?);
-    let (from, to) = times(file, from, to).with_context(of)?;
+    let file = options.file.as_path();
+    let (from, to) = (point("from", &options.from)?, point("to", &options.to)?);
+    let (from, to) = times(file, from, to).map_err(|error| unreadable(file, &error))?;
     if from.is_some_and(|from| from >= to) {
         anyhow::bail!("--from {} is not before --to {}: nothing would be left", options.from, options.to);
     }
-    let output = with_extension(&options.output);
-    refuse_same(file, &output)?;
-    let mut summary = format::Summary::default();
-    crate::export::to_file(&output, |out| {
+    let output = Destination::new(&options.output, &named_after(file, ".trimmed.htz"), Content::Trace, &[file])?;
+    let mut source = crate::source::open(file).map_err(|error| unreadable(file, &error))?;
+    let mut trimmed = Trimmed::default();
+    output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
-        summary = format::trim(&mut crate::source::open(file)?, from, to, &mut writer).with_context(of)?;
+        trimmed = format::trim(&mut source, from, to, &mut writer).map_err(|error| unreadable(file, &error))?;
         writer.finish()?;
         Ok(())
     })?;
-    crate::source::say_custom_is_left_out(file).with_context(of)?;
-    let totals = summary.totals;
-    crate::say(format_args!("heaptrack: {}: {} allocations", output.display(), totals.allocations));
+    crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+    if let Some(until) = trimmed.folded_until_ns {
+        let (file, seconds) = (file.display(), until as f64 / 1e9);
+        crate::say(format_args!(
+            "heaptrack: {file} has only sums of its first {seconds:.1} s (--max-size), which cannot be cut: of that time there is only what was still live at its end"
+        ));
+    }
+    let allocations = counted(trimmed.summary.totals.allocations, "allocation", "allocations");
+    crate::say(format_args!("heaptrack: {}: {allocations}", output.path().display()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn point(text: &str) -> anyhow::Result<When> {
-    When::parse(text).with_context(|| format!("{text} is no time: write 1.5s, 200ms, 50%, start, peak or end"))
+fn point(option: &str, text: &str) -> anyhow::Result<When> {
+    When::parse(text).with_context(|| format!("--{option} {text}: {NOT_A_TIME}"))
 }
 
 /// In nanoseconds; `None`: from the first event on.
@@ -57,23 +62,4 @@ fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format
         other => Some(ns(other).unwrap_or(u64::MAX)),
     };
     Ok((from, ns(to).unwrap_or(u64::MAX)))
-}
-
-/// Ours are called `.htz`.
-pub fn with_extension(path: &Path) -> PathBuf {
-    if path.extension().is_some_and(|extension| extension == "htz") {
-        return path.to_owned();
-    }
-    let mut name = OsString::from(path);
-    name.push(".htz");
-    PathBuf::from(name)
-}
-
-/// What is read must not be written to.
-pub fn refuse_same(input: &Path, output: &Path) -> anyhow::Result<()> {
-    let same = fs::canonicalize(input).ok().zip(fs::canonicalize(output).ok()).is_some_and(|(one, other)| one == other);
-    if same {
-        anyhow::bail!("{} would be written over: give another name with -o", output.display());
-    }
-    Ok(())
 }

@@ -1,10 +1,13 @@
 //! A file that is being written, under a name of its own until it is whole.
 //!
-//! What must hold: whatever ends the writing, an error or a signal, leaves nothing of it behind.
+//! What must hold: whatever ends the writing, an error or a signal, leaves nothing of it behind. What SIGKILL leaves is removed by the next
+//! command that writes into the same folder.
+use collector::part;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -13,50 +16,74 @@ static CURRENT: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 static WATCHED: Once = Once::new();
 
 pub struct Unfinished {
-    /// `None`: what has the name is no file (`/dev/null`, a pipe), is written to as it is, and nothing may take its place.
-    part: Option<PathBuf>,
+    part: PathBuf,
     path: PathBuf,
+    /// Held until the file has its name or is removed: no other command takes it for abandoned.
+    _lock: File,
 }
 
 impl Unfinished {
     /// For a file that will be called `path`.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
-        if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-            let file = File::options().write(true).open(path)?;
-            return Ok((Unfinished { part: None, path: path.to_owned() }, file));
-        }
         // Without that thread a signal leaves the file behind, as a loss of power would.
         WATCHED.call_once(|| drop(watch()));
         // What a link leads to is replaced, not the link.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let name = PathBuf::from(name);
+        let path = behind_links(path);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        part::remove_abandoned(folder);
         // Locked first: a signal may come when the file is there, and must find it in the list.
         let mut current = current();
-        let file = File::create(&name)?;
+        let (name, file) = part::create(folder)?;
+        let lock = file.try_clone().inspect_err(|_| drop(fs::remove_file(&name)))?;
         current.push((name.clone(), path.clone()));
-        Ok((Unfinished { part: Some(name), path }, file))
+        keep_owner(&path, &file);
+        Ok((Unfinished { part: name, path, _lock: lock }, file))
     }
 
     /// It is whole.
     pub fn finish(self) -> io::Result<()> {
-        let Some(part) = &self.part else { return Ok(()) };
         let mut current = current();
-        fs::rename(part, &self.path)?;
-        current.retain(|(name, _)| name != part);
+        fs::rename(&self.part, &self.path)?;
+        current.retain(|(name, _)| *name != self.part);
         Ok(())
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let Some(part) = &self.part else { return };
         let mut current = current();
-        if let Some(at) = current.iter().position(|(name, _)| name == part) {
+        if let Some(at) = current.iter().position(|(name, _)| *name == self.part) {
             current.remove(at);
-            let _ = fs::remove_file(part);
+            let _ = fs::remove_file(&self.part);
         }
+    }
+}
+
+/// Makes `path` a link to `target`, in the place of whatever is there. A signal comes before that or after it.
+pub fn replace_by_link(path: &Path, target: &Path) -> io::Result<()> {
+    WATCHED.call_once(|| drop(watch()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _no_signal = current();
+    let link = part::create_link(folder, target)?;
+    fs::rename(&link, path).inspect_err(|_| drop(fs::remove_file(&link)))
+}
+
+/// The file that a path leads to, also where a link leads to a file that is not there yet. What is no link stays as it was typed.
+pub fn behind_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let Ok(next) = fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
+    }
+    path
+}
+
+/// A file that takes the place of another one is its owner's, and can be read by the same people, as far as we may decide that.
+fn keep_owner(old: &Path, new: &File) {
+    if let Ok(old) = fs::metadata(old) {
+        let _ = fchown(new, Some(old.uid()), Some(old.gid()));
+        let _ = new.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777));
     }
 }
 
@@ -66,7 +93,10 @@ fn current() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
 
 /// From now on a signal ends the process as it would anyway, but tidily.
 fn watch() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    // What we were started with ignored (`nohup`) stays ignored.
+    let ignored = crate::signals::ignored();
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
     std::thread::Builder::new().name("heaptrack-tidy".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             end(&current(), signal);
@@ -109,9 +139,11 @@ mod tests {
             assert_eq!(files(), 0, "whoever has a signal sees no file");
             drop(signalled);
             let (unfinished, _) = made.join().unwrap();
-            assert_eq!((files(), current().len()), (1, 1));
+            // Other tests write files at the same time.
+            let known = || current().iter().filter(|(name, _)| name.starts_with(&folder)).count();
+            assert_eq!((files(), known()), (1, 1));
             drop(unfinished);
-            assert_eq!((files(), current().len()), (0, 0));
+            assert_eq!((files(), known()), (0, 0));
         });
         fs::remove_dir(&folder).unwrap();
     }

@@ -114,9 +114,19 @@ pub fn parse(words: Vec<OsString>) -> Result<Options, Stop> {
 }
 
 fn parse_with(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Options, Stop> {
+    check(split(words)?, variable).map_err(Stop::Wrong)
+}
+
+/// Which word is which. Looks at nothing but the words.
+fn split(words: Vec<OsString>) -> Result<Words, Stop> {
     let words = whole_names(words, &Words::command()).map_err(Stop::Wrong)?;
-    let words = Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)?;
-    check(words, variable).map_err(Stop::Wrong)
+    Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)
+}
+
+/// The program and its arguments.
+#[cfg(fuzzing)]
+pub fn command_of(words: Vec<OsString>) -> Option<Vec<OsString>> {
+    split(words).ok().map(|words| words.command)
 }
 
 /// Long options may be abbreviated, as in the original, as long as one option alone begins like that.

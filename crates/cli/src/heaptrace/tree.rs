@@ -262,6 +262,7 @@ impl Tree {
         self.teller.finish();
         match self.hub.missed() {
             0 => (),
+            1 => say(format_args!("heaptrace: 1 more process ran unwatched: it could not join")),
             missed => say(format_args!("heaptrace: {missed} more processes ran unwatched: they could not join")),
         }
     }
@@ -276,10 +277,16 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
         say(format_args!("heaptrace: watching {pid} failed, there is no report"));
         return;
     };
+    if let Some(check) = outcome.failed_check {
+        say(format_args!("heaptrace: {pid}: {check}"));
+    }
     if outcome.unanswered > 0 {
-        let count = outcome.unanswered;
+        let reports = match outcome.unanswered {
+            1 => format!("1 report of {pid} is"),
+            count => format!("{count} reports of {pid} are"),
+        };
         say(format_args!(
-            "heaptrace: {count} reports of {pid} are missing, because they were asked for faster than written"
+            "heaptrace: {reports} missing, because reports were asked for faster than they could be written"
         ));
     }
     let Some(last) = outcome.last.filter(|_| outcome.started) else {

@@ -67,6 +67,7 @@ const EVERYTHING_ELSE: &[BlockKind] = &[
     BlockKind::Samples,
     BlockKind::Losses,
     BlockKind::Unseen,
+    BlockKind::Gone,
     BlockKind::Checkpoint,
     BlockKind::Symbols,
     BlockKind::Summary,

@@ -1,5 +1,6 @@
 //! A stack and its costs as the text report lists them, and stacks put together by their innermost level.
-use analysis::{Book, Called, Level, Pairing, Profile, Side, Table, to_signed};
+use super::lens::{Key, Lens};
+use analysis::{Book, Called, Cost, Level, Pairing, Profile, Query, Side, Table, to_signed};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -13,49 +14,105 @@ pub struct Numbers {
     pub temporary: i64,
     pub leaked: i64,
     pub peak: i64,
+    /// Of the cost that was asked for.
+    pub value: i64,
+    /// Blocks that were live at the end of the range.
+    pub blocks: i64,
 }
 
 impl Numbers {
-    pub fn add(&mut self, other: &Numbers) {
-        self.allocations = self.allocations.saturating_add(other.allocations);
-        self.temporary = self.temporary.saturating_add(other.temporary);
-        self.leaked = self.leaked.saturating_add(other.leaked);
-        self.peak = self.peak.saturating_add(other.peak);
+    /// What is suppressed is not leaked.
+    pub fn of(costs: &analysis::Costs, cost: Cost, is_suppressed: bool) -> Self {
+        let is_left_out = is_suppressed && cost == Cost::Leaked;
+        Numbers {
+            allocations: to_signed(costs.allocations),
+            temporary: to_signed(costs.temporary),
+            leaked: if is_suppressed { 0 } else { to_signed(costs.live_bytes) },
+            peak: to_signed(costs.peak_bytes),
+            value: cost.of(costs, is_suppressed),
+            blocks: if is_left_out { 0 } else { to_signed(costs.live_allocations) },
+        }
     }
 
-    pub const fn minus(&self, other: &Numbers) -> Numbers {
+    fn each(&self, other: &Numbers, operation: fn(i64, i64) -> i64) -> Numbers {
         Numbers {
-            allocations: self.allocations.saturating_sub(other.allocations),
-            temporary: self.temporary.saturating_sub(other.temporary),
-            leaked: self.leaked.saturating_sub(other.leaked),
-            peak: self.peak.saturating_sub(other.peak),
+            allocations: operation(self.allocations, other.allocations),
+            temporary: operation(self.temporary, other.temporary),
+            leaked: operation(self.leaked, other.leaked),
+            peak: operation(self.peak, other.peak),
+            value: operation(self.value, other.value),
+            blocks: operation(self.blocks, other.blocks),
         }
+    }
+
+    pub fn add(&mut self, other: &Numbers) {
+        *self = self.each(other, i64::saturating_add);
+    }
+
+    pub fn minus(&self, other: &Numbers) -> Numbers {
+        self.each(other, i64::saturating_sub)
     }
 }
 
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     pub book: &'a Book,
+    pub lens: &'a Lens<'a>,
     pub stack: u32,
     pub numbers: Numbers,
 }
 
-/// The stacks of a profile. What is suppressed is not leaked.
-pub fn of_profile<'a>(book: &'a Book, profile: &Profile, table: &Table, suppress: bool) -> Vec<Entry<'a>> {
+/// The stacks of a profile.
+pub fn of_profile<'a>(
+    book: &'a Book,
+    lens: &'a Lens<'a>,
+    profile: &Profile,
+    table: &Table,
+    query: &Query,
+) -> Vec<Entry<'a>> {
+    let cost = query.cost();
     let entry = |(site, costs): &(u32, analysis::Costs)| {
-        let is_suppressed = suppress && table.stack(*site).suppressed.is_some();
-        Entry {
-            book,
-            stack: book.stack_of(*site),
-            numbers: Numbers {
-                allocations: costs.allocations as i64,
-                temporary: costs.temporary as i64,
-                leaked: if is_suppressed { 0 } else { to_signed(costs.live_bytes) },
-                peak: to_signed(costs.peak_bytes),
-            },
-        }
+        let is_suppressed = query.suppressions && table.stack(*site).suppressed.is_some();
+        Entry { book, lens, stack: book.stack_of(*site), numbers: Numbers::of(costs, cost, is_suppressed) }
     };
     profile.stacks.iter().map(entry).collect()
+}
+
+/// With `--merge`, stacks whose levels are the same are one; without, they stay apart.
+pub fn merged(entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
+    if entries.first().is_none_or(|entry| entry.lens.merge.is_none()) {
+        return entries;
+    }
+    let mut numbers: HashMap<Key<'_>, u32> = HashMap::new();
+    let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
+    let mut merged: Vec<Entry<'_>> = Vec::new();
+    for entry in entries {
+        let shown = entry.lens.shown(entry.levels());
+        let path = shown.levels.iter().map(|(_, level)| {
+            let next = numbers.len() as u32;
+            *numbers.entry(entry.lens.key(level)).or_insert(next)
+        });
+        let place = *places.entry(path.collect()).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some(known) => known.numbers.add(&entry.numbers),
+            None => merged.push(entry),
+        }
+    }
+    merged
+}
+
+/// What became more or less between two points of one trace: a stack is the same if its number is.
+pub fn difference_of_one<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec<Entry<'a>> {
+    let mut entries = after;
+    let places: HashMap<u32, usize> = entries.iter().enumerate().map(|(place, entry)| (entry.stack, place)).collect();
+    for entry in before {
+        match places.get(&entry.stack).and_then(|place| entries.get_mut(*place)) {
+            Some(known) => known.numbers = known.numbers.minus(&entry.numbers),
+            None => entries.push(Entry { numbers: Numbers::default().minus(&entry.numbers), ..*entry }),
+        }
+    }
+    entries.retain(|entry| entry.numbers != Numbers::default());
+    entries
 }
 
 /// What became more or less: stacks are the same if their functions are, whatever their addresses and lines.
@@ -80,37 +137,68 @@ pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>], pairing: &Pai
     entries
 }
 
+/// The frames of a stack that are shown, innermost first. What was inlined comes before the function that it is in.
+pub struct Frames<'a> {
+    pub frames: Vec<Vec<Level<'a>>>,
+    /// Outer levels that `--depth` left out.
+    pub left_out: usize,
+}
+
 impl<'a> Entry<'a> {
-    /// Frame by frame, leaf first: what was inlined comes before the function that it is in.
-    pub fn frames(&self) -> Vec<Vec<Level<'a>>> {
-        let is_allocator = |levels: &Vec<Level<'a>>| levels.first().is_some_and(Level::is_allocator);
-        let all = self.book.frames(self.stack).map(|frame| self.book.levels_of(frame).collect::<Vec<_>>());
-        let mut frames = Vec::new();
-        for levels in all.skip_while(is_allocator) {
-            let is_last = levels.first().and_then(|level| level.function).is_some_and(|name| OUTERMOST.contains(&name));
-            frames.push(levels);
-            if is_last {
-                break;
+    /// All frames up to the outermost one of interest, without the allocator's own.
+    fn all_frames(&self) -> impl Iterator<Item = Vec<Level<'a>>> + use<'a> {
+        let book = self.book;
+        let (mut is_first, mut is_over) = (true, false);
+        // An allocator may be inlined into the function that calls it, which then begins the stack.
+        let all = book.frames(self.stack).map(move |frame| {
+            let levels: Vec<Level<'a>> =
+                book.levels_of(frame).skip_while(|level| is_first && level.is_allocator()).collect();
+            is_first &= levels.is_empty();
+            levels
+        });
+        all.filter(|levels| !levels.is_empty()).take_while(move |levels| {
+            let was_over = is_over;
+            is_over = levels.first().and_then(|level| level.function).is_some_and(|name| OUTERMOST.contains(&name));
+            !was_over
+        })
+    }
+
+    fn levels(&self) -> impl Iterator<Item = Level<'a>> + use<'a> {
+        self.all_frames().flatten()
+    }
+
+    pub fn frames(&self) -> Frames<'a> {
+        let all: Vec<Vec<Level<'a>>> = self.all_frames().collect();
+        let numbers: Vec<usize> =
+            all.iter().enumerate().flat_map(|(number, levels)| std::iter::repeat_n(number, levels.len())).collect();
+        let shown = self.lens.shown(all.into_iter().flatten());
+        let mut frames: Vec<Vec<Level<'a>>> = Vec::new();
+        let mut last = None;
+        for (place, level) in shown.levels {
+            let number = numbers.get(place).copied();
+            match frames.last_mut().filter(|_| last == number) {
+                Some(frame) => frame.push(level),
+                None => frames.push(vec![level]),
             }
+            last = number;
         }
-        frames
+        Frames { frames, left_out: shown.left_out }
     }
 
-    /// The innermost level.
+    /// The innermost level that is shown.
     pub fn leaf(&self) -> Option<Level<'a>> {
-        let all = self.book.frames(self.stack).map(|frame| self.book.levels_of(frame));
-        all.filter_map(|mut levels| levels.next()).find(|level| !level.is_allocator())
+        self.levels().find(|level| !self.lens.hides(level))
     }
 
-    /// The functions of all frames, for comparing with another trace's.
+    /// All functions, inlined ones too, for comparing with another trace's.
     fn functions(&self, pairing: &Pairing<'_>, side: Side) -> Vec<u32> {
-        let frames = self.frames();
-        let levels = frames.iter().filter_map(|frame| frame.first());
+        let frames = self.frames().frames;
+        let levels = frames.iter().flatten();
         levels.map(|level| pairing.number(side, Called::from(level))).collect()
     }
 }
 
-/// Stacks with the same innermost level: function, file, line and module.
+/// Stacks with the same innermost level: function, file, line and module, or what `--merge` says.
 pub struct Group<'a> {
     pub numbers: Numbers,
     pub entries: Vec<Entry<'a>>,
@@ -121,7 +209,10 @@ pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> V
     let mut places = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     for entry in entries {
-        let key = entry.leaf().map(|level| (level.function, level.file, level.line, level.module, level.marker()));
+        let key = entry.leaf().map(|level| match entry.lens.merge {
+            Some(_) => entry.lens.key(&level),
+            None => Lens::line(&level),
+        });
         let place = *places.entry(key).or_insert(groups.len());
         if place == groups.len() {
             groups.push(Group { numbers: Numbers::default(), entries: Vec::new() });

@@ -1,11 +1,12 @@
 //! The JSON of `print --json`: a contract with scripts. Names and meanings stay; new keys may come.
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
+use super::lens::{Lens, Shown};
 use super::open::Opened;
-use analysis::{Allocation, Book, Classes, Costs, Profile, SiteId, Table};
+use analysis::{Allocation, Book, Classes, Cost, Costs, Level, Profile, SiteId, Table};
 use format::{SymbolState, Totals};
+use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde::{Serialize, ser::SerializeSeq};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -16,7 +17,14 @@ pub struct Report<'a> {
     pub opened: &'a Opened,
     pub profile: &'a Profile,
     pub table: &'a Table,
+    pub lens: &'a Lens<'a>,
     pub suppress: bool,
+    /// The most entries of a list.
+    pub limit: Option<usize>,
+    /// Only the list by this cost.
+    pub cost: Option<Cost>,
+    /// Why there are no stacks.
+    pub note: Option<&'a str>,
     /// The same of the blocks that the program reported itself, if it did.
     pub custom: Option<&'a Report<'a>>,
 }
@@ -32,27 +40,29 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
         schema: u32,
         tid: Option<u32>,
         size: u64,
-        frames: Frames<'a>,
+        frames: Levels<'a>,
     }
     let Allocation { size, stack, tid, book } = allocation;
     let classes = Classes::new(&book.session.exe);
-    let frames = Frames { book, classes: &classes, stack: *stack, whole: true };
+    // With `operator new`, which is no frame of a report.
+    let frames = Levels { levels: book.all_levels(*stack).collect(), classes: &classes };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
     out.write_all(b"\n")
 }
 
 impl Report<'_> {
-    /// Those of the session, with the numbers of the part that was asked for.
+    /// Those of the session, with the numbers of the part that was asked for. What is suppressed is not leaked.
     fn totals(&self) -> Totals {
         let Profile { totals: costs, peak_time_ns, .. } = self.profile;
+        let suppressed = self.suppressed();
         Totals {
             allocations: costs.allocations,
             deallocations: costs.deallocations,
             allocated_bytes: costs.allocated_bytes,
             temporary: costs.temporary,
-            leaked_bytes: costs.live_bytes,
-            leaked_allocations: costs.live_allocations,
+            leaked_bytes: costs.live_bytes.saturating_sub(suppressed.0),
+            leaked_allocations: costs.live_allocations.saturating_sub(suppressed.1),
             peak_bytes: costs.peak_bytes,
             peak_allocations: costs.peak_allocations,
             peak_time_ns: *peak_time_ns,
@@ -61,15 +71,27 @@ impl Report<'_> {
     }
 
     fn lists<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        map.serialize_entry("peak", &List::new(self, |costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(self, |costs| (costs.live_bytes, costs.live_allocations)))?;
-        map.serialize_entry("allocations", &List::new(self, |costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(self, |costs| (costs.temporary, 0)))
+        if let Some(cost) = self.cost {
+            return map.serialize_entry(cost.name(), &List::by(self, cost));
+        }
+        map.serialize_entry("peak", &List::new(self, |_, costs| (costs.peak_bytes, costs.peak_allocations)))?;
+        map.serialize_entry("leaked", &List::new(self, |site, costs| self.leaked(site, costs)))?;
+        map.serialize_entry("allocations", &List::new(self, |_, costs| (costs.allocations, costs.allocated_bytes)))?;
+        map.serialize_entry("temporary", &List::new(self, |_, costs| (costs.temporary, 0)))
     }
 
-    /// Of the leaked, what suppressions match: bytes and blocks.
+    fn is_suppressed(&self, site: SiteId) -> bool {
+        self.suppress && self.table.stack(site).suppressed.is_some()
+    }
+
+    /// Bytes and blocks that a stack leaked.
+    fn leaked(&self, site: SiteId, costs: &Costs) -> (u64, u64) {
+        if self.is_suppressed(site) { (0, 0) } else { (costs.live_bytes, costs.live_allocations) }
+    }
+
+    /// What is live and suppressed: bytes and blocks.
     fn suppressed(&self) -> (u64, u64) {
-        let known = self.profile.stacks.iter().filter(|(site, _)| self.table.stack(*site).suppressed.is_some());
+        let known = self.profile.stacks.iter().filter(|(site, _)| self.is_suppressed(*site));
         known.fold((0, 0), |sum, (_, costs)| {
             (sum.0.saturating_add(costs.live_bytes), sum.1.saturating_add(costs.live_allocations))
         })
@@ -92,8 +114,8 @@ impl Serialize for Report<'_> {
                 .into_iter()
                 .collect::<std::collections::BTreeMap<_, _>>(),
         )?;
-        let suppressed = if self.suppress { self.suppressed() } else { (0, 0) };
-        map.serialize_entry("totals", &totals(&self.totals(), suppressed))?;
+        map.serialize_entry("totals", &totals(&self.totals(), self.suppressed()))?;
+        map.serialize_entry("note", &self.note)?;
         map.serialize_entry("losses", &losses(book))?;
         map.serialize_entry("unseen", &analysis::unseen(book))?;
         map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
@@ -115,7 +137,7 @@ struct Custom<'a>(&'a Report<'a>);
 impl Serialize for Custom<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("totals", &totals(&self.0.totals(), (0, 0)))?;
+        map.serialize_entry("totals", &totals(&self.0.totals(), self.0.suppressed()))?;
         self.0.lists(&mut map)?;
         map.end()
     }
@@ -139,7 +161,7 @@ fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
         unknown_frees: u64,
         implied_frees: u64,
         lost_events: u64,
-        /// Of the leaked: known, and no fault of the program.
+        /// Live at the end, but known and no fault of the program; not in `leaked_*`.
         suppressed_bytes: u64,
         suppressed_allocations: u64,
     }
@@ -265,32 +287,63 @@ pub const fn state(state: SymbolState) -> &'static str {
 struct List<'a> {
     report: &'a Report<'a>,
     stacks: Vec<&'a (SiteId, Costs)>,
+    /// The cost that was asked for; its value is told with each stack.
+    cost: Option<Cost>,
 }
 
 impl<'a> List<'a> {
-    fn new(report: &'a Report<'a>, cost: impl Fn(&Costs) -> (u64, u64)) -> Self {
+    fn new(report: &'a Report<'a>, cost: impl Fn(SiteId, &Costs) -> (u64, u64)) -> Self {
         let mut stacks: Vec<&(SiteId, Costs)> = report.profile.stacks.iter().collect();
-        stacks.sort_by_key(|(_, costs)| Reverse(cost(costs)));
-        List { report, stacks }
+        stacks.sort_by_key(|(site, costs)| Reverse(cost(*site, costs)));
+        stacks.truncate(report.limit.unwrap_or(usize::MAX));
+        List { report, stacks, cost: None }
+    }
+
+    /// Stacks without any of the cost are left out.
+    fn by(report: &'a Report<'a>, cost: Cost) -> Self {
+        let value = |stack: &(SiteId, Costs)| report.value(stack, cost);
+        let mut stacks: Vec<&(SiteId, Costs)> =
+            report.profile.stacks.iter().filter(|stack| value(stack) != 0).collect();
+        stacks.sort_by_key(|stack| Reverse(value(stack).unsigned_abs()));
+        stacks.truncate(report.limit.unwrap_or(usize::MAX));
+        List { report, stacks, cost: Some(cost) }
+    }
+}
+
+impl Report<'_> {
+    fn value(&self, (site, costs): &(SiteId, Costs), cost: Cost) -> i64 {
+        cost.of(costs, self.is_suppressed(*site))
     }
 }
 
 impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Report { opened, table, .. } = self.report;
+        let Report { opened, table, lens, .. } = self.report;
         let book = opened.engine.book();
-        let entries = self.stacks.iter().map(|(site, costs)| {
+        let entries = self.stacks.iter().map(|both| {
+            let (site, costs) = both;
             let stack = table.stack(*site);
+            let leaked = self.report.leaked(*site, costs);
+            let all = book.all_levels(book.stack_of(*site)).skip_while(Level::is_allocator);
+            let Shown { levels, left_out } = lens.shown(all);
+            let blamed = stack.blamed.and_then(|blamed| table.path(stack.node).position(|node| node == blamed));
             Entry {
+                value: self.cost.map(|cost| self.report.value(both, cost)),
                 allocations: costs.allocations,
                 allocated_bytes: costs.allocated_bytes,
                 temporary: costs.temporary,
-                leaked_bytes: costs.live_bytes,
-                leaked_allocations: costs.live_allocations,
+                leaked_bytes: leaked.0,
+                leaked_allocations: leaked.1,
+                suppressed_bytes: costs.live_bytes - leaked.0,
+                suppressed_allocations: costs.live_allocations - leaked.1,
                 peak_bytes: costs.peak_bytes,
                 peak_allocations: costs.peak_allocations,
-                blamed: stack.blamed.and_then(|blamed| table.path(stack.node).position(|node| node == blamed)),
-                frames: Frames { book, classes: &opened.classes, stack: book.stack_of(*site), whole: false },
+                blamed: blamed.and_then(|blamed| levels.iter().position(|(place, _)| *place == blamed)),
+                levels_left_out: (lens.depth > 0).then_some(left_out),
+                frames: Levels {
+                    levels: levels.into_iter().map(|(_, level)| level).collect(),
+                    classes: &opened.classes,
+                },
             }
         });
         serializer.collect_seq(entries)
@@ -299,31 +352,35 @@ impl Serialize for List<'_> {
 
 #[derive(Serialize)]
 struct Entry<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<i64>,
     allocations: u64,
     allocated_bytes: u64,
     temporary: u64,
     leaked_bytes: u64,
     leaked_allocations: u64,
+    suppressed_bytes: u64,
+    suppressed_allocations: u64,
     peak_bytes: u64,
     peak_allocations: u64,
     /// The place in `frames` of the innermost level in the user's own code.
     blamed: Option<usize>,
-    frames: Frames<'a>,
+    /// With `--depth`: how many outer levels are not in `frames`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    levels_left_out: Option<usize>,
+    frames: Levels<'a>,
 }
 
 /// Leaf first. What was inlined has the module and offset of the frame that it is in.
-struct Frames<'a> {
-    book: &'a Book,
+struct Levels<'a> {
+    levels: Vec<Level<'a>>,
     classes: &'a Classes,
-    stack: u32,
-    /// With `operator new`, which is no frame of a report.
-    whole: bool,
 }
 
-impl Serialize for Frames<'_> {
+impl Serialize for Levels<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Level<'a> {
+        struct Named<'a> {
             function: Option<&'a str>,
             /// Without arguments that nobody reads.
             short: Option<&'a str>,
@@ -334,10 +391,9 @@ impl Serialize for Frames<'_> {
             inlined: bool,
             class: Option<&'static str>,
         }
-        let mut list = serializer.serialize_seq(None)?;
-        for level in self.book.all_levels(self.stack).skip_while(|level| !self.whole && level.is_allocator()) {
+        serializer.collect_seq(self.levels.iter().map(|level| {
             let marker = level.marker();
-            list.serialize_element(&Level {
+            Named {
                 function: marker.or(level.function),
                 short: marker.or(level.short),
                 file: level.file,
@@ -345,9 +401,8 @@ impl Serialize for Frames<'_> {
                 module: level.module,
                 offset: marker.is_none().then(|| level.frame.offset()),
                 inlined: level.inlined,
-                class: marker.is_none().then(|| self.classes.of(&level).name()),
-            })?;
-        }
-        list.end()
+                class: marker.is_none().then(|| self.classes.of(level).name()),
+            }
+        }))
     }
 }

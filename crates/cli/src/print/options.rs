@@ -1,8 +1,9 @@
 //! The options of `heaptrack print` (also `heaptrack_print`): KDE's letters, and ours.
 use crate::known_leaks::KnownLeaks;
+use crate::support::{self, Given, Output};
 use analysis::view::View;
 use analysis::{BadQuery, Pattern, Query};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -17,14 +18,18 @@ Examples:
   heaptrack print --include 'file:cache.cpp' --hide all-but-mine app.htz
   heaptrack print --diff before.htz after.htz       what changed
   heaptrack print -F stacks.txt --flamegraph-cost-type peak app.htz
-  heaptrack print --json app.htz | jq .totals
+  heaptrack print --json --limit 10 --depth 20 app.htz | jq .totals
   heaptrack print --view timeline --points 100 app.htz
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 
+fn after_help() -> String {
+    format!("{}\n{EXAMPLES}", support::help())
+}
+
 /// Says where the memory of a recorded program went.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = EXAMPLES, version, disable_version_flag = true)]
+#[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = after_help(), version, disable_version_flag = true)]
 pub struct Print {
     /// The trace: ours or KDE's; it may still be growing.
     #[arg(value_name = "FILE", required_unless_present = "file_option", value_hint = clap::ValueHint::FilePath)]
@@ -67,16 +72,16 @@ pub struct Print {
     #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath, help_heading = "What is shown")]
     pub rules: Option<PathBuf>,
 
-    /// Write how many blocks of each size were allocated.
+    /// Write how many blocks of each size were allocated; in a diff, of FILE alone.
     #[arg(short = 'H', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_histogram: Option<PathBuf>,
-    /// Write folded stacks, as flamegraph.pl and others read them.
+    /// Write folded stacks, as flamegraph.pl and others read them; in a diff, of FILE alone.
     #[arg(short = 'F', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_flamegraph: Option<PathBuf>,
     /// What folded stacks are made of: allocations, temporary, leaked, peak; also the words of --cost.
     #[arg(long, value_name = "COST", default_value = "allocations", help_heading = "Files for other tools")]
     pub flamegraph_cost_type: String,
-    /// Write massif's format, as ms_print reads it.
+    /// Write massif's format, as ms_print reads it; in a diff, of FILE alone.
     #[arg(short = 'M', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_massif: Option<PathBuf>,
     /// Per cent of a snapshot below which its nodes are put together.
@@ -127,26 +132,27 @@ pub struct Print {
     /// source, suppressions, diff (docs/views.md).
     #[arg(long, value_name = "NAME", value_parser = view, help_heading = "For machines")]
     pub view: Option<View>,
-    /// What trees and lists are sorted by: peak, leaked, live, allocations, temporary, allocated, deallocations, kept, growth.
-    #[arg(long, value_name = "COST", help_heading = "For machines")]
+    /// The one list that is shown, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary, allocated,
+    /// deallocations, kept, growth.
+    #[arg(long, value_name = "COST", help_heading = "How stacks are shown")]
     cost: Option<String>,
     /// Take levels of these classes out of stacks: runtime (or std), libc, dependency, kernel; or all-but-mine.
-    #[arg(long, value_name = "CLASSES", help_heading = "For machines")]
+    #[arg(long, value_name = "CLASSES", help_heading = "How stacks are shown")]
     hide: Option<String>,
     /// `recursion`: a level that calls itself becomes one.
-    #[arg(long, value_name = "WHAT", help_heading = "For machines")]
+    #[arg(long, value_name = "WHAT", help_heading = "How stacks are shown")]
     collapse: Option<String>,
-    /// What makes two levels the same: function, line, module, namespace.
-    #[arg(long, value_name = "BY", help_heading = "For machines")]
+    /// What makes two levels the same: function, line, module, namespace. Stacks of the same levels become one.
+    #[arg(long, value_name = "BY", help_heading = "How stacks are shown")]
     merge: Option<String>,
     /// Compare with another point or range of the same trace: @T or @T..T.
-    #[arg(long, value_name = "@T", conflicts_with = "diff", help_heading = "For machines")]
+    #[arg(long, value_name = "@T", conflicts_with = "diff", help_heading = "How stacks are shown")]
     compare: Option<String>,
-    /// Most rows.
-    #[arg(long, value_name = "N", help_heading = "For machines")]
+    /// Most rows of a list; 0: all.
+    #[arg(long, value_name = "N", help_heading = "How stacks are shown")]
     limit: Option<String>,
-    /// Most levels of a tree.
-    #[arg(long, value_name = "N", help_heading = "For machines")]
+    /// Most levels of a stack or tree; 0: all.
+    #[arg(long, value_name = "N", help_heading = "How stacks are shown")]
     depth: Option<String>,
     /// Slices of a timeline.
     #[arg(long, value_name = "N", help_heading = "For machines")]
@@ -169,6 +175,37 @@ pub struct Print {
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
+    /// Long names of the options that stand on the command line.
+    #[arg(skip)]
+    given: Vec<String>,
+}
+
+/// A command line that cannot be followed.
+#[derive(Debug)]
+pub enum Wrong {
+    /// Also `--help` and `--version`.
+    Words(clap::Error),
+    /// An option that cannot be heeded.
+    Option(String),
+}
+
+impl From<clap::Error> for Wrong {
+    fn from(error: clap::Error) -> Self {
+        Wrong::Words(error)
+    }
+}
+
+impl Wrong {
+    /// Says why and ends the process: 2, or 0 after `--help` and `--version`.
+    pub fn exit(self) -> ! {
+        match self {
+            Wrong::Words(error) => error.exit(),
+            Wrong::Option(sentence) => {
+                crate::say(format_args!("heaptrack: {sentence}"));
+                std::process::exit(crate::USAGE.into())
+            }
+        }
+    }
 }
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -197,9 +234,97 @@ const OPTIONAL: [(&str, &str, bool); 9] = [
 ];
 
 impl Print {
-    /// Ends the process on wrong usage (2), `--help` and `--version` (0).
-    pub fn from_words(words: Vec<OsString>) -> Print {
-        Print::parse_from(with_values(words))
+    /// `Err` on wrong usage, `--help` and `--version`.
+    pub fn from_words(words: Vec<OsString>) -> Result<Print, Wrong> {
+        let mut command = Print::command();
+        let matches = command.try_get_matches_from_mut(with_values(words)).map_err(Wrong::Words)?;
+        let mut print = Print::from_arg_matches(&matches).map_err(Wrong::Words)?;
+        print.take(support::given(&command, &matches))?;
+        Ok(print)
+    }
+
+    /// Refuses options that cannot be heeded, and settles what depends on which ones were given.
+    pub(crate) fn take(&mut self, given: Vec<String>) -> Result<(), Wrong> {
+        let outputs = self.outputs();
+        let all = Given { options: &given, outputs: &outputs };
+        if let Some(sentence) = all.trouble().or_else(|| self.useless(&all)) {
+            return Err(Wrong::Option(sentence));
+        }
+        // One list is asked for: the others are shown if they are asked for, too.
+        if all.has("cost") || all.has("at") || self.is_of_an_instant() {
+            self.print_peaks &= all.has("print-peaks");
+            self.print_allocators &= all.has("print-allocators");
+            self.print_temporary &= all.has("print-temporary");
+        }
+        self.given = given;
+        Ok(())
+    }
+
+    /// An option that another one makes useless.
+    fn useless(&self, given: &Given<'_>) -> Option<String> {
+        if given.has("at") && (given.has("from") || given.has("to")) {
+            return Some("--at is one instant, --from and --to are a range: give one or the other".into());
+        }
+        if self.view == Some(View::Diff) && self.diff.is_none() && self.compare.is_none() {
+            return Some(
+                "--view diff needs something to compare with: --diff BASE, --compare @T or --compare @T..T".into(),
+            );
+        }
+        if given.has("sub-peak-limit") && !self.merge_backtraces {
+            return Some("--sub-peak-limit changes nothing without --merge-backtraces".into());
+        }
+        let is_diff = given.outputs.first() == Some(&Output::View(View::Diff));
+        if given.has("hide") && is_diff && self.by.as_deref() != Some("function") {
+            return Some("--hide changes nothing in --view diff without --by function".into());
+        }
+        let lists = [
+            ("print-peaks", self.print_peaks),
+            ("print-allocators", self.print_allocators),
+            ("print-temporary", self.print_temporary),
+            ("print-leaks", self.print_leaks),
+        ];
+        let (list, _) = lists.iter().find(|(list, is_on)| *is_on && given.has(list))?;
+        self.is_of_an_instant()
+            .then(|| format!("--{list} needs a range (--from, --to): of one instant only what was live is known"))
+    }
+
+    /// `--at T` or `--compare @T`.
+    fn is_of_an_instant(&self) -> bool {
+        self.at.is_some() || self.compare.as_ref().is_some_and(|compare| !compare.contains(".."))
+    }
+
+    /// What is written: first what goes to stdout, then files.
+    fn outputs(&self) -> Vec<Output> {
+        let is_diff = self.diff.is_some() || self.compare.is_some();
+        let first = match self.view {
+            _ if self.event.is_some() => Output::Event,
+            Some(view) => Output::View(view),
+            None if self.json && self.diff.is_some() => Output::View(View::Diff),
+            None if self.json => Output::Json,
+            None if is_diff => Output::Difference,
+            None => Output::Text,
+        };
+        let mut outputs = vec![first];
+        outputs.extend(self.print_histogram.as_ref().map(|_| Output::Histogram));
+        outputs.extend(self.print_flamegraph.as_ref().map(|_| Output::Folded));
+        outputs.extend(self.print_massif.as_ref().map(|_| Output::Massif));
+        outputs
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.given.iter().any(|given| given == option)
+    }
+
+    /// The most rows of a list, if a number was given.
+    pub fn given_rows(&self) -> Option<usize> {
+        let limit = self.limit.as_ref().and_then(|limit| limit.parse().ok());
+        let limit = limit.map(|limit: usize| if limit == 0 { usize::MAX } else { limit });
+        limit.or_else(|| self.has("peak-limit").then_some(self.peak_limit))
+    }
+
+    /// The most rows of a list of the text report.
+    pub fn rows(&self) -> usize {
+        self.given_rows().unwrap_or(self.peak_limit)
     }
 
     /// The trace.
@@ -269,10 +394,13 @@ pub fn with_values(words: Vec<OsString>) -> Vec<OsString> {
         let next = words.peek().and_then(|next| next.to_str());
         let has_value =
             next.is_some_and(|next| if *is_number { next.parse::<usize>().is_ok() } else { switch(next).is_ok() });
+        // Neither a number nor a file: it is kept, so that it is refused as a number.
+        let is_wrong = |next: &str| *is_number && !next.starts_with('-') && !std::path::Path::new(next).exists();
+        let has_wrong_value = !has_value && next.is_some_and(is_wrong);
         out.push(word);
         if !has_value && !*is_number {
             out.push("1".into());
-        } else if !has_value {
+        } else if !has_value && !has_wrong_value {
             // The default again.
             out.pop();
         }
@@ -283,10 +411,61 @@ pub fn with_values(words: Vec<OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Print {
-        Print::try_parse_from(with_values(line.split(' ').map(OsString::from).collect())).unwrap()
+        Print::from_words(line.split(' ').map(OsString::from).collect()).unwrap()
+    }
+
+    fn refused(line: &str) -> String {
+        match Print::from_words(line.split(' ').map(OsString::from).collect()) {
+            Err(Wrong::Option(sentence)) => sentence,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_that_change_nothing_are_refused() {
+        for (line, option) in [
+            ("print --points 3 x", "--points"),
+            ("print --view stacks --cost live x", "--cost"),
+            ("print --view flame -n 3 x", "--peak-limit"),
+            ("print -M out --from 1s x", "--from"),
+            ("print --flamegraph-cost-type peak x", "--flamegraph-cost-type"),
+            ("print --json --merge line x", "--merge"),
+            ("print --event 3 --from 1s x", "--from"),
+            ("print -l --at 1s x", "--print-leaks"),
+            ("print -m 0 -s 3 x", "--sub-peak-limit"),
+            ("print -n 3 --limit 4 x", "--limit"),
+            ("print --view flame -F out x", "--print-flamegraph"),
+            ("print --view diff --hide libc --compare @1s x", "--hide"),
+            ("print --view flame --diff y x", "--diff"),
+        ] {
+            assert!(refused(line).contains(option), "{line}: {}", refused(line));
+        }
+    }
+
+    /// The examples of the help are heeded, word by word.
+    #[test]
+    fn examples_can_be_followed() {
+        let lines: Vec<&str> = EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("heaptrack ")).collect();
+        assert!(lines.len() > 8);
+        for line in lines {
+            let line = line.split("  ").next().unwrap_or(line).split(" |").next().unwrap_or(line);
+            let print = parse(&line.replace('\'', ""));
+            assert!(
+                print.query().is_ok() && print.file().to_str().is_some_and(|file| file.ends_with(".htz")),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_cost_is_one_list() {
+        let print = parse("print --cost leaked -T x");
+        assert!(!print.print_peaks && !print.print_allocators && print.print_temporary);
+        assert!(!parse("print --at 1s x").print_peaks && parse("print --from 1s x").print_peaks);
+        assert_eq!((parse("print x").rows(), parse("print --limit 0 x").rows()), (10, usize::MAX));
+        assert_eq!((parse("print -n 3 x").given_rows(), parse("print x").given_rows()), (Some(3), None));
     }
 
     #[test]
@@ -298,10 +477,10 @@ mod tests {
     fn kdes_letters_mean_what_they_mean_there() {
         let print = parse("print -l x.zst");
         assert_eq!((print.print_leaks, print.file().to_str()), (true, Some("x.zst")));
-        let print = parse("print -p0 -a 0 --print-temporary=0 -m off -n 3 -s2 -l 1 -f x.gz");
+        let print = parse("print -p0 -a 0 --print-temporary=0 -m off -n 3 -l 1 -f x.gz");
         assert!(!print.print_peaks && !print.print_allocators && !print.print_temporary && !print.merge_backtraces);
-        assert_eq!((print.peak_limit, print.sub_peak_limit, print.print_leaks), (3, 2, true));
-        assert_eq!(print.file().to_str(), Some("x.gz"));
+        assert_eq!((print.peak_limit, print.print_leaks, print.file().to_str()), (3, true, Some("x.gz")));
+        assert_eq!(parse("print -s2 x").sub_peak_limit, 2);
         let print = parse("print x -n -s --print-suppressions");
         assert_eq!((print.peak_limit, print.sub_peak_limit, print.print_suppressions), (10, 5, true));
         assert!(print.shorten_templates && !print.print_leaks);

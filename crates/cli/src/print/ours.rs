@@ -1,15 +1,16 @@
 //! What only our text report says: who is to blame, which leaks are leaks, what the numbers lack.
 use super::open::Opened;
 use super::paint::Paint;
-use super::units::bytes;
+use super::text::Left;
+use super::units::{blocks, bytes};
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
 use analysis::{Cost, Profile, Query, Table, to_signed};
 use format::{Exit, SymbolState};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Rows of each table.
-const ROWS: usize = 10;
+/// Rows of the larger tables, unless another number is asked for.
+const ROWS: usize = 20;
 
 /// The program's way to its end.
 pub fn ending(opened: &Opened) -> String {
@@ -32,7 +33,8 @@ pub fn blamed(
     profile: &Profile,
     table: &Table,
     query: &Query,
-    costs: &[(Cost, &str)],
+    costs: &[(Cost, String)],
+    limit: usize,
     paint: Paint,
 ) -> io::Result<()> {
     if !table.stacks.iter().any(|stack| stack.blamed.is_some()) {
@@ -40,12 +42,13 @@ pub fn blamed(
     }
     for (cost, heading) in costs {
         let rows = by_blamed(profile, table, query, *cost);
-        let total = rows.iter().map(|row| row.value).fold(0, i64::saturating_add);
-        if total == 0 {
+        // Growth and shrinkage may add up to nothing, so shares are of both together.
+        let total = rows.iter().map(|row| row.value.saturating_abs()).fold(0, i64::saturating_add);
+        if rows.is_empty() {
             continue;
         }
         writeln!(out, "{}", paint.heading(heading))?;
-        for row in rows.iter().take(ROWS) {
+        for row in rows.iter().take(limit) {
             let value = if cost.is_bytes() { bytes(row.value) } else { row.value.to_string() };
             let share = row.value as f64 * 100.0 / total as f64;
             let share = if paint.is_on { paint.bar(row.value, total) } else { format!("{share:5.1} %  ") };
@@ -68,24 +71,31 @@ fn place(row: &Blamed, table: &Table, paint: Paint) -> String {
 }
 
 /// A verdict for each place that holds memory at the end.
-pub fn verdicts(out: &mut impl Write, leaks: &[Leak], table: &Table, paint: Paint) -> io::Result<()> {
+pub fn verdicts(
+    out: &mut impl Write,
+    leaks: &[Leak],
+    table: &Table,
+    limit: Option<usize>,
+    paint: Paint,
+) -> io::Result<()> {
+    let limit = limit.unwrap_or(ROWS);
     let shown = || leaks.iter().filter(|leak| leak.suppressed.is_none());
     if shown().next().is_none() {
         return Ok(());
     }
     writeln!(out, "{}", paint.heading("LEAKS, JUDGED"))?;
-    for leak in shown().take(2 * ROWS) {
+    for leak in shown().take(limit) {
         let level = table.level(leak.node);
         let place = match level.and_then(|level| Some((table.text(level.file)?, level.line?))) {
             Some((file, line)) => format!("{}  {file}:{line}", label(table, level)),
             None => label(table, level),
         };
         let value = format!("{:>10}", bytes(to_signed(leak.live_bytes)));
-        let blocks = leak.live_allocations;
-        writeln!(out, "{} in {blocks} blocks: {}  {place}", paint.number(&value), paint.own(leak.verdict.name()))?;
+        let blocks = blocks(to_signed(leak.live_allocations));
+        writeln!(out, "{} in {blocks}: {}  {place}", paint.number(&value), paint.own(leak.verdict.name()))?;
         writeln!(out, "{:>10} {}", "", paint.faint(&leak.reason))?;
     }
-    let rest = shown().count().saturating_sub(2 * ROWS);
+    let rest = shown().count().saturating_sub(limit);
     if rest > 0 {
         writeln!(out, "{:>10} and {rest} more places", "")?;
     }
@@ -102,43 +112,40 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
     writeln!(out)
 }
 
-/// Numbers that KDE's totals do not have, and what is missing.
-pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::Result<()> {
+/// Numbers that KDE's totals do not have. `leaked_blocks`: of those that were not freed, the ones that are no known leaks.
+pub fn details(
+    out: &mut impl Write,
+    opened: &Opened,
+    profile: &Profile,
+    left: &Left,
+    leaked_blocks: u64,
+) -> io::Result<()> {
     let totals = opened.engine.totals();
     let costs = &profile.totals;
-    writeln!(
-        out,
-        "total memory allocated: {} in {} blocks",
-        bytes(to_signed(costs.allocated_bytes)),
-        costs.allocations
-    )?;
+    let amount = |bytes_of: u64, count: u64| format!("{} in {}", bytes(to_signed(bytes_of)), blocks(to_signed(count)));
+    writeln!(out, "total memory allocated: {}", amount(costs.allocated_bytes, costs.allocations))?;
     writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(to_signed(costs.freed_bytes)))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
     let book = opened.engine.book();
-    let left = if book.session.attached { "still live at detach" } else { "leaked" };
-    writeln!(out, "blocks {left}: {}", costs.live_allocations)?;
+    writeln!(out, "blocks {}: {leaked_blocks}", left.state)?;
     if let Some(heap) = &book.heap_at_attach {
         let (size, resident) = (bytes(to_signed(heap.size_bytes)), bytes(to_signed(heap.rss_bytes)));
         writeln!(out, "heap at attach: {size}, {resident} of it resident; what was in it is not counted")?;
     }
     if profile.range.from_ns > 0 || costs.base_allocations > 0 {
-        writeln!(
-            out,
-            "live at the start: {} in {} blocks",
-            bytes(to_signed(costs.base_bytes)),
-            costs.base_allocations
-        )?;
+        writeln!(out, "live at the start: {}", amount(costs.base_bytes, costs.base_allocations))?;
         writeln!(out, "grown by: {}", bytes(costs.growth_bytes()))?;
-        writeln!(
-            out,
-            "still live from this range: {} in {} blocks",
-            bytes(to_signed(costs.kept_bytes)),
-            costs.kept_allocations
-        )?;
+        writeln!(out, "still live from this range: {}", amount(costs.kept_bytes, costs.kept_allocations))?;
     }
     if totals.overhead_bytes > 0 {
         writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
     }
+    Ok(())
+}
+
+/// What the trace does not have, and why.
+pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
+    let totals = opened.engine.totals();
     let faults = opened.engine.faults();
     let book = opened.engine.book();
     let unknown_frees = if book.session.attached {
@@ -161,7 +168,10 @@ pub fn details(out: &mut impl Write, opened: &Opened, profile: &Profile) -> io::
     }
     if let Some(until) = opened.engine.book().folded_until_ns() {
         let seconds = until as f64 / 1e9;
-        writeln!(out, "of the first {seconds:.3}s there are sums and what they left, to keep the file small")?;
+        writeln!(
+            out,
+            "of the first {seconds:.3}s the trace has only sums and the blocks that were still live, to keep the file small"
+        )?;
     }
     if let Some(note) = &opened.engine.book().losses.note {
         writeln!(out, "{note}")?;
@@ -189,7 +199,15 @@ fn names(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
 }
 
 /// What changed, function by function.
-pub fn changes(out: &mut impl Write, heading: &str, rows: &[FunctionDiff], cost: Cost, paint: Paint) -> io::Result<()> {
+pub fn changes(
+    out: &mut impl Write,
+    heading: &str,
+    rows: &[FunctionDiff],
+    cost: Cost,
+    limit: Option<usize>,
+    paint: Paint,
+) -> io::Result<()> {
+    let limit = limit.unwrap_or(ROWS);
     let number = |value: i64| if cost.is_bytes() { bytes(value) } else { value.to_string() };
     let changed: Vec<&FunctionDiff> = rows.iter().filter(|row| row.delta != 0).collect();
     let sum = |value: fn(&FunctionDiff) -> i64| rows.iter().map(value).sum::<i64>();
@@ -197,7 +215,7 @@ pub fn changes(out: &mut impl Write, heading: &str, rows: &[FunctionDiff], cost:
     writeln!(out, "{:>11} {:>11} {:>11}  {:>9}", "before", "after", "change", "")?;
     let all = (sum(|row| row.before), sum(|row| row.after), sum(|row| row.delta));
     writeln!(out, "{:>11} {:>11} {:>11}  {:>9}  all", number(all.0), number(all.1), signed(all.2, number), "")?;
-    for row in changed.iter().take(2 * ROWS) {
+    for row in changed.iter().take(limit) {
         let note = match (row.state, row.percent) {
             (State::New, _) => "new".into(),
             (State::Gone, _) => "gone".into(),
@@ -211,8 +229,8 @@ pub fn changes(out: &mut impl Write, heading: &str, rows: &[FunctionDiff], cost:
     }
     if changed.is_empty() {
         writeln!(out, "nothing changed")?;
-    } else if changed.len() > 2 * ROWS {
-        writeln!(out, "and {} more functions", changed.len() - 2 * ROWS)?;
+    } else if changed.len() > limit {
+        writeln!(out, "and {} more functions", changed.len() - limit)?;
     }
     writeln!(out)
 }

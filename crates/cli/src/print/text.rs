@@ -1,9 +1,10 @@
 //! The text of `print`: KDE's sections and totals, then what only we know.
-use super::entry::{Entry, Group, Numbers, grouped, single};
+use super::entry::{Entry, Frames, Group, Numbers, grouped, single};
 use super::options::Print;
 use super::paint::Paint;
-use super::units::{bytes, rate, without_templates};
-use analysis::Level;
+use super::units::{blocks, bytes, rate, without_templates};
+use analysis::view::namespace;
+use analysis::{Cost, Level, Merge};
 use std::io::{self, Write};
 
 /// How lists are shown.
@@ -22,105 +23,132 @@ impl Style {
             paint,
             shorten: options.shorten_templates,
             merge: options.merge_backtraces,
-            limit: options.peak_limit,
+            limit: options.rows(),
             sub_limit: options.sub_peak_limit,
         }
     }
 }
 
-type Metric = fn(&Numbers) -> i64;
-type Label = fn(&Numbers) -> String;
+/// What memory that was not freed is called: it leaked only if the program ended.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub heading: String,
+    /// As in `IN YOUR OWN CODE, LEAKED`.
+    pub short_heading: String,
+    /// As in `5.24M leaked over 3 calls`.
+    pub words: String,
+    /// As in `total memory leaked`.
+    pub state: String,
+}
+
+impl Left {
+    pub fn leaked() -> Self {
+        let (heading, short_heading) = ("MEMORY LEAKS".into(), "LEAKED".into());
+        Left { heading, short_heading, words: "leaked".into(), state: "leaked".into() }
+    }
+
+    /// Of a program that ran on: what it has not freed may be in use.
+    pub fn at_detach() -> Self {
+        let heading = "STILL LIVE AT DETACH".to_owned();
+        let (short_heading, words) = (heading.clone(), "still live".into());
+        Left { heading, short_heading, words, state: "still live at detach".into() }
+    }
+
+    /// Of a range that ends before the program did.
+    pub fn at(time_ns: u64) -> Self {
+        let time = seconds(time_ns);
+        let heading = format!("STILL LIVE AT {time}");
+        let (short_heading, words) = (heading.clone(), "still live".into());
+        Left { heading, short_heading, words, state: format!("still live at {time}") }
+    }
+}
+
+/// A point in time, as headings and totals name it.
+pub fn seconds(ns: u64) -> String {
+    format!("{:.3}s", ns as f64 / 1e9)
+}
 
 /// One list.
 pub struct Section {
-    heading: &'static str,
-    metric: Metric,
-    /// Of an entry, and of one of its stacks.
-    label: Label,
-    sub_label: Label,
-    number: fn(i64) -> String,
+    pub heading: String,
+    pub cost: Cost,
+    /// How memory that was not freed is called.
+    pub left: String,
+    /// Said instead of an empty list.
+    pub if_empty: String,
 }
 
 fn percent(part: i64, whole: i64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-fn count(value: i64) -> String {
-    value.to_string()
+impl Section {
+    fn metric(&self, numbers: &Numbers) -> i64 {
+        match self.cost {
+            Cost::Allocations => numbers.allocations,
+            Cost::Temporary => numbers.temporary,
+            Cost::Peak => numbers.peak,
+            Cost::Leaked => numbers.leaked,
+            _ => numbers.value,
+        }
+    }
+
+    fn number(&self, value: i64) -> String {
+        if self.cost.is_bytes() { bytes(value) } else { value.to_string() }
+    }
+
+    /// The first line of an entry.
+    fn label(&self, numbers: &Numbers) -> String {
+        let (calls, peak) = (numbers.allocations, bytes(numbers.peak));
+        match self.cost {
+            Cost::Allocations => format!("{calls} calls to allocation functions with {peak} peak consumption from"),
+            Cost::Peak => format!("{peak} peak memory consumed over {calls} calls from"),
+            _ => self.sub_label(numbers),
+        }
+    }
+
+    /// The first line of one stack of an entry.
+    fn sub_label(&self, numbers: &Numbers) -> String {
+        let Numbers { allocations: calls, temporary, leaked, .. } = *numbers;
+        let value = self.number(self.metric(numbers));
+        match self.cost {
+            Cost::Allocations => format!("{calls} calls with {} peak consumption from", bytes(numbers.peak)),
+            Cost::Peak => format!("{} consumed over {calls} calls from", bytes(numbers.peak)),
+            Cost::Leaked => format!("{} {} over {calls} calls from", bytes(leaked), self.left),
+            Cost::Temporary => {
+                let of = format!("{temporary} temporary allocations of {calls} allocations in total");
+                // Where two traces are compared, the numbers are differences, of which one is no part of the other.
+                if calls > 0 && (0..=calls).contains(&temporary) {
+                    format!("{of} ({:.2}%) from", percent(temporary, calls))
+                } else {
+                    format!("{of} from")
+                }
+            }
+            Cost::Live => format!("{value} live in {} from", blocks(numbers.blocks)),
+            Cost::Allocated => format!("{value} allocated over {calls} calls from"),
+            Cost::Deallocations => format!("{value} deallocations from"),
+            Cost::Kept => format!("{value} allocated in this time and still live from"),
+            Cost::Growth => format!("{value} growth from"),
+        }
+    }
 }
-
-pub const ALLOCATIONS: Section = Section {
-    heading: "MOST CALLS TO ALLOCATION FUNCTIONS",
-    metric: |numbers| numbers.allocations,
-    label: |numbers| {
-        format!(
-            "{} calls to allocation functions with {} peak consumption from",
-            numbers.allocations,
-            bytes(numbers.peak)
-        )
-    },
-    sub_label: |numbers| format!("{} calls with {} peak consumption from:", numbers.allocations, bytes(numbers.peak)),
-    number: count,
-};
-
-pub const PEAKS: Section = Section {
-    heading: "PEAK MEMORY CONSUMERS",
-    metric: |numbers| numbers.peak,
-    label: |numbers| format!("{} peak memory consumed over {} calls from", bytes(numbers.peak), numbers.allocations),
-    sub_label: |numbers| format!("{} consumed over {} calls from:", bytes(numbers.peak), numbers.allocations),
-    number: bytes,
-};
-
-pub const LEAKS: Section = Section {
-    heading: "MEMORY LEAKS",
-    metric: |numbers| numbers.leaked,
-    label: |numbers| format!("{} leaked over {} calls from", bytes(numbers.leaked), numbers.allocations),
-    sub_label: |numbers| format!("{} leaked over {} calls from:", bytes(numbers.leaked), numbers.allocations),
-    number: bytes,
-};
-
-/// Of a program that ran on: what it has not freed may be in use.
-pub const STILL_LIVE: Section = Section {
-    heading: "STILL LIVE AT DETACH",
-    metric: |numbers| numbers.leaked,
-    label: |numbers| format!("{} still live over {} calls from", bytes(numbers.leaked), numbers.allocations),
-    sub_label: |numbers| format!("{} still live over {} calls from:", bytes(numbers.leaked), numbers.allocations),
-    number: bytes,
-};
-
-pub const TEMPORARY: Section = Section {
-    heading: "MOST TEMPORARY ALLOCATIONS",
-    metric: |numbers| numbers.temporary,
-    label: |numbers| {
-        let share = percent(numbers.temporary, numbers.allocations);
-        format!(
-            "{} temporary allocations of {} allocations in total ({share:.2}%) from",
-            numbers.temporary, numbers.allocations
-        )
-    },
-    sub_label: |numbers| {
-        let share = percent(numbers.temporary, numbers.allocations);
-        format!(
-            "{} temporary allocations of {} allocations in total ({share:.2}%) from:",
-            numbers.temporary, numbers.allocations
-        )
-    },
-    number: count,
-};
 
 impl Section {
     pub fn write(&self, out: &mut impl Write, entries: &[Entry<'_>], style: &Style) -> io::Result<()> {
-        writeln!(out, "{}", style.paint.heading(self.heading))?;
-        let whole = entries.iter().map(|entry| (self.metric)(&entry.numbers)).fold(0, i64::saturating_add);
-        if style.merge {
-            for group in grouped(entries, self.metric).iter().take(style.limit) {
+        writeln!(out, "{}", style.paint.heading(&self.heading))?;
+        let metric = |numbers: &Numbers| self.metric(numbers);
+        let whole = entries.iter().map(|entry| metric(&entry.numbers)).fold(0, i64::saturating_add);
+        if entries.iter().all(|entry| metric(&entry.numbers) == 0) {
+            writeln!(out, "{}", self.if_empty)?;
+        } else if style.merge {
+            for group in grouped(entries, metric).iter().take(style.limit) {
                 self.group(out, group, whole, style)?;
             }
         } else {
-            for entry in single(entries, self.metric).iter().take(style.limit) {
-                let bar = style.paint.bar((self.metric)(&entry.numbers), whole);
-                writeln!(out, "{bar}{}", style.paint.number(&(self.label)(&entry.numbers)))?;
-                stack(out, &entry.frames(), 1, style)?;
+            for entry in single(entries, metric).iter().take(style.limit) {
+                let bar = style.paint.bar(metric(&entry.numbers), whole);
+                writeln!(out, "{bar}{}", style.paint.number(&self.label(&entry.numbers)))?;
+                stack(out, entry, 0, 1, style)?;
                 writeln!(out)?;
             }
         }
@@ -128,52 +156,92 @@ impl Section {
     }
 
     fn group(&self, out: &mut impl Write, group: &Group<'_>, whole: i64, style: &Style) -> io::Result<()> {
-        let total = (self.metric)(&group.numbers);
-        writeln!(out, "{}{}", style.paint.bar(total, whole), style.paint.number(&(self.label)(&group.numbers)))?;
-        let first = group.entries.first().map(Entry::frames).unwrap_or_default();
-        stack(out, first.get(..1).unwrap_or_default(), 0, style)?;
+        let total = self.metric(&group.numbers);
+        writeln!(out, "{}{}", style.paint.bar(total, whole), style.paint.number(&self.label(&group.numbers)))?;
+        if let Some(first) = group.entries.first() {
+            let Frames { mut frames, .. } = first.frames();
+            frames.truncate(1);
+            levels(out, first.lens.merge, &frames, 0, style)?;
+        }
         let mut handled = 0i64;
         for entry in group.entries.iter().take(style.sub_limit) {
-            let value = (self.metric)(&entry.numbers);
+            let value = self.metric(&entry.numbers);
             if value == 0 {
                 break;
             }
             handled = handled.saturating_add(value);
-            writeln!(out, "{}", (self.sub_label)(&entry.numbers))?;
-            stack(out, entry.frames().get(1..).unwrap_or_default(), 2, style)?;
+            writeln!(out, "{}:", self.sub_label(&entry.numbers))?;
+            stack(out, entry, 1, 2, style)?;
         }
         if group.entries.len() > style.sub_limit {
             let rest = group.entries.len() - style.sub_limit;
-            writeln!(out, "  and {} from {rest} other places", (self.number)(total.saturating_sub(handled)))?;
+            writeln!(out, "  and {} from {rest} other places", self.number(total.saturating_sub(handled)))?;
         }
         writeln!(out)
     }
 }
 
-/// A stack, or nothing known about one.
-fn stack(out: &mut impl Write, frames: &[Vec<Level<'_>>], indent: usize, style: &Style) -> io::Result<()> {
-    if frames.is_empty() && indent < 2 {
-        return writeln!(out, "{:indent$}??", "", indent = indent * 2);
-    }
-    for levels in frames {
-        frame(out, levels, indent, style)?;
+/// The stack of an entry from its `first` frame on, and how many levels were left out.
+fn stack(out: &mut impl Write, entry: &Entry<'_>, first: usize, indent: usize, style: &Style) -> io::Result<()> {
+    let Frames { frames, left_out } = entry.frames();
+    levels(out, entry.lens.merge, frames.get(first..).unwrap_or_default(), indent, style)?;
+    if left_out > 0 {
+        let width = indent * 2;
+        let levels = if left_out == 1 { "level" } else { "levels" };
+        writeln!(out, "{:width$}and {left_out} outer {levels} (--depth)", "")?;
     }
     Ok(())
 }
 
-/// Function, place, module; then what it was inlined into.
-fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, style: &Style) -> io::Result<()> {
+/// Frames, or nothing known about a stack.
+fn levels(
+    out: &mut impl Write,
+    merge: Option<Merge>,
+    frames: &[Vec<Level<'_>>],
+    indent: usize,
+    style: &Style,
+) -> io::Result<()> {
+    if frames.is_empty() && indent < 2 {
+        return writeln!(out, "{:indent$}??", "", indent = indent * 2);
+    }
+    for levels in frames {
+        match merge {
+            None | Some(Merge::Line) => frame(out, levels, indent, true, style)?,
+            Some(Merge::Function) => frame(out, levels, indent, false, style)?,
+            Some(Merge::Module) => groups(out, levels, indent, |_| None)?,
+            Some(Merge::Namespace) => groups(out, levels, indent, |level| level.short.and_then(namespace))?,
+        }
+    }
+    Ok(())
+}
+
+/// Function, place, module; then what it was inlined into. Lines are left out where one entry stands for several.
+fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, with_lines: bool, style: &Style) -> io::Result<()> {
     let width = indent * 2;
     for (at, level) in levels.iter().enumerate() {
         writeln!(out, "{:width$}{}", "", name(level, style.shorten))?;
         match (level.file, level.line) {
-            (Some(file), Some(line)) => writeln!(out, "{:width$}  at {file}:{line}", "")?,
-            (Some(file), None) => writeln!(out, "{:width$}  at {file}", "")?,
+            (Some(file), Some(line)) if with_lines => writeln!(out, "{:width$}  at {file}:{line}", "")?,
+            (Some(file), _) => writeln!(out, "{:width$}  at {file}", "")?,
             _ => {}
         }
         if at == 0 && level.marker().is_none() {
             writeln!(out, "{:width$}  in {}", "", level.module.unwrap_or("??"))?;
         }
+    }
+    Ok(())
+}
+
+/// Levels that stand for all of a namespace, or of a module where there is none.
+fn groups<'a>(
+    out: &mut impl Write,
+    levels: &[Level<'a>],
+    indent: usize,
+    of: impl Fn(&Level<'a>) -> Option<&'a str>,
+) -> io::Result<()> {
+    let width = indent * 2;
+    for level in levels {
+        writeln!(out, "{:width$}{}", "", level.marker().or(of(level)).or(level.module).unwrap_or("??"))?;
     }
     Ok(())
 }
@@ -192,21 +260,42 @@ pub struct Ending {
     pub numbers: Numbers,
     pub peak_rss_bytes: i64,
     pub suppressed_bytes: i64,
-    /// The program ran already when we came.
-    pub attached: bool,
+    /// What memory that was not freed is called.
+    pub left: String,
+    /// The totals are those of one instant, at which only live blocks are known.
+    pub instant_ns: Option<u64>,
+    /// The numbers are differences.
+    pub is_change: bool,
 }
 
 impl Ending {
+    /// The difference to the totals of before.
+    pub fn minus(self, before: &Ending) -> Ending {
+        Ending {
+            runtime_ns: self.runtime_ns - before.runtime_ns,
+            numbers: self.numbers.minus(&before.numbers),
+            peak_rss_bytes: self.peak_rss_bytes - before.peak_rss_bytes,
+            suppressed_bytes: self.suppressed_bytes - before.suppressed_bytes,
+            is_change: true,
+            ..self
+        }
+    }
+
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Numbers { allocations, temporary, leaked, peak } = self.numbers;
+        let Numbers { allocations, temporary, leaked, peak, .. } = self.numbers;
+        if let Some(time_ns) = self.instant_ns {
+            let (live, blocks) = (bytes(self.numbers.value), blocks(self.numbers.blocks));
+            let what = if self.is_change { "change of memory" } else { "total memory" };
+            return writeln!(out, "{what} live at {}: {live} in {blocks}", seconds(time_ns));
+        }
         let runtime = self.runtime_ns.unsigned_abs();
-        writeln!(out, "total runtime: {:.2}s.", self.runtime_ns as f64 / 1e9)?;
+        let seconds = format!("{:.2}", self.runtime_ns as f64 / 1e9);
+        writeln!(out, "total runtime: {}s.", if seconds == "-0.00" { "0.00" } else { &seconds })?;
         writeln!(out, "calls to allocation functions: {allocations} ({}/s)", rate(allocations, runtime))?;
         writeln!(out, "temporary memory allocations: {temporary} ({}/s)", rate(temporary, runtime))?;
         writeln!(out, "peak heap memory consumption: {}", bytes(peak))?;
         writeln!(out, "peak RSS (including heaptrack overhead): {}", bytes(self.peak_rss_bytes))?;
-        let left = if self.attached { "still live at detach" } else { "leaked" };
-        writeln!(out, "total memory {left}: {}", bytes(leaked))?;
+        writeln!(out, "total memory {}: {}", self.left, bytes(leaked))?;
         if self.suppressed_bytes != 0 {
             writeln!(out, "suppressed leaks: {}", bytes(self.suppressed_bytes))?;
         }

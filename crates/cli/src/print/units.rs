@@ -18,6 +18,11 @@ pub fn bytes(value: i64) -> String {
     format!("{number:.2}{unit}")
 }
 
+/// `1 block`, `3 blocks`.
+pub fn blocks(count: i64) -> String {
+    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
+}
+
 /// What stands in `<...>` is left out: `std::vector<>::push_back`. Operators keep their names.
 pub fn without_templates(name: &str) -> String {
     let mut out = String::with_capacity(name.len());

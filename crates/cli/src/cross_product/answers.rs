@@ -1,0 +1,164 @@
+//! What the options say on a trace whose numbers are known: instants, empty results, times and threads that are not there.
+use super::made::Files;
+use super::{run, words};
+use serde_json::{Value, json};
+
+fn text(files: &Files, line: &str) -> String {
+    run(files, &words(line)).unwrap_or_else(|sentence| panic!("{line}: {sentence}")).stdout
+}
+
+fn answer(files: &Files, line: &str) -> Value {
+    serde_json::from_str(&text(files, line)).unwrap()
+}
+
+fn refused(files: &Files, line: &str) -> String {
+    run(files, &words(line)).map_or_else(|sentence| sentence, |written| panic!("{line}: {}", written.stdout))
+}
+
+#[test]
+fn an_instant_is_what_was_live() {
+    let files = Files::new("instants");
+    let said = text(&files, "--at 2s");
+    assert!(said.contains("\nLIVE AT 2.000s\n100B live in 1 block from\nqsort\n  in /usr/lib/libc.so.6\n"), "{said}");
+    assert!(said.contains("\n80B live in 4 blocks from\nfill()\n"), "{said}");
+    assert!(said.contains("IN YOUR OWN CODE, LIVE AT 2.000s\n      100B"), "{said}");
+    assert!(said.contains("\ntotal memory live at 2.000s: 290B in 7 blocks\n"), "{said}");
+    for wrong in ["PEAK", "peak", "leaked", "0 calls", "TEMPORARY", "deallocations"] {
+        assert!(!said.contains(wrong), "{wrong}: {said}");
+    }
+    let same = answer(&files, "--json --at 2s");
+    let totals = |name: &str| same["totals"][name].as_u64().unwrap();
+    assert_eq!(totals("leaked_bytes") + totals("suppressed_bytes"), 290);
+    assert_eq!(totals("leaked_allocations") + totals("suppressed_allocations"), 7);
+    assert_eq!((totals("leaked_bytes"), totals("suppressed_bytes")), (180, 110));
+    assert_eq!(same["leaked"][0]["leaked_bytes"], 100);
+    assert_eq!(answer(&files, "--json --at 2s --cost live")["live"][0]["value"], 100);
+}
+
+#[test]
+fn views_of_an_instant_have_no_peak() {
+    let files = Files::new("instant-views");
+    let sum = |list: &Value| list.as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).sum::<u64>();
+    let sizes = answer(&files, "--view sizes --at 1500ms");
+    assert_eq!((sum(&sizes["live_bytes"]), sum(&sizes["peak_bytes"])), (5220, 0));
+    let threads = answer(&files, "--view threads --at 1500ms");
+    let costs: Vec<_> = threads["threads"].as_array().unwrap().iter().map(|row| &row["costs"]).collect();
+    let of = |name: &str| costs.iter().map(|costs| costs[name].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((of("live_bytes"), of("peak_bytes"), of("allocations")), (vec![5110, 110], vec![0, 0], vec![0, 0]));
+    let diff = answer(&files, "--view diff --compare @500ms");
+    assert_eq!((&diff["cost"], &diff["base_total"]), (&json!("live"), &json!(110)));
+    assert!(refused(&files, "--view diff --compare @500ms --cost peak").contains("--cost peak"));
+    assert!(refused(&files, "--at 2s --cost peak").contains("--cost peak"));
+}
+
+#[test]
+fn a_range_that_ends_early_leaks_nothing() {
+    let files = Files::new("ranges");
+    let said = text(&files, "--to 2s -l");
+    assert!(
+        said.contains("\nSTILL LIVE AT 2.000s\n") && said.contains("total memory still live at 2.000s: 180B"),
+        "{said}"
+    );
+    assert!(!said.contains("LEAKS\n") && !said.contains("memory leaked"), "{said}");
+    assert!(text(&files, "-l").contains("\nMEMORY LEAKS\n"), "the whole session");
+    assert_eq!(answer(&files, "--json --to 1h"), answer(&files, "--json"), "no later than the end");
+}
+
+#[test]
+fn two_moments_are_compared_in_text() {
+    let files = Files::new("moments");
+    let said = text(&files, "--compare @1s");
+    assert!(said.contains("WHAT CHANGED IN LIVE MEMORY\n"), "{said}");
+    assert!(said.contains("\n      5.22K        290B      -4.93K             all\n"), "{said}");
+    assert!(said.contains("\nchange of memory live at 4.000s: -4.93K in 2 blocks\n"), "{said}");
+    assert!(said.contains("\nLIVE AT 4.000s\n-5.00K live in -1 blocks from\nqsort\n"), "{said}");
+}
+
+#[test]
+fn levels_are_shown_as_asked() {
+    let files = Files::new("levels");
+    let said = text(&files, "--include parse --hide all-but-mine");
+    assert!(said.contains("text::parse()\n") && !said.contains("fill()"), "{said}");
+    let said = text(&files, "--include grow --depth 2 --cost peak");
+    assert!(said.contains("5.10K peak memory consumed over 2 calls from\nqsort\n"), "{said}");
+    assert!(said.contains("\n    and 2 outer levels (--depth)\n") && !said.contains("main\n"), "{said}");
+    let said = text(&files, "--cost allocations --merge function --include parse");
+    assert!(said.contains("5 calls to allocation functions with 10B peak consumption from\nfill()\n"), "{said}");
+    assert_eq!(said.matches("text::parse()").count(), 1, "one stack: {said}");
+    let said = text(&files, "--cost allocations --merge module --include parse");
+    assert!(said.contains("from\n/usr/lib/libfill.so\n") && said.contains("\n    /home/me/app/app\n"), "{said}");
+    let found = answer(&files, "--json --limit 1 --depth 1 --hide libc");
+    assert_eq!(found["peak"].as_array().unwrap().len(), 1);
+    assert_eq!(found["peak"][0]["frames"].as_array().unwrap().len(), 1);
+    assert_eq!(found["peak"][0]["frames"][0]["line"], 6);
+    assert_eq!((&found["peak"][0]["levels_left_out"], &found["peak"][0]["blamed"]), (&json!(2), &json!(0)));
+    assert_eq!(answer(&files, "--json -n 0")["peak"], json!([]), "only totals");
+}
+
+#[test]
+fn an_empty_result_says_why() {
+    let files = Files::new("empty");
+    for (line, note) in [
+        ("--include nowhere", "no stack matches `include nowhere`"),
+        ("--filter-bt-function nowhere", "no stack matches `nowhere`"),
+        ("--at start", "nothing was live at 0.0 ms"),
+        ("--size 7..8", "nothing was allocated, freed or live that matches `size 7..8`"),
+        (
+            "--from 2500ms --to 2700ms --include load",
+            "nothing was allocated, freed or live between 2.500 s and 2.700 s that matches `include load`",
+        ),
+    ] {
+        assert!(text(&files, line).contains(&format!("\n{note}\n")), "{line}: {}", text(&files, line));
+        for form in ["--json", "--view flame", "--view sizes", "--view leaks", "--view threads", "--view callers"] {
+            assert_eq!(answer(&files, &format!("{form} {line}"))["note"], note, "{form} {line}");
+        }
+    }
+    assert!(
+        text(&files, "--from 3500ms --include grow")
+            .contains("\nMOST TEMPORARY ALLOCATIONS\nno allocation was temporary\n")
+    );
+    for (line, note) in [
+        ("--view callers --function nowhere", "no function in these stacks matches `nowhere`"),
+        ("--view source --source-file nowhere", "no source file in these stacks has `nowhere` in its path"),
+        ("--view flame --cost temporary --include grow", "no allocation was temporary"),
+        ("--view suppressions --include parse", "no suppression matches anything that is live"),
+    ] {
+        assert_eq!(answer(&files, line)["note"], note, "{line}");
+    }
+    for line in
+        ["--json", "--view flame", "--view leaks", "--view callers --function parse", "--view diff --compare @1s"]
+    {
+        assert_eq!(answer(&files, line)["note"], Value::Null, "{line}");
+    }
+}
+
+#[test]
+fn what_a_trace_does_not_have_is_refused() {
+    let files = Files::new("misfits");
+    for form in ["", "--json ", "--view flame ", "--view timeline ", "--view leaks ", "-H /dev/null "] {
+        for (line, sentence) in [
+            ("--from 3s --to 1s", "--from 3s is not before the end of the range, 1s: nothing would be left ("),
+            ("--from 80% --to 1s", "--from 80% is not before the end of the range, 1s: nothing would be left ("),
+            ("--from 9s", "--from 9s is after the end of the trace, which is 4.000 s long ("),
+            ("--thread 9", "--thread 9 is not in the trace, which has threads 0 to 1 ("),
+        ] {
+            let said = refused(&files, &format!("{form}{line}"));
+            assert!(said.starts_with(sentence), "{form}{line}: {said}");
+        }
+    }
+    assert!(refused(&files, "--at 9s").starts_with("--at 9s is after the end of the trace"));
+    assert!(refused(&files, "--compare @9s").starts_with("--compare @9s is after the end of the trace"));
+    assert!(refused(&files, "--compare @3s..1s").starts_with("--compare @3s..1s ends before it begins"));
+    assert_eq!(refused(&files, "--event 0"), "--event 0: allocations are numbered from 1");
+    assert!(refused(&files, "--event 99").starts_with("--event 99: "));
+}
+
+#[test]
+fn the_other_domain_may_have_its_peak_at_another_time() {
+    let files = Files::new("peaks");
+    // The peak of malloc's blocks is at 1 s, that of the others at the start.
+    let said = text(&files, "--from 500ms --to peak");
+    assert!(said.contains("\ntotal runtime: 0.50s.\n"), "{said}");
+    let refusal = refused(&files, "--from 500ms --to peak --domain custom");
+    assert!(refusal.starts_with("--from 500ms is not before the end of the range, peak"), "{refusal}");
+}

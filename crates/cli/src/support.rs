@@ -1,0 +1,364 @@
+//! Which options each output of `print`, `diff` and `export` heeds. An option that an output would ignore is refused with a sentence.
+//!
+//! Given: the options that stand on the command line. Gives back: nothing, or why they cannot be heeded. What must hold: every option of
+//! these commands has a row here (a test asks clap for them). What the views heed stands in `analysis::view::heeding`, because the page's
+//! server refuses by it, too. `--help` and docs/views.md show this table.
+use crate::args::Format;
+use analysis::view::{View, heeding};
+
+/// Something that `heaptrack print` or `heaptrack diff` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Text,
+    /// The text of `--diff`, `--compare` and `heaptrack diff`.
+    Difference,
+    Json,
+    View(View),
+    Event,
+    /// `-H`.
+    Histogram,
+    /// `-F`.
+    Folded,
+    /// `-M`.
+    Massif,
+}
+
+impl Output {
+    /// All but the views.
+    const OTHERS: [Output; 7] = [
+        Output::Text,
+        Output::Difference,
+        Output::Json,
+        Output::Event,
+        Output::Histogram,
+        Output::Folded,
+        Output::Massif,
+    ];
+
+    /// The table says that this output heeds the option.
+    #[cfg(test)]
+    pub fn heeds(self, option: &str) -> bool {
+        ROWS.iter().any(|row| row.option == option && row.has(self))
+    }
+
+    fn name(self) -> String {
+        match self {
+            Output::Text => "the text report".into(),
+            Output::Difference => "the text of a diff".into(),
+            Output::Json => "--json".into(),
+            Output::View(view) => format!("--view {}", view.name()),
+            Output::Event => "--event".into(),
+            Output::Histogram => "the histogram (-H)".into(),
+            Output::Folded => "folded stacks (-F)".into(),
+            Output::Massif => "massif's file (-M)".into(),
+        }
+    }
+}
+
+/// Which of the outputs of one command must heed an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// All of them: it says what is shown, and an output that ignored it would show something else.
+    All,
+    /// At least one: it is about that one.
+    One,
+}
+
+struct Row {
+    /// Its long name.
+    option: &'static str,
+    /// The word of a query, by which views heed it.
+    word: &'static str,
+    others: &'static [Output],
+    by: By,
+}
+
+const fn row(option: &'static str, word: &'static str, others: &'static [Output], by: By) -> Row {
+    Row { option, word, others, by }
+}
+
+use Output::{Difference, Event, Folded, Histogram, Json, Massif, Text};
+
+/// Outputs of stacks and what they cost.
+const REPORTS: &[Output] = &[Text, Difference, Json];
+const TEXTS: &[Output] = &[Text, Difference];
+/// Outputs that can be of a part of the trace.
+const PARTS: &[Output] = &[Text, Difference, Json, Histogram, Folded];
+const NO_WORD: &str = "";
+
+const ROWS: &[Row] = &[
+    row("shorten-templates", NO_WORD, TEXTS, By::One),
+    row("merge-backtraces", NO_WORD, TEXTS, By::One),
+    row("print-peaks", NO_WORD, TEXTS, By::One),
+    row("print-allocators", NO_WORD, TEXTS, By::One),
+    row("print-temporary", NO_WORD, TEXTS, By::One),
+    row("print-leaks", NO_WORD, TEXTS, By::One),
+    row("sub-peak-limit", NO_WORD, TEXTS, By::One),
+    row("print-suppressions", NO_WORD, &[Text], By::One),
+    row("peak-limit", NO_WORD, REPORTS, By::One),
+    row("rules", RULES, REPORTS, By::One),
+    row("print-histogram", NO_WORD, REPORTS, By::One),
+    row("print-flamegraph", NO_WORD, REPORTS, By::One),
+    row("print-massif", NO_WORD, REPORTS, By::One),
+    row("flamegraph-cost-type", NO_WORD, &[Folded], By::One),
+    row("massif-threshold", NO_WORD, &[Massif], By::One),
+    row("massif-detailed-freq", NO_WORD, &[Massif], By::One),
+    row("domain", "domain", &[Text, Difference, Json, Histogram, Folded, Massif], By::All),
+    row("at", "at", &[Text, Difference, Json, Folded], By::All),
+    row("from", "from", PARTS, By::All),
+    row("to", "to", PARTS, By::All),
+    row("include", "include", PARTS, By::All),
+    row("exclude", "exclude", PARTS, By::All),
+    row("filter-bt-function", "include", PARTS, By::All),
+    row("thread", "thread", PARTS, By::All),
+    row("size", "size", PARTS, By::All),
+    row("lifetime", "lifetime", PARTS, By::All),
+    row("suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),
+    row("disable-embedded-suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),
+    row("disable-builtin-suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),
+    row("no-suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),
+    row("json", "domain", &[Json, Event], By::One),
+    row("view", "domain", &[], By::One),
+    row("event", NO_WORD, &[Event], By::One),
+    row("diff", "diff", &[Difference], By::One),
+    row("compare", "compare", &[Difference], By::One),
+    row("cost", "cost", REPORTS, By::One),
+    row("hide", "hide", &[Text, Difference, Json, Folded], By::All),
+    row("collapse", "collapse", &[Text, Difference, Json, Folded], By::All),
+    row("merge", "merge", TEXTS, By::All),
+    row("depth", "depth", REPORTS, By::All),
+    row("limit", "limit", REPORTS, By::One),
+    row("points", "points", &[], By::One),
+    row("top", "top", &[], By::One),
+    row("by", "by", &[Difference], By::One),
+    row("function", "function", &[], By::One),
+    row("source-file", "file", &[], By::One),
+];
+
+/// Whose code is whose matters to views that name a level to blame, or that show or hide classes.
+const RULES: &str = "rules";
+const RULED: &[View] = &[
+    View::Summary,
+    View::Stacks,
+    View::BottomUp,
+    View::TopDown,
+    View::Callers,
+    View::Flame,
+    View::Timeline,
+    View::Sizes,
+    View::Leaks,
+    View::Diff,
+];
+
+impl Row {
+    fn views(&self) -> &'static [View] {
+        match self.word {
+            RULES => RULED,
+            // Another trace has other stacks: only one view can show both.
+            "diff" => &[View::Diff],
+            word => heeding(word),
+        }
+    }
+
+    fn has(&self, output: Output) -> bool {
+        match output {
+            Output::View(view) => self.views().contains(&view),
+            other => self.others.contains(&other),
+        }
+    }
+
+    /// Where the option applies, as a list for people.
+    fn places(&self) -> String {
+        let mut places: Vec<String> =
+            Output::OTHERS.into_iter().filter(|output| self.has(*output)).map(Output::name).collect();
+        let views: Vec<&str> = self.views().iter().map(|view| view.name()).collect();
+        if views.len() == View::ALL.len() {
+            places.push("every --view".into());
+        } else if !views.is_empty() {
+            places.push(format!("--view {}", views.join(", ")));
+        }
+        places.join(", ")
+    }
+}
+
+/// What stands on a command line.
+pub struct Given<'a> {
+    /// Long names of options.
+    pub options: &'a [String],
+    /// What it asks for; the first is what goes to stdout.
+    pub outputs: &'a [Output],
+}
+
+impl Given<'_> {
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|given| given == option)
+    }
+
+    /// Why an option cannot be heeded.
+    pub fn trouble(&self) -> Option<String> {
+        ROWS.iter().filter(|row| self.has(row.option)).find_map(|row| self.ignored(row)).or_else(|| self.useless())
+    }
+
+    fn ignored(&self, row: &Row) -> Option<String> {
+        let ignoring = self.outputs.iter().find(|output| !row.has(**output))?;
+        if row.by == By::One && self.outputs.iter().any(|output| row.has(*output)) {
+            return None;
+        }
+        // An option for a file needs the option that asks for the file.
+        let file = match row.others {
+            [Output::Folded] => Some("--print-flamegraph (-F)"),
+            [Output::Massif] => Some("--print-massif (-M)"),
+            _ => None,
+        };
+        if let Some(file) = file {
+            return Some(format!("--{} changes nothing without {file}", row.option));
+        }
+        Some(format!("--{} changes nothing in {}; it is for {}", row.option, ignoring.name(), row.places()))
+    }
+
+    /// An option that another one makes useless.
+    fn useless(&self) -> Option<String> {
+        let both = self.has("limit") && self.has("peak-limit");
+        both.then(|| "--limit and --peak-limit both say how many rows a list has: give one of them".to_owned())
+    }
+}
+
+/// Rows with the same places together, as (options, places).
+fn groups() -> Vec<(Vec<&'static str>, String)> {
+    let mut groups: Vec<(Vec<&'static str>, String)> = Vec::new();
+    for row in ROWS.iter().filter(|row| !matches!(row.option, "json" | "view" | "event")) {
+        let places = row.places();
+        match groups.iter_mut().find(|(_, known)| *known == places) {
+            Some((options, _)) => options.push(row.option),
+            None => groups.push((vec![row.option], places)),
+        }
+    }
+    groups
+}
+
+/// For `--help`.
+pub fn help() -> String {
+    let mut text = String::from("Where options apply; elsewhere they are refused:\n");
+    for (options, places) in groups() {
+        let options: Vec<String> = options.iter().map(|option| format!("--{option}")).collect();
+        text.push_str(&format!("  {}\n      {places}\n", options.join(" ")));
+    }
+    text
+}
+
+/// For docs/views.md.
+#[cfg(test)]
+fn page() -> String {
+    let mut text = String::from("| options of `print` and `diff` | apply to |\n|---|---|\n");
+    for (options, places) in groups() {
+        let options: Vec<String> = options.iter().map(|option| format!("`--{option}`")).collect();
+        text.push_str(&format!("| {} | {places} |\n", options.join(", ")));
+    }
+    text.push_str("\n| options of `export` | apply to |\n|---|---|\n");
+    for (option, formats) in EXPORT {
+        let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+        text.push_str(&format!("| `--{option}` | {} |\n", formats.join(", ")));
+    }
+    text
+}
+
+/// `heaptrack export`: an option and the formats that heed it.
+const EXPORT: [(&str, &[Format]); 9] = [
+    ("output", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
+    ("custom", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
+    ("cost", &[Format::Folded, Format::Svg]),
+    ("suppressions", &[Format::Folded, Format::Svg]),
+    ("disable-embedded-suppressions", &[Format::Folded, Format::Svg]),
+    ("disable-builtin-suppressions", &[Format::Folded, Format::Svg]),
+    ("no-suppressions", &[Format::Folded, Format::Svg]),
+    ("massif-threshold", &[Format::Massif]),
+    ("massif-detailed-freq", &[Format::Massif]),
+];
+
+/// For `--help` of `export`.
+pub fn export_help() -> String {
+    let mut text = String::from("Where options apply; elsewhere they are refused:\n");
+    for (option, formats) in EXPORT {
+        let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+        text.push_str(&format!("  --{option}: {}\n", formats.join(", ")));
+    }
+    text
+}
+
+/// Why an export cannot heed an option.
+pub fn export_trouble(options: &[String], to: Format) -> Option<String> {
+    let (option, formats) = EXPORT
+        .iter()
+        .find(|(option, formats)| !formats.contains(&to) && options.iter().any(|given| given == option))?;
+    let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+    Some(format!("--{option} changes nothing in --to {}; it is for {}", to.name(), formats.join(", ")))
+}
+
+/// The long names of the options that stand on the command line.
+pub fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
+    let is_given = |arg: &&clap::Arg| {
+        matches!(matches.try_contains_id(arg.get_id().as_str()), Ok(true))
+            && matches.value_source(arg.get_id().as_str()) == Some(clap::parser::ValueSource::CommandLine)
+    };
+    let given = command.get_arguments().filter(is_given);
+    given.filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Options that say which file is read, or that end the command.
+    const NO_ROW: [&str; 3] = ["file", "version", "to"];
+
+    fn longs(command: &clap::Command) -> Vec<String> {
+        let longs = command.get_arguments().filter_map(|arg| arg.get_long());
+        longs.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_option_has_a_row() {
+        let mut rows: Vec<&str> = ROWS.iter().map(|row| row.option).chain(["file", "version"]).collect();
+        let mut options = longs(&crate::print::Print::command());
+        rows.sort_unstable();
+        options.sort_unstable();
+        assert_eq!(rows, options);
+        let mut rows: Vec<&str> = EXPORT.iter().map(|(option, _)| *option).collect();
+        let mut options = longs(&crate::args::Export::command());
+        options.retain(|option| !NO_ROW.contains(&option.as_str()));
+        rows.sort_unstable();
+        options.sort_unstable();
+        assert_eq!(rows, options);
+    }
+
+    /// What the page says is what this table says. If it fails, put what it prints below the mark.
+    #[test]
+    fn the_page_has_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/views.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let found = text.split("<!-- options -->\n").nth(1).unwrap_or_default();
+        assert_eq!(found, page(), "docs/views.md must have this table below `<!-- options -->`");
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        let trouble = |options: &[&str], outputs: &[Output]| {
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            Given { options: &options, outputs }.trouble().unwrap_or_default()
+        };
+        assert_eq!(
+            trouble(&["points"], &[Text]),
+            "--points changes nothing in the text report; it is for --view timeline"
+        );
+        assert_eq!(trouble(&["points"], &[Output::View(View::Timeline)]), "");
+        assert_eq!(trouble(&["from"], &[Text, Folded]), "");
+        assert!(
+            trouble(&["from"], &[Text, Massif]).starts_with("--from changes nothing in massif's file (-M); it is for")
+        );
+        assert_eq!(trouble(&["print-leaks"], &[Text, Massif]), "", "it is about the text");
+        let sentence = "--massif-threshold changes nothing without --print-massif (-M)";
+        assert_eq!(trouble(&["massif-threshold"], &[Text]), sentence);
+        assert!(trouble(&["limit", "peak-limit"], &[Text]).contains("give one of them"));
+    }
+}
