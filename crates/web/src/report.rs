@@ -8,7 +8,7 @@ use crate::shelf::{Options, answer, opened, status_of, table};
 use crate::sources;
 use crate::trace::{Open, Trace};
 use analysis::view::View;
-use analysis::{Class, Costs, Query, Table};
+use analysis::{Blocks, Class, Costs, Profile, Query, Table};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
@@ -88,7 +88,7 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
     }
     let mut notes = told(most, 1);
     notes.push(format!(
-        "It is still larger than {} MB: so much is needed for its stacks and their costs alone.",
+        "It is still larger than {} MB, because its stacks and their costs alone need more than that.",
         most as f64 / MB
     ));
     draft.page(&one, &without, notes)
@@ -237,10 +237,7 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
     for number in 0..count {
         let (from, to) = (border(number).to_string(), border(number + 1).to_string());
         let to = if number + 1 == count { "end" } else { &to };
-        let query =
-            Query::new([("from", from.as_str()), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
-        let profile =
-            open.engine.profile(&mut *blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))?;
+        let profile = profile_of(open, &mut *blocks, &from, to)?;
         let mut now = HashMap::new();
         for (site, costs) in &profile.stacks {
             now.insert(*site, *costs);
@@ -264,10 +261,40 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
         before = now;
     }
     let mut map = Map::new();
+    map.insert("folded".into(), folded(open, &mut *blocks, count, border)?);
     map.insert("time_ns".into(), json!((0..=count).map(border).collect::<Vec<_>>()));
     map.insert("highest".into(), json!(highest));
     map.insert("highest_ns".into(), json!(highest_ns));
     map.insert("start".into(), json!(starts));
+    for name in COLUMNS.iter().map(|(name, _)| *name).chain(["stack"]) {
+        map.insert(name.into(), json!(columns.remove(name).unwrap_or_default()));
+    }
+    Ok(Value::Object(map))
+}
+
+fn profile_of(open: &Open, blocks: &mut dyn Blocks, from: &str, to: &str) -> Result<Profile, ReportError> {
+    let query = Query::new([("from", from), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
+    open.engine.profile(blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))
+}
+
+/// Events that are known in sum only are in no slice. Returns the costs from the start to the first border after them, or null if every
+/// event is there.
+fn folded(
+    open: &Open,
+    blocks: &mut dyn Blocks,
+    count: usize,
+    border: impl Fn(usize) -> u64,
+) -> Result<Value, ReportError> {
+    let Some(until) = open.engine.book().folded_until_ns() else { return Ok(Value::Null) };
+    let first = (1..count).find(|at| border(*at) >= until).unwrap_or(count);
+    let to = if first == count { "end".into() } else { border(first).to_string() };
+    let profile = profile_of(open, blocks, "0", &to)?;
+    let mut columns = HashMap::new();
+    profile.stacks.iter().for_each(|(site, costs)| push(&mut columns, *site, costs));
+    let mut map = Map::new();
+    map.insert("border".into(), json!(first));
+    map.insert("highest".into(), json!(profile.totals.peak_bytes));
+    map.insert("highest_ns".into(), json!(profile.peak_time_ns));
     for name in COLUMNS.iter().map(|(name, _)| *name).chain(["stack"]) {
         map.insert(name.into(), json!(columns.remove(name).unwrap_or_default()));
     }

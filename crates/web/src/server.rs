@@ -87,14 +87,21 @@ impl Server {
     /// Serves until the process ends.
     pub fn serve<A: Answers>(self, answers: Arc<A>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let site = Arc::new(Site { guard: self.guard, answers });
-        let routes = Router::new()
-            .fallback(route::<A>)
-            .layer(from_fn_with_state(Arc::clone(&site), watch::<A>))
-            .with_state(site);
+        let routes = routes(self.guard, answers);
         let listener = self.listener;
         runtime.block_on(async move { axum::serve(tokio::net::TcpListener::from_std(listener)?, routes).await })
     }
+
+    /// For `fuzz/targets/http.rs`: everything but the socket.
+    #[cfg(fuzzing)]
+    pub fn routes<A: Answers>(self, answers: Arc<A>) -> Router {
+        routes(self.guard, answers)
+    }
+}
+
+fn routes<A: Answers>(guard: Guard, answers: Arc<A>) -> Router {
+    let site = Arc::new(Site { guard, answers });
+    Router::new().fallback(route::<A>).layer(from_fn_with_state(Arc::clone(&site), watch::<A>)).with_state(site)
 }
 
 /// Runs before every route.

@@ -10,7 +10,6 @@ use analysis::{Classes, Query, Source, Suppressions, Table};
 use format::Domain;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -196,13 +195,14 @@ pub(crate) fn table(open: &Open, options: &Options) -> Table {
     let book = open.engine.book();
     // The rules were checked when the shelf was made.
     let classes = classes(options, &book.session.exe).unwrap_or_else(|_| Classes::new(&book.session.exe));
+    // In the order of `print`: a leak that several of them match is told as that of the first.
     let mut suppressions = Suppressions::new();
+    if options.builtin {
+        suppressions.add_builtin();
+    }
     suppressions.add(&options.suppressions, Source::File);
     if options.embedded {
         suppressions.add(&book.suppressions, Source::Embedded);
-    }
-    if options.builtin {
-        suppressions.add_builtin();
     }
     Table::new(book, &classes, suppressions)
 }
@@ -236,7 +236,7 @@ fn check_suppressions(text: &str) -> Result<usize, String> {
 fn look(path: &Path) -> Result<(), format::Error> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+        return Err(format::Error::Folder);
     }
     format::Source::open(path).map(drop)
 }

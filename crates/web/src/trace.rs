@@ -11,7 +11,6 @@ use crate::server::Refusal;
 use analysis::{Blocks, Engine};
 use format::{BlockKind, Domain, Reader, Source};
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,10 +167,10 @@ impl Trace {
     fn read_all(&self) -> Result<Option<Follower>, format::Error> {
         let metadata = std::fs::metadata(&self.path)?;
         if metadata.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+            return Err(format::Error::Folder);
         }
         if !metadata.is_file() {
-            return Err(io::Error::other("it is no file").into());
+            return Err(format::Error::NotAFile);
         }
         let file = Arc::new(File::open(&self.path)?);
         self.size.store(metadata.len(), Ordering::Relaxed);

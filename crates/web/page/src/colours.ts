@@ -53,9 +53,14 @@ export const deltaColour = (now: number, before: number): string => {
   return now > before ? `hsl(14 80% ${86 - 32 * share}%)` : `hsl(214 75% ${86 - 30 * share}%)`;
 };
 
-/** Band colours are given out once per trace, by rank in the whole session, and stay. */
+/** A function as colours know it: by its full name, or by its module where it has none. */
+type Named = { function: string | null; module: string | null };
+const nameOf = (level: Named): string => level.function ?? level.module ?? "";
+
+/** Colours are given out once, and stay: the first ones to the functions that cost most in the whole session, whatever is looked at first. */
 const given = new Map<string, string>();
-export const bandColour = (name: string): string => {
+export const functionColour = (level: Named): string => {
+  const name = nameOf(level);
   let colour = given.get(name);
   if (!colour) {
     colour = PALETTE[given.size % PALETTE.length] ?? OTHER;
@@ -63,3 +68,4 @@ export const bandColour = (name: string): string => {
   }
   return colour;
 };
+export const giveColours = (levels: Named[]): void => levels.forEach(functionColour);

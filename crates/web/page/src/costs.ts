@@ -48,6 +48,21 @@ export const value = (costs: ArrayLike<number>, cost: Cost, from = 0): number =>
   }
 };
 
+/** False where a cost is a mean of nothing: the mean life of blocks of which none was freed is no number. */
+export const isKnown = (costs: ArrayLike<number>, cost: Cost): boolean => {
+  const of = cost === "mean_lifetime" ? "deallocations" : cost === "average" || cost === "kept_ratio" ? "allocations" : undefined;
+  return of === undefined || (costs[at(of)] ?? 0) > 0;
+};
+
+/** True where an amount is a part of the total. Growth is not: one function may grow by more than all functions together. */
+export const isPart = (cost: Cost): boolean => COSTS[cost].kind !== "ratio" && cost !== "average" && cost !== "mean_lifetime" && cost !== "growth_bytes";
+
+/** The largest amount that a row of these totals can have: what its bar is measured against. */
+export const largest = (cost: Cost, totals: ArrayLike<number>, base?: ArrayLike<number>): number => {
+  const most = (of: Cost): number => Math.max(Math.abs(value(totals, of)), Math.abs(base ? value(base, of) : 0));
+  return cost === "growth_bytes" ? Math.max(most("live_bytes"), most("base_bytes")) : most(cost);
+};
+
 /** What the numbers are about. */
 export type Mode = "session" | "range" | "moment";
 
@@ -175,6 +190,12 @@ export const FLAMES: Record<Mode, Cost[]> = {
   session: ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"],
   range: ["peak_bytes", "live_bytes", "kept_bytes", "allocations", "temporary", "allocated_bytes"],
   moment: ["live_bytes", "live_allocations"],
+};
+
+/** A cost that can be drawn and added up: the first one where another makes no sense. */
+export const drawable = (cost: Cost, mode: Mode): Cost => {
+  const wanted = usable(cost, mode);
+  return FLAMES[mode].includes(wanted) ? wanted : (FLAMES[mode][0] ?? "peak_bytes");
 };
 
 /** The cost to begin with, and the one to fall back to when another makes no sense here. */

@@ -45,8 +45,12 @@ export type Answered<T> = { value: T | undefined; error: string | undefined; bus
 export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]): Answered<T> => {
   const [answer, set] = useState<Answered<T>>({ value: undefined, error: undefined, busy: true });
   const latest = useRef(0);
+  // From the moment on at which something else is wanted: effects run only after that has been drawn.
+  const wanted = JSON.stringify(deps);
+  const asked = useRef(wanted);
   useEffect(() => {
     const mine = ++latest.current;
+    asked.current = wanted;
     const promise = make();
     if (!promise) {
       set({ value: undefined, error: undefined, busy: false });
@@ -58,7 +62,7 @@ export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]
       (error: Error) => mine === latest.current && set({ value: undefined, error: error.message, busy: false }),
     );
   }, deps);
-  return answer;
+  return asked.current === wanted ? answer : { ...answer, busy: true };
 };
 
 export const useAsk = <O extends Op>(op: O, args: Requests[O]["args"] | undefined): Answered<Requests[O]["result"]> =>

@@ -13,7 +13,10 @@ const scaled = (value: number, units: string[], space: string): string => {
 };
 
 export const bytes = (value: number): string => scaled(value, ["B", "kB", "MB", "GB", "TB", "PB"], " ");
-export const count = (value: number): string => (Math.abs(value) < 100_000 ? exact(value) : scaled(value, ["", "k", "M", "G", "T"], " "));
+/** Up to seven digits are exact, so that two numbers of one table are written alike. */
+export const count = (value: number): string => (Math.abs(value) < 10_000_000 ? exact(value) : short(value));
+/** For the marks of an axis, where there is little room. */
+export const short = (value: number): string => scaled(value, ["", "k", "M", "G", "T"], " ");
 
 /** Every digit, in groups of three. */
 export const exact = (value: number): string => {
@@ -72,10 +75,10 @@ export const show = (value: number, kind: Kind): string => {
   }
 };
 
-/** With a sign, for differences. */
 /** With its sign. What is left of scaling one number to another is no difference. */
 export const signed = (value: number, kind: Kind): string => {
   const amount = Math.abs(value) < 1e-6 ? 0 : value;
+  if (kind === "time" && amount < 0) return Math.abs(amount) < 1e5 ? lifetime(0) : `−${time(-amount)}`;
   return amount > 0 ? `+${show(amount, kind)}` : show(amount, kind);
 };
 

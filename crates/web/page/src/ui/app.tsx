@@ -2,13 +2,15 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask as request } from "../client";
-import type { Cost } from "../costs";
-import { type State, VIEWS, type View, mode, whole as wholeOf } from "../state";
+import { giveColours } from "../colours";
+import { type Cost, value } from "../costs";
+import { type State, VIEWS, type View, isOtherTrace, mode, whole as wholeOf } from "../state";
 import { change, current, useAnswer, useAsk, useChange, usePreference } from "../store";
 import { time } from "../units";
+import type { Overview } from "../work/protocol";
 import { Callers } from "./callers";
 import { ChartView } from "./charts";
-import { type Page, PageContext, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf, opened } from "./context";
+import { type Page, PageContext, type Pick, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf, opened, withoutKept } from "./context";
 import { Detail } from "./detail";
 import { DiffTable } from "./diff";
 import { Figures } from "./figures";
@@ -29,6 +31,12 @@ const LISTS: Record<string, Cost[]> = {
   range: ["peak_bytes", "growth_bytes", "allocations", "temporary"],
   moment: ["live_bytes", "live_allocations"],
 };
+
+/** What functions are ranked by for their colours, and how many of each list get one before any view asks. */
+const RANKED: Cost[] = ["peak_bytes", "allocations", "temporary"];
+const COLOURED = 6;
+
+const liveOf = ({ totals, live }: Overview): NonNullable<Page["live"]> => ({ time_ns: totals.to_ns, bytes: value(totals.sums, "live_bytes"), byFunction: live });
 
 export const App = (): JSX.Element => {
   const state = useChange();
@@ -98,22 +106,30 @@ const Loading = ({ trace }: { trace: TraceStatus }): JSX.Element => (
 );
 
 const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.Element => {
-  const state = useChange();
-  const [picked, pick] = useState<Picked | undefined>(undefined);
+  const asked = useChange();
+  const state = useMemo(() => (status.report ? withoutKept(asked) : asked), [asked, status.report]);
+  const [lastPicked, setPicked] = useState<Picked | undefined>(undefined);
   const [said, say] = useState("");
   const [help, setHelp] = useState(false);
   const [side, setSide] = usePreference("detail.width", 380);
   const ask = askOf(state, trace);
   const shape = mode(state);
   const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
-  // Whether most is the user's own is asked of the whole session, so that it does not change with a range.
-  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version }, costs: [], limit: 0 });
+  // Whether most is the user's own, and who gets which colour, is asked of the whole session, so that it does not change with a range.
+  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version }, costs: RANKED, limit: COLOURED });
+  useMemo(() => whole.value && giveColours(RANKED.flatMap((cost) => whole.value?.lists[cost] ?? []).map(({ level }) => level)), [whole.value]);
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
   const look = lookOf(state, mine);
+  // Between two traces other numbers stand for the same functions.
+  const between = isOtherTrace(state.compare) ? `${state.compare}` : "";
+  const picked = lastPicked?.between === between ? lastPicked : undefined;
+  const pick = (next: Pick | undefined): void => setPicked(next && { ...next, look, between });
+  const peak = whole.value && { time_ns: whole.value.totals.answer.peak_time_ns ?? 0, bytes: value(whole.value.totals.sums, "peak_bytes") };
+  const live = shape === "moment" && !overview.busy && overview.value ? liveOf(overview.value) : undefined;
   const page = useMemo<Page>(
-    () => ({ state, status, trace, ask, look, mode: shape, cost: costOf(state), isDiff: state.compare !== undefined, runtime, picked, pick, say }),
-    [state, status, trace, picked, look.levels, runtime],
+    () => ({ state, status, trace, ask, look, mode: shape, cost: costOf(state), isDiff: state.compare !== undefined, runtime, peak, live, picked, pick, say }),
+    [state, status, trace, picked, look.levels, runtime, whole.value, overview.value, overview.busy],
   );
   useKeys(page, () => setHelp(true));
   useEffect(() => {
@@ -147,7 +163,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
               <>
                 <Splitter label="Width of the details" vertical onMove={(delta) => setSide(Math.max(260, Math.min(innerWidth - 300, side - delta)))} />
                 <div class="side" style={{ width: `${side}px` }}>
-                  <Detail overview={overview.value} />
+                  <Detail />
                 </div>
               </>
             )}
@@ -186,7 +202,7 @@ const Tabs = ({ view }: { view: View }): JSX.Element => (
   </div>
 );
 
-const Body = ({ view, overview }: { view: View; overview: import("../work/protocol").Overview }): JSX.Element => {
+const Body = ({ view, overview }: { view: View; overview: Overview }): JSX.Element => {
   switch (view) {
     case "summary":
       return <Summary overview={overview} />;

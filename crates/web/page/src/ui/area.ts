@@ -2,7 +2,8 @@
 import { step } from "../units";
 import { type Pen, type Point } from "./pen";
 
-export type Band = { name: string; colour: string; values: number[] };
+/** `key`: the function that it is of (`functionName`); none for what is no function. */
+export type Band = { name: string; colour: string; values: number[]; key?: string };
 /** `times`: borders of its own, as of another trace's values, which may end earlier or later. */
 export type Line = Band & { dash?: number[]; times?: number[] };
 export type Drawing = {
@@ -20,6 +21,8 @@ export type Drawing = {
   /** Values stay until the next one (a rate), or are joined (a level). */
   stepped: boolean;
   format: (value: number) => string;
+  /** The same where there is little room. */
+  mark?: (value: number) => string;
   formatTime: (ns: number) => string;
   ink: { text: string; faint: string; line: string; paper: string };
 };
@@ -141,7 +144,7 @@ const labels = (pen: Pen, drawing: Drawing, top: number, y: (value: number) => n
     const place = y(mark);
     if (last - place < 14) continue;
     last = place;
-    pen.text(drawing.format(mark), LEFT - 8, place, ink.faint, "right");
+    pen.text((drawing.mark ?? drawing.format)(mark), LEFT - 8, place, ink.faint, "right");
   }
   const size = step(to - from, Math.max(2, width / 150));
   for (let mark = Math.ceil(from / size) * size; mark <= to; mark += size) {

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
 import { type Cost, usable } from "../costs";
-import { base, labelOf, where, whole } from "../names";
+import { base, labelOf, placeOf, whole } from "../names";
 import { change, useAsk, usePreference } from "../store";
 import type { Row } from "../work/protocol";
 import { ColumnMenu, costColumn, recalled, shown } from "./columns";
@@ -40,7 +40,7 @@ export const Callers = (): JSX.Element => {
           <span class="tree-name">
             <Marked text={labelOf(row.level, look.merge, state.full)} search={filter} />
           </span>
-          <span class="place">{where(row.level)}</span>
+          <span class="place">{placeOf(row.level, look.merge)}</span>
         </span>
       ),
       text: (row) => `${labelOf(row.level, look.merge, true)}\t${whole(row.level)}`,
@@ -55,7 +55,7 @@ export const Callers = (): JSX.Element => {
   const around = useAsk("neighbours", found.value === undefined ? undefined : { ask: about, look, key: found.value, cost });
   const choose = (row: Row): void => {
     change({ fn: nameKey(row, state) || labelOf(row.level, "function", true) });
-    pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "function", key: row.key } });
+    pick({ title: labelOf(row.level, look.merge, true), level: row.level, selection: { of: "function", key: row.key } });
   };
   return (
     <section class="view" aria-label="Caller / callee">
@@ -103,7 +103,7 @@ const Around = ({ value: around, location, costs, totals, onChoose }: { value: A
   const [some] = [costs.slice(0, 4)];
   const columns = (title: string): Column<Row>[] => [{ ...location, title, width: 200 }, ...some.map((one) => costColumn(one, { mode, totals }))];
   type Line = Around["lines"][number];
-  const lineRow = (line: Line): Row => ({ level: around.subject.level, key: 0, sums: line.sums, base: undefined, self: line.self });
+  const lineRow = (line: Line): Row => ({ level: around.subject.level, key: 0, sums: line.sums, base: line.base, self: line.self });
   const lines: Column<Line>[] = [
     {
       id: "line",

@@ -7,7 +7,7 @@ import { time } from "../units";
 import { type Drawing, BOTTOM, LEFT, RIGHT, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
-import { Choices, Empty, Problem, Switch, download, ink, useSize } from "./parts";
+import { Choices, Empty, NotCompared, Problem, Switch, download, ink, useSize, WholeOnly } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 import { type Timeline, type What, formatTime, series } from "./series";
 import { Legend } from "./timeline";
@@ -16,7 +16,7 @@ const HEIGHT = 380;
 const TITLES: Record<What, string> = { live_bytes: "Memory consumed", allocations: "Allocations", temporary: "Temporary allocations" };
 
 export const ChartView = ({ what }: { what: What }): JSX.Element => {
-  const { state, status } = usePage();
+  const { state, status, peak } = usePage();
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", what === "live_bytes" ? "512" : "160");
   words.set("top", String(Math.max(1, state.bands)));
@@ -54,16 +54,18 @@ export const ChartView = ({ what }: { what: What }): JSX.Element => {
         <Switch text="log" title="Logarithmic" on={state.log} onChange={(log) => change({ log })} />
         {isLevel && <Switch text="RSS" on={state.chart === "rss"} onChange={(on) => change({ chart: on ? "rss" : "live" })} />}
         <span class="push" />
-        <span class="hint">{isZoomed ? `${time(state.from ?? 0)} to ${time(state.to ?? 0)} (${time((state.to ?? 0) - (state.from ?? 0))})` : "drag = range"}</span>
+        <span class="hint" data-label="">{isZoomed && !status.report ? `${time(state.from ?? 0)} to ${time(state.to ?? 0)} (${time((state.to ?? 0) - (state.from ?? 0))})` : "drag = range"}</span>
       </div>
+      <NotCompared />
+      <WholeOnly what="this chart" isTimeless={!isZoomed} />
       {answer.error && <Problem text={answer.error} />}
-      {data && data.time_ns.length > 0 ? <Chart data={data} what={what} /> : !answer.busy && <Empty>Nothing was recorded in this time.</Empty>}
+      {data && peak && data.time_ns.length > 0 ? <Chart data={data} what={what} /> : peak && !answer.busy && <Empty>Nothing was recorded in this time.</Empty>}
     </section>
   );
 };
 
 const Chart = ({ data, what }: { data: Timeline; what: What }): JSX.Element => {
-  const { state } = usePage();
+  const { state, live } = usePage();
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const { width } = useSize(place);
@@ -124,7 +126,7 @@ const Chart = ({ data, what }: { data: Timeline; what: What }): JSX.Element => {
         {drag && <div class="brush" style={{ left: `${Math.max(LEFT, xOf(drawing, low))}px`, width: `${Math.max(1, Math.min(width - RIGHT, xOf(drawing, high)) - xOf(drawing, low))}px`, height: `${HEIGHT - BOTTOM}px` }} />}
         {hover !== undefined && <div class="cursor" style={{ left: `${xOf(drawing, hover)}px`, top: "0", height: `${HEIGHT - BOTTOM}px` }} />}
       </div>
-      {state.legend && <Legend drawing={drawing} index={index} hover={hover} />}
+      {state.legend && <Legend drawing={drawing} index={index} hover={hover} moment={what === "live_bytes" && hover === undefined ? live : undefined} />}
     </div>
   );
 };

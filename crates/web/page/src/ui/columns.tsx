@@ -1,6 +1,6 @@
 // The columns of costs that tables have, which of them are shown, and in which order.
 import type { JSX } from "preact";
-import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, name, value } from "../costs";
+import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, isKnown, isPart, largest, name, value } from "../costs";
 import { recall, remember } from "../store";
 import { percent, show, signed } from "../units";
 import type { Row, Totals } from "../work/protocol";
@@ -21,23 +21,28 @@ const title = (cost: Cost, mode: Mode, prefix: string | undefined, self: boolean
 /** A column of numbers with its share of the total as a bar. In a comparison: the difference. */
 export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options): Column<Row> => {
   const { kind } = COSTS[cost];
-  const all = totals ? value(totals.sums, cost) : 0;
-  const before = totals?.base ? value(totals.base, cost) : undefined;
-  const most = Math.max(Math.abs(all), Math.abs(before ?? 0));
-  const isShare = kind !== "ratio" && cost !== "average" && cost !== "mean_lifetime";
-  const of = (row: Row): number => value(self ? (row.self ?? row.sums) : row.sums, cost);
+  const most = totals ? largest(cost, totals.sums, totals.base) : 0;
+  const isShare = isPart(cost);
+  const hasBar = isShare || cost === "growth_bytes";
+  const sumsOf = (row: Row): Float64Array => (self ? (row.self ?? row.sums) : row.sums);
+  const of = (row: Row): number => value(sumsOf(row), cost);
   const change = (row: Row): number => of(row) - (row.base ? value(row.base, cost) : 0);
   const isDiff = (row: Row): boolean => row.base !== undefined && !self;
+  const isThere = (row: Row): boolean => isKnown(sumsOf(row), cost) && (!isDiff(row) || isKnown(row.base ?? [], cost));
+  // As wide as the widest number with its share.
+  const letters = (totals?.base ? signed(most, kind) : show(most, kind)).length + (isShare ? 8 : 0);
   return {
     id: self ? `self ${cost}` : cost,
     title: title(cost, mode, prefix, self),
     help: help(cost, mode) + (self ? " Only what is allocated right here, not by what it calls." : ""),
-    width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 26),
+    width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 40, letters * 8 + 20),
     numeric: true,
-    bar: (row) => (!isShare || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),
+    bar: (row) => (!hasBar || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),
     cell: (row) => {
       const amount = isDiff(row) ? change(row) : of(row);
-      if (amount === 0) return <span class="zero">{kind === "count" ? "0" : "–"}</span>;
+      if (!isThere(row)) return <span class="zero">–</span>;
+      // A mean life of nothing measurable is a short life, not none.
+      if (amount === 0 && kind !== "time") return <span class="zero">{kind === "count" ? "0" : "–"}</span>;
       return (
         <>
           {isDiff(row) ? signed(amount, kind) : show(amount, kind)}

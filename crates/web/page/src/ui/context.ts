@@ -3,8 +3,8 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import { type Cost, type Mode, usable } from "../costs";
 import { type State, mode, query } from "../state";
-import type { Ask, Row, Selection } from "../work/protocol";
-import type { Look } from "../work/stacks";
+import type { Ask, Selection } from "../work/protocol";
+import type { Level, Look } from "../work/stacks";
 
 export type TraceStatus = {
   name: string;
@@ -43,14 +43,16 @@ export type Status = {
   report: { slices: number; notes: string[] } | null;
 };
 
-/** What the details are about. */
 export const opened = (status: Status): { index: number; name: string }[] =>
   status.traces.flatMap((trace, index) => (trace ? [{ index, name: trace.name }] : []));
 
 export const traceName = (status: Status, index: number): string =>
   status.traces[index]?.name ?? status.beside.find((one) => one.index === index)?.name ?? String(index);
 
-export type Picked = { title: string; row: Row; selection: Selection };
+/** What the details are about. `isWhole`: the view that it was picked in shows the whole session, whatever range is chosen. */
+export type Pick = { title: string; level: Level; selection: Selection; isWhole?: boolean };
+/** A selection means something only with the levels that were shown, and among the stacks of the traces that were compared. */
+export type Picked = Pick & { look: Look; between: string };
 
 export type Page = {
   state: State;
@@ -62,8 +64,12 @@ export type Page = {
   cost: Cost;
   isDiff: boolean;
   runtime: number;
+  /** The peak of the whole session and of all blocks; undefined until it is known, as are the colours of functions. */
+  peak: { time_ns: number; bytes: number } | undefined;
+  /** What is live of each function at the chosen moment, and when that is. */
+  live: { time_ns: number; bytes: number; byFunction: Map<string, number> } | undefined;
   picked: Picked | undefined;
-  pick: (picked: Picked | undefined) => void;
+  pick: (picked: Pick | undefined) => void;
   say: (sentence: string) => void;
 };
 
@@ -81,4 +87,10 @@ export const lookOf = (state: State, mine: number): Look => ({
   recursion: state.recursion,
 });
 export const modeOf = mode;
+/** A report does not know which blocks of a range were kept, so a link to these costs shows what lives at the end of the range. */
+export const withoutKept = (state: State): State => {
+  if (mode(state) !== "range") return state;
+  const known = (cost: Cost): Cost => (cost === "kept_bytes" ? "live_bytes" : cost === "kept_allocations" ? "live_allocations" : cost);
+  return { ...state, cost: known(state.cost), sort: state.sort === undefined || state.sort === "name" ? state.sort : known(state.sort) };
+};
 export const costOf = (state: State): Cost => usable(state.cost, mode(state));

@@ -1,33 +1,49 @@
 // Details of what is selected: text that can be selected and copied, and every stack of it.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { COSTS, help, name, value } from "../costs";
+import { COSTS, type Cost, type Mode, help, isKnown, isPart, largest, name, usable, value } from "../costs";
 import { nameOf, where, whole } from "../names";
+import type { State } from "../state";
 import { change, useAsk } from "../store";
 import { bytes, exact, full, percent, show, signed, time } from "../units";
-import type { Stack } from "../work/protocol";
+import type { Requests, Stack } from "../work/protocol";
 import type { Level } from "../work/stacks";
 import { known } from "./columns";
-import { usePage } from "./context";
+import { askOf, usePage } from "./context";
 import { EditorLink } from "./editor";
 import { suppression } from "./leaks";
+import { Num } from "./number";
 import { Problem, copy } from "./parts";
 
 const PAGE = 30;
 
-export const Detail = ({ overview }: { overview: import("../work/protocol").Overview }): JSX.Element | null => {
-  const { picked, pick, mode, say, state, ask, look, cost, isDiff, status } = usePage();
+/** The numbers of the selection for what is looked at now; what was picked earlier decides only which stacks they are of. */
+const useSelection = (shown: number) => {
+  const { picked, state, trace, ask, cost, mode } = usePage();
+  const isWhole = picked?.isWhole === true;
+  const about = isWhole ? askOf(alone(state), trace) : ask;
+  const shape = isWhole ? "session" : mode;
+  const by = isWhole ? usable("leaked_bytes", shape) : cost;
+  const answer = useAsk("stacks", picked && { ask: about, look: picked.look, selection: picked.selection, cost: by, from: 0, to: shown });
+  return { answer, mode: shape, cost: by, isDiff: !isWhole && state.compare !== undefined };
+};
+
+/** Without the range and the comparison that some views do not know. */
+const alone = (state: State): State => ({ ...state, at: undefined, from: undefined, to: undefined, compare: undefined });
+
+export const Detail = (): JSX.Element | null => {
+  const { picked, pick, say, state } = usePage();
   const [shown, setShown] = useState(PAGE);
-  const stacks = useAsk("stacks", picked && { ask, look, selection: picked.selection, cost, from: 0, to: shown });
+  const { answer: stacks, mode, cost, isDiff } = useSelection(shown);
   if (!picked) return null;
-  const { level } = picked.row;
-  const sums = picked.row.sums.length > 0 ? picked.row.sums : (stacks.value?.sums ?? picked.row.sums);
-  const { totals } = overview;
+  const { level } = picked;
+  const found = stacks.value;
   const fn = level.function ?? "";
   return (
     <aside class="detail" aria-label="Details">
       <header class="card-head">
         <h2>Details</h2>
+        {picked.isWhole && <span class="hint">of the whole session</span>}
         <span class="push" />
         <button type="button" class="plain" aria-label="Close the details" title="Close (Esc)" onClick={() => pick(undefined)}>
           ×
@@ -69,59 +85,29 @@ export const Detail = ({ overview }: { overview: import("../work/protocol").Over
         >
           Suppress…
         </button>
-        <button type="button" class="button" onClick={async () => say((await copy(asText(picked.title, level, stacks.value?.stacks ?? []))) ? "Copied." : "The browser does not allow copying.")}>
+        <button type="button" class="button" onClick={async () => say((await copy(asText(picked.title, level, found?.stacks ?? []))) ? "Copied." : "The browser does not allow copying.")}>
           Copy
         </button>
       </div>
-      {sums.length > 0 && (
-        <table class="plain-table costs">
-          <thead>
-            <tr>
-              <th>Cost</th>
-              {isDiff && <th class="number">Before</th>}
-              <th class="number">{isDiff ? "After" : "Total"}</th>
-              {isDiff && <th class="number">Change</th>}
-              {!isDiff && picked.row.self && <th class="number">Self</th>}
-              <th class="number">Share</th>
-            </tr>
-          </thead>
-          <tbody>
-            {known(mode, status.report !== null).map((one) => {
-              const { kind } = COSTS[one];
-              const amount = value(sums, one);
-              const before = picked.row.base ? value(picked.row.base, one) : 0;
-              const all = value(totals.sums, one);
-              const isSum = kind !== "ratio" && one !== "average" && one !== "mean_lifetime";
-              return (
-                <tr key={one} title={help(one, mode)}>
-                  <th scope="row">{name(one, mode)}</th>
-                  {isDiff && <td class="number">{show(before, kind)}</td>}
-                  <td class="number" title={full(amount, kind)}>
-                    {show(amount, kind)}
-                  </td>
-                  {isDiff && <td class={`number ${amount > before ? "more" : amount < before ? "fewer" : ""}`}>{signed(amount - before, kind)}</td>}
-                  {!isDiff && picked.row.self && <td class="number">{show(value(picked.row.self, one), kind)}</td>}
-                  <td class="number">{isSum && all !== 0 ? percent(amount / all) : ""}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      )}
+      {found && found.count === 0 && <p class="empty">Nothing of this is in what is shown now: a filter or the chosen time leaves it out.</p>}
+      {found && found.count > 0 && <Costs found={found} mode={mode} isDiff={isDiff} />}
       {stacks.error && <Problem text={stacks.error} />}
-      {stacks.value && (
+      {found && found.count > 0 && (
         <section aria-label="Stacks of the selection">
           <h3>
-            {exact(stacks.value.count)} {stacks.value.count === 1 ? "stack" : "stacks"} <span class="hint">by {name(cost, mode)}</span>
+            <span data-number="detail stacks" data-value={found.count}>
+              {exact(found.count)}
+            </span>{" "}
+            {found.count === 1 ? "stack" : "stacks"} <span class="hint">by {name(cost, mode)}</span>
           </h3>
           <ol class="stacks">
-            {stacks.value.stacks.map((stack, index) => (
-              <StackEntry key={stack.stack} stack={stack} open={index === 0} total={value(totals.sums, cost)} />
+            {found.stacks.map((stack, index) => (
+              <StackEntry key={stack.stack} stack={stack} open={index === 0} found={found} mode={mode} cost={cost} isDiff={isDiff} />
             ))}
           </ol>
-          {stacks.value.count > shown && (
+          {found.count > shown && (
             <button type="button" class="button" onClick={() => setShown(shown + 100)}>
-              {exact(stacks.value.count - shown)} more
+              {exact(found.count - shown)} more
             </button>
           )}
         </section>
@@ -130,25 +116,106 @@ export const Detail = ({ overview }: { overview: import("../work/protocol").Over
   );
 };
 
-const StackEntry = ({ stack, open, total }: { stack: Stack; open: boolean; total: number }): JSX.Element => {
-  const { mode, cost, state, isDiff } = usePage();
+type Found = Requests["stacks"]["result"];
+
+/** Every cost of the selection. */
+const Costs = ({ found, mode, isDiff }: { found: Found; mode: Mode; isDiff: boolean }): JSX.Element => {
+  const { status } = usePage();
+  const { self } = found;
+  return (
+    <table class="plain-table costs">
+      <thead>
+        <tr>
+          <th>Cost</th>
+          {isDiff && <th class="number">Before</th>}
+          <th class="number">{isDiff ? "After" : "Total"}</th>
+          {isDiff && <th class="number">Change</th>}
+          {!isDiff && self && <th class="number">Self</th>}
+          {!isDiff && <th class="number">Share</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {known(mode, status.report !== null).map((one) => {
+          const { kind } = COSTS[one];
+          const of = (sums: Float64Array | undefined): number => (sums ? value(sums, one) : 0);
+          const amount = of(found.sums);
+          const before = of(found.base);
+          const all = of(found.totals.sums);
+          const write = (sums: Float64Array | undefined): string => (sums && isKnown(sums, one) ? show(value(sums, one), kind) : "–");
+          const hasBoth = isKnown(found.sums, one) && found.base !== undefined && isKnown(found.base, one);
+          return (
+            <tr key={one} title={help(one, mode)}>
+              <th scope="row">{name(one, mode)}</th>
+              {isDiff && (
+                <td class="number" data-number={`detail ${one} before`} data-value={before}>
+                  {write(found.base)}
+                </td>
+              )}
+              <td class="number" title={isKnown(found.sums, one) ? full(amount, kind) : undefined} data-number={`detail ${one}`} data-value={amount}>
+                {write(found.sums)}
+              </td>
+              {isDiff && (
+                <td class={`number ${hasBoth && amount > before ? "more" : hasBoth && amount < before ? "fewer" : ""}`} data-number={`detail ${one} change`} data-value={amount - before}>
+                  {hasBoth ? signed(amount - before, kind) : "–"}
+                </td>
+              )}
+              {!isDiff && self && (
+                <td class="number" data-number={`detail ${one} self`} data-value={of(self)}>
+                  {write(self)}
+                </td>
+              )}
+              {!isDiff && <td class="number share-of-all">{isPart(one) && all !== 0 ? percent(amount / all) : ""}</td>}
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+};
+
+const StackEntry = ({ stack, open, found, mode, cost, isDiff }: { stack: Stack; open: boolean; found: Found; mode: Mode; cost: Cost; isDiff: boolean }): JSX.Element => {
+  const { state, picked } = usePage();
+  const isWhole = picked?.isWhole === true;
   const { kind } = COSTS[cost];
   const amount = value(stack.sums, cost) - (stack.base ? value(stack.base, cost) : 0);
+  const isThere = isDiff || isKnown(stack.sums, cost);
+  const most = isPart(cost) ? largest(cost, found.totals.sums, found.totals.base) : 0;
   const blocks = mode === "moment" ? "live_allocations" : "allocations";
   return (
     <li>
       <details open={open}>
-        <summary>
-          <b>{isDiff ? signed(amount, kind) : show(amount, kind)}</b> {total !== 0 && <span class="share">{percent(amount / total)}</span>}{" "}
+        <summary data-stack={stack.stack} data-whole={isWhole}>
+          <b>
+            <Num of={`stack ${cost}${isDiff ? " change" : ""}`} value={amount}>
+              {isDiff ? signed(amount, kind) : isThere ? show(amount, kind) : "–"}
+            </Num>
+          </b>{" "}
+          {most > 0 && <span class="share">{percent(amount / most)}</span>}{" "}
           <span class="hint">
-            {exact(value(stack.sums, blocks))} {mode === "moment" ? "live" : "allocations"}
-            {mode !== "moment" && value(stack.sums, "live_allocations") > 0 && `, ${exact(value(stack.sums, "live_allocations"))} live at the end`}
+            <Num of={`stack ${blocks}`} value={value(stack.sums, blocks)}>
+              {exact(value(stack.sums, blocks))} {mode === "moment" ? "live" : "allocations"}
+            </Num>
+            {mode !== "moment" && value(stack.sums, "live_allocations") > 0 && (
+              <Num of="stack live_allocations" value={value(stack.sums, "live_allocations")}>
+                , {exact(value(stack.sums, "live_allocations"))} live at the end
+              </Num>
+            )}
           </span>
         </summary>
         {stack.own && stack.own.bytes > 0 && (
-          <p class="hint">
-            own peak {bytes(stack.own.bytes)} at {time(stack.own.time_ns)}
-            {stack.own.largest > 0 && ` · largest block ${bytes(stack.own.largest)}`}
+          <p class="hint" data-stack={stack.stack} data-whole={isWhole}>
+            <Num of="stack own_peak_bytes" value={stack.own.bytes}>
+              own peak {bytes(stack.own.bytes)}
+            </Num>{" "}
+            <Num of="stack own_peak_time_ns" value={stack.own.time_ns}>
+              at {time(stack.own.time_ns)}
+            </Num>
+            {stack.own.largest > 0 && (
+              <Num of="stack size_max" value={stack.own.largest}>
+                {" "}
+                · largest block {bytes(stack.own.largest)}
+              </Num>
+            )}
           </p>
         )}
         <ul class="frames">

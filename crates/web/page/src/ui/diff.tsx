@@ -1,12 +1,12 @@
 // What changed: every function before and after, in one run or in several.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { COSTS, FLAMES, type Kind as CostKind, name } from "../costs";
-import { labelOf, where } from "../names";
+import { COSTS, FLAMES, type Kind as CostKind, type Mode, drawable, name } from "../costs";
+import { labelOf, placeOf } from "../names";
 import { comparedRuns, isOtherTrace } from "../state";
 import { change, useAsk } from "../store";
-import { percent, show } from "../units";
-import type { Change } from "../work/protocol";
+import { percent, show, signed } from "../units";
+import type { Change, Elsewhere, Measure } from "../work/protocol";
 import { NORMALS, Scale } from "./compare";
 import { traceName, usePage } from "./context";
 import { nameKey } from "./figures";
@@ -43,7 +43,7 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
         <span class="tree-cell" title={labelOf(row.level, merge, true)}>
           <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
           <span class="tree-name">{labelOf(row.level, merge, full)}</span>
-          <span class="place">{where(row.level)}</span>
+          <span class="place">{placeOf(row.level, merge)}</span>
         </span>
       ),
       text: (row) => labelOf(row.level, merge, true),
@@ -54,7 +54,7 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
         id: isOne ? "after" : `after ${index}`,
         title: isOne ? "After" : run,
         help: isOne ? "Here" : `In ${run}`,
-        width: 120,
+        width: isOne ? 120 : Math.max(120, run.length * 8 + 26),
         numeric: true,
         cell: (row) => tell(row.after[index] ?? 0),
         text: (row) => String(row.after[index] ?? 0),
@@ -87,7 +87,8 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
 };
 
 export const DiffTable = (): JSX.Element => {
-  const { state, status, ask, look, mode, cost, pick } = usePage();
+  const { state, status, ask, look, mode, pick } = usePage();
+  const cost = drawable(state.cost, mode);
   const [which, setWhich] = useState<Kind>("all");
   const isFile = isOtherTrace(state.compare);
   const runs = comparedRuns(state);
@@ -104,6 +105,7 @@ export const DiffTable = (): JSX.Element => {
       <header class="card-head">
         <h2>What changed</h2>
         <span class="hint">
+          {isFile && `${traceName(status, Number(state.compare))} → ${traceName(status, state.file)} · `}
           {name(cost, mode)} of each function itself{normal && `, ${NORMALS[normal].told}`}
         </span>
         <span class="push" />
@@ -131,10 +133,63 @@ export const DiffTable = (): JSX.Element => {
         rows={(from, to) => rows.slice(from, to)}
         version={rows}
         idOf={(row) => row.name}
-        onSelect={({ level, row }) => row && pick({ title: labelOf(level, look.merge, true), row, selection: { of: "function", key: row.key } })}
+        onSelect={({ level, row }) => row && pick({ title: `${labelOf(level, look.merge, true)}, what it allocates itself`, level, selection: { of: "self", key: row.key } })}
         onOpen={(row) => change({ view: "callers", fn: nameKey(row, state) })}
         empty={answer.busy ? "Computing…" : `No function changed in ${name(cost, mode).toLowerCase()}: choose another cost above.`}
       />
+      {isFile && normal === undefined && <ElsewhereTable />}
     </section>
+  );
+};
+
+const MEASURES: Record<Mode, Measure[]> = {
+  session: ["peak_bytes", "own_peak", "leaked_bytes", "allocations", "temporary", "allocated_bytes"],
+  range: ["peak_bytes", "own_peak", "live_bytes", "allocations", "temporary", "allocated_bytes"],
+  moment: ["live_bytes", "live_allocations"],
+};
+const measureName = (measure: Measure, mode: Mode): string => (measure === "own_peak" ? "Own peak" : name(measure, mode));
+const kindOfMeasure = (measure: Measure): CostKind => (measure === "own_peak" ? "bytes" : COSTS[measure].kind);
+
+/** What the table above cannot show: a function that holds memory only when the process is not at its peak has no peak to change. */
+const ElsewhereTable = (): JSX.Element | null => {
+  const { state, ask, look, mode, pick } = usePage();
+  const cost = drawable(state.cost, mode);
+  const answer = useAsk("elsewhere", { ask, look, cost, measures: MEASURES[mode].filter((measure) => measure !== cost) });
+  const rows = answer.value ?? [];
+  if (rows.length === 0) return null;
+  const columns: Column<Elsewhere>[] = [
+    {
+      id: "name",
+      title: `Not in ${name(cost, mode).toLowerCase()}, but changed in`,
+      help: "Functions that did not change in the cost above, each with the measure in which it changed most",
+      width: 320,
+      cell: (row) => (
+        <span class="tree-cell" title={labelOf(row.level, look.merge, true)}>
+          <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
+          <span class="tree-name">{labelOf(row.level, look.merge, state.full)}</span>
+          <span class="place">{placeOf(row.level, look.merge)}</span>
+        </span>
+      ),
+      text: (row) => labelOf(row.level, look.merge, true),
+    },
+    { id: "measure", title: "Measure", help: "Own peak: the most that one of its stacks held at any time", width: 140, cell: (row) => measureName(row.measure, mode), text: (row) => row.measure },
+    { id: "before", title: "Before", help: "In the base", width: 120, numeric: true, cell: (row) => show(row.before, kindOfMeasure(row.measure)), text: (row) => String(row.before) },
+    { id: "after", title: "After", help: "Here", width: 120, numeric: true, cell: (row) => show(row.after, kindOfMeasure(row.measure)), text: (row) => String(row.after) },
+    { id: "delta", title: "Change", help: "After minus before", width: 140, numeric: true, cell: (row) => signed(row.after - row.before, kindOfMeasure(row.measure)), text: (row) => String(row.after - row.before) },
+  ];
+  return (
+    <div style={{ "--tall": `${Math.min(220, Math.max(90, rows.length * 26 + 44))}px` }}>
+      <Grid
+        label="Changes in other measures"
+        name="elsewhere"
+        columns={columns}
+        count={rows.length}
+        rows={(from, to) => rows.slice(from, to)}
+        version={rows}
+        idOf={(row) => row.name}
+        onSelect={({ level, row }) => pick({ title: `${labelOf(level, look.merge, true)}, what it allocates itself`, level, selection: { of: "self", key: row.key } })}
+        onOpen={(row) => change({ view: "callers", fn: nameKey(row, state) })}
+      />
+    </div>
   );
 };

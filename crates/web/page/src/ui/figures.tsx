@@ -1,16 +1,17 @@
 // The figures: six cards that answer the first questions.
 import type { JSX } from "preact";
-import { value } from "../costs";
-import { PEAK, type State, isOtherTrace } from "../state";
+import { type Cost, value } from "../costs";
+import { PEAK, type State, filtered, isOtherTrace } from "../state";
 import { change } from "../store";
 import { byteRate, bytes, count, exact, percent, rate, several, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
 import type { Level } from "../work/stacks";
 import { nameOf, where } from "../names";
 import { usePage } from "./context";
+import { Label, Num } from "./number";
 import { usePatient } from "./raw";
 
-const Card = ({ name, figure, note, title, isText, onClick }: { name: string; figure: string; isText?: boolean; note: JSX.Element | string; title: string; onClick?: (() => void) | undefined }): JSX.Element => {
+const Card = ({ name, figure, note, title, isText, onClick }: { name: string; figure: JSX.Element | string; isText?: boolean; note: JSX.Element | string; title: string; onClick?: (() => void) | undefined }): JSX.Element => {
   const inner = (
     <>
       <span class="figure-name">{name}</span>
@@ -33,88 +34,317 @@ const Card = ({ name, figure, note, title, isText, onClick }: { name: string; fi
 const SHORT_LIVED_NS = 1 << 20;
 
 type Lifetimes = { from: number[]; to: number[]; deallocations: number[] };
+type Format = (amount: number) => string;
 
-export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { state, mode, isDiff, ask, trace, status } = usePage();
-  const { totals } = overview;
-  const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
-  const session = trace.session;
-  const length = totals.to_ns - totals.from_ns;
-  const now = (cost: Parameters<typeof value>[1]): number => value(totals.sums, cost);
-  const before = (cost: Parameters<typeof value>[1]): number => (totals.base ? value(totals.base, cost) : 0);
-  const number = (cost: Parameters<typeof value>[1], format: (n: number) => string, kind: "bytes" | "count"): string => (isDiff ? signed(now(cost) - before(cost), kind) : format(now(cost)));
-  const note = (cost: Parameters<typeof value>[1], format: (n: number) => string): string => `${format(before(cost))} → ${format(now(cost))}`;
-  const [biggest] = overview.lists[mode === "moment" ? "live_bytes" : "peak_bytes"] ?? [];
-  const peakTime = totals.answer.peak_time_ns ?? 0;
-  const suppressed = totals.answer.suppressed_bytes ?? 0;
-  const allocations = now("allocations");
-  const short = lifetimes?.deallocations.reduce((sum, amount, index) => ((lifetimes.to[index] ?? 0) < SHORT_LIVED_NS ? sum + amount : sum), 0);
-  const isWhole = mode === "session";
-  const rssNote = session ? (session.overhead_bytes > 0 ? `ours ${bytes(session.overhead_bytes)}` : "of the process") : "";
-  const system = session?.system_memory ? ` · machine ${bytes(session.system_memory)}` : "";
-  if (mode === "moment") {
-    return (
-      <div class="figures">
-        <Card name="Live heap" figure={number("live_bytes", bytes, "bytes")} note={isDiff ? note("live_bytes", bytes) : `at ${time(totals.to_ns)}`} title={`${exact(now("live_bytes"))} bytes`} />
-        <Card name="Live blocks" figure={number("live_allocations", count, "count")} note={isDiff ? note("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
-        <Card isText name={isDiff ? "Changed most" : "Biggest holder"} figure={biggest ? nameOf(biggest.level, false) : "–"} note={biggest ? `${isDiff ? `${bytes(biggest.base ? value(biggest.base, "live_bytes") : 0)} → ` : ""}${bytes(value(biggest.sums, "live_bytes"))} · ${where(biggest.level)}` : ""} title="Whose code holds most" />
-      </div>
+/** The totals of what is looked at, each as an element with its name. */
+const totalsIn = (overview: Overview, isDiff: boolean) => {
+  const { sums, base } = overview.totals;
+  const now = (cost: Cost): number => value(sums, cost);
+  const before = (cost: Cost): number => (base ? value(base, cost) : 0);
+  const one = (cost: Cost, format: Format): JSX.Element => (
+    <Num of={cost} value={now(cost)}>
+      {format(now(cost))}
+    </Num>
+  );
+  const figure = (cost: Cost, format: Format, kind: "bytes" | "count"): JSX.Element =>
+    isDiff ? (
+      <Num of={`${cost} change`} value={now(cost) - before(cost)}>
+        {signed(now(cost) - before(cost), kind)}
+      </Num>
+    ) : (
+      one(cost, format)
     );
+  const beforeAndAfter = (cost: Cost, format: Format): JSX.Element => (
+    <>
+      <Num of={`${cost} before`} value={before(cost)}>
+        {format(before(cost))}
+      </Num>{" "}
+      → {one(cost, format)}
+    </>
+  );
+  return { now, before, one, figure, beforeAndAfter };
+};
+
+const Share = ({ of, part, all }: { of: string; part: number; all: number }): JSX.Element => (
+  <Num of={of} value={part / Math.max(1, all)}>
+    {percent(part / Math.max(1, all))}
+  </Num>
+);
+
+/** Whose code holds most, and how much. */
+const Holder = ({ overview, cost, name, title, canOpen }: { overview: Overview; cost: "live_bytes" | "peak_bytes"; name: string; title: string; canOpen: boolean }): JSX.Element => {
+  const { state, isDiff } = usePage();
+  const [biggest] = overview.lists[cost] ?? [];
+  const now = biggest ? value(biggest.sums, cost) : 0;
+  const before = biggest?.base ? value(biggest.base, cost) : 0;
+  const amount = isDiff ? (
+    <>
+      <Num of={`holder ${cost} change`} value={now - before}>
+        {signed(now - before, "bytes")}
+      </Num>
+    </>
+  ) : (
+    <Num of={`holder ${cost}`} value={now}>
+      {bytes(now)}
+    </Num>
+  );
+  const note = biggest ? (
+    <>
+      {amount} · <Label>{where(biggest.level)}</Label>
+    </>
+  ) : (
+    "nothing"
+  );
+  return <Card isText name={name} figure={biggest ? nameOf(biggest.level, false) : "–"} note={note} title={title} onClick={biggest && canOpen ? () => change({ view: "callers", fn: nameKey(biggest, state) }) : undefined} />;
+};
+
+/** Memory of the whole process; it is known of whole sessions only, so a comparison with a moment has none. */
+const Rss = (): JSX.Element => {
+  const { state, trace, status, isDiff } = usePage();
+  const title = "Memory of the whole process, of the whole session: heap, stacks, files, and what recording needed";
+  const of = (session: typeof trace.session): number => session?.peak_rss_bytes ?? 0;
+  const now = of(trace.session);
+  const open = (): void => change({ chart: "rss" });
+  if (now === 0) return <Card name="Peak RSS" figure="–" note="not measured" title={title} onClick={open} />;
+  const absolute = (
+    <Num of="peak_rss_bytes" value={now}>
+      {bytes(now)}
+    </Num>
+  );
+  if (isDiff && !isOtherTrace(state.compare)) return <Card name="Peak RSS" figure="–" note={<>{absolute} in the whole session</>} title={title} onClick={open} />;
+  if (isDiff) {
+    const before = of(status.traces[Number(state.compare)]?.session ?? null);
+    if (before === 0) return <Card name="Peak RSS" figure="–" note={<>not measured in the base; {absolute} here</>} title={title} onClick={open} />;
+    const note = (
+      <>
+        <Num of="peak_rss_bytes before" value={before}>
+          {bytes(before)}
+        </Num>{" "}
+        → {absolute}
+      </>
+    );
+    const figure = (
+      <Num of="peak_rss_bytes change" value={now - before}>
+        {signed(now - before, "bytes")}
+      </Num>
+    );
+    return <Card name="Peak RSS" figure={figure} note={note} title={title} onClick={open} />;
   }
+  const { overhead_bytes: ours = 0, system_memory: machine } = trace.session ?? {};
+  const note = (
+    <>
+      {ours > 0 ? (
+        <>
+          ours{" "}
+          <Num of="overhead_bytes" value={ours}>
+            {bytes(ours)}
+          </Num>
+        </>
+      ) : (
+        "of the process"
+      )}
+      {machine ? (
+        <>
+          {" "}
+          · machine{" "}
+          <Num of="system_memory" value={machine}>
+            {bytes(machine)}
+          </Num>
+        </>
+      ) : null}
+    </>
+  );
+  return <Card name="Peak RSS" figure={absolute} note={note} title={title} onClick={open} />;
+};
+
+const Moment = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { isDiff } = usePage();
+  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { to_ns } = overview.totals;
+  const when = (
+    <>
+      at{" "}
+      <Num of="to_ns" value={to_ns}>
+        {time(to_ns)}
+      </Num>
+    </>
+  );
   return (
     <div class="figures">
-      <Card
-        name={isWhole ? "Peak heap" : "Peak in range"}
-        figure={number("peak_bytes", bytes, "bytes")}
-        note={isDiff ? note("peak_bytes", bytes) : `at ${time(peakTime)} · ${several(now("peak_allocations"), "block")}`}
-        title={`${exact(now("peak_bytes"))} bytes. Click: what was live then`}
-        onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
-      />
-      {isWhole ? (
-        <Card
-          name="Leaked"
-          figure={number("leaked_bytes", bytes, "bytes")}
-          note={isDiff ? note("leaked_bytes", bytes) : `${several(now("leaked_allocations"), "block")}${suppressed > 0 ? ` · ${bytes(suppressed)} suppressed` : ""}`}
-          title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: judged`}
-          onClick={() => change({ view: "leaks" })}
-        />
-      ) : (
-        <Card
-          name="Growth"
-          figure={signed(now("growth_bytes"), "bytes")}
-          note={`${bytes(now("base_bytes"))} → ${bytes(now("live_bytes"))}${now("kept_bytes") > 0 ? ` · ${bytes(now("kept_bytes"))} kept` : ""}`}
-          title="Live at the end of the range minus live at its start; kept: allocated in the range and live at its end"
-        />
+      <Card name="Live heap" figure={figure("live_bytes", bytes, "bytes")} note={isDiff ? beforeAndAfter("live_bytes", bytes) : when} title={`${exact(now("live_bytes"))} bytes`} />
+      <Card name="Live blocks" figure={figure("live_allocations", count, "count")} note={isDiff ? beforeAndAfter("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
+      <Holder overview={overview} cost="live_bytes" name={isDiff ? "Changed most" : "Biggest holder"} title="Whose code holds most" canOpen={false} />
+    </div>
+  );
+};
+
+/** What was freed soon after it was allocated. In a range some of it may have been allocated before, so there it is a share of the frees. */
+const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { mode, isDiff, ask, status } = usePage();
+  const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
+  const { now, one, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const length = overview.totals.to_ns - overview.totals.from_ns;
+  const of = mode === "session" ? "allocations" : "deallocations";
+  const all = now(of);
+  const temporary = now("temporary");
+  const share = <Share of={`temporary / ${of}`} part={temporary} all={all} />;
+  const told = percent(temporary / Math.max(1, all));
+  const title = `Temporary: ${exact(temporary)} (${told} of ${of === "allocations" ? of : "frees"}, ${rate(temporary, length)}), freed by their own thread before it allocated anything else. Click: lifetimes`;
+  const open = (): void => change({ view: "lifetimes" });
+  if (isDiff) return <Card name="Temporary" figure={figure("temporary", count, "count")} note={beforeAndAfter("temporary", count)} title={title} onClick={open} />;
+  const short = lifetimes?.deallocations.reduce((sum, amount, index) => ((lifetimes.to[index] ?? 0) < SHORT_LIVED_NS ? sum + amount : sum), 0);
+  if (short === undefined || status.report) {
+    const note = (
+      <>
+        {share} of {of === "allocations" ? of : "frees"} ·{" "}
+        <Num of="temporary / s" value={temporary / (length / 1e9)}>
+          {rate(temporary, length)}
+        </Num>
+      </>
+    );
+    return <Card name="Temporary" figure={one("temporary", count)} note={note} title={title} onClick={open} />;
+  }
+  const note = (
+    <>
+      <Share of={`short_lived / ${of}`} part={short} all={all} />
+      {of === "allocations" ? "" : " of frees"} · temporary {one("temporary", count)} ({share})
+    </>
+  );
+  const figureShort = (
+    <Num of="short_lived" value={short}>
+      {count(short)}
+    </Num>
+  );
+  return <Card name="Short-lived (≤ 1.05 ms)" figure={figureShort} note={note} title={title} onClick={open} />;
+};
+
+const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { state, mode, isDiff } = usePage();
+  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const isWhole = mode === "session";
+  const peakTime = overview.totals.answer.peak_time_ns ?? 0;
+  const note = (
+    <>
+      at{" "}
+      <Num of="peak_time_ns" value={peakTime}>
+        {time(peakTime)}
+      </Num>{" "}
+      ·{" "}
+      <Num of="peak_allocations" value={now("peak_allocations")}>
+        {several(now("peak_allocations"), "block")}
+      </Num>
+    </>
+  );
+  // A filter does not move the peak: it is the moment at which the whole process held most.
+  const name = filtered(state) ? (isWhole ? "At the process's peak" : "At the process's peak in range") : isWhole ? "Peak heap" : "Peak in range";
+  return (
+    <Card
+      name={name}
+      figure={figure("peak_bytes", bytes, "bytes")}
+      note={isDiff ? beforeAndAfter("peak_bytes", bytes) : note}
+      title={`${exact(now("peak_bytes"))} bytes. Click: what was live then`}
+      onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
+    />
+  );
+};
+
+const Leaked = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { isDiff } = usePage();
+  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const suppressed = overview.totals.answer.suppressed_bytes ?? 0;
+  const note = (
+    <>
+      <Num of="leaked_allocations" value={now("leaked_allocations")}>
+        {several(now("leaked_allocations"), "block")}
+      </Num>
+      {suppressed > 0 && (
+        <>
+          {" "}
+          ·{" "}
+          <Num of="suppressed_bytes" value={suppressed}>
+            {bytes(suppressed)}
+          </Num>{" "}
+          suppressed
+        </>
       )}
-      <Card
-        name="Allocations"
-        figure={number("allocations", count, "count")}
-        note={isDiff ? note("allocations", count) : `${rate(allocations, length)} · ${bytes(now("allocated_bytes"))} in all`}
-        title={`${exact(allocations)} calls, ${exact(now("deallocations"))} frees; ${byteRate(now("allocated_bytes"), length)}`}
-        onClick={() => change({ view: "allocations" })}
-      />
-      <Card
-        name={short === undefined || status.report || isDiff ? "Temporary" : "Short-lived (≤ 1.05 ms)"}
-        figure={short === undefined || status.report || isDiff ? number("temporary", count, "count") : count(short)}
-        note={isDiff ? note("temporary", count) : short === undefined || status.report ? `${percent(now("temporary") / Math.max(1, allocations))} of allocations · ${rate(now("temporary"), length)}` : `${percent(short / Math.max(1, allocations))} · temporary ${count(now("temporary"))} (${percent(now("temporary") / Math.max(1, allocations))})`}
-        title={`Temporary: ${exact(now("temporary"))} (${percent(now("temporary") / Math.max(1, allocations))}, ${rate(now("temporary"), length)}), freed by their own thread before it allocated anything else. Click: lifetimes`}
-        onClick={() => change({ view: "lifetimes" })}
-      />
-      <Card
-        isText
-        name={isDiff ? "Changed most at peak" : "Biggest holder at peak"}
-        figure={biggest ? nameOf(biggest.level, false) : "–"}
-        note={biggest ? `${isDiff ? signed(value(biggest.sums, "peak_bytes") - (biggest.base ? value(biggest.base, "peak_bytes") : 0), "bytes") : bytes(value(biggest.sums, "peak_bytes"))} · ${where(biggest.level)}` : "nothing"}
-        title="Whose code held most when the heap was at its largest"
-        onClick={biggest ? () => change({ view: "callers", fn: nameKey(biggest, state) }) : undefined}
-      />
-      <Card
-        name="Peak RSS"
-        figure={session && session.peak_rss_bytes > 0 ? bytes(session.peak_rss_bytes) : "–"}
-        note={`${rssNote}${system}`}
-        title="Memory of the whole process, of the whole session: heap, stacks, files, and what recording needed"
-        onClick={() => change({ chart: "rss" })}
-      />
+    </>
+  );
+  return (
+    <Card
+      name="Leaked"
+      figure={figure("leaked_bytes", bytes, "bytes")}
+      note={isDiff ? beforeAndAfter("leaked_bytes", bytes) : note}
+      title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: judged`}
+      onClick={() => change({ view: "leaks" })}
+    />
+  );
+};
+
+const Growth = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { isDiff } = usePage();
+  const { now, before, one } = totalsIn(overview, isDiff);
+  const signedBytes = (amount: number): string => signed(amount, "bytes");
+  const note = (
+    <>
+      {one("base_bytes", bytes)} → {one("live_bytes", bytes)}
+      {now("kept_bytes") > 0 && <> · {one("kept_bytes", bytes)} kept</>}
+    </>
+  );
+  const title = "Live at the end of the range minus live at its start; kept: allocated in the range and live at its end";
+  // Growth is a difference already. In a comparison both are shown, not the difference of differences.
+  if (isDiff) {
+    const inBase = (
+      <>
+        <Num of="growth_bytes before" value={before("growth_bytes")}>
+          {signedBytes(before("growth_bytes"))}
+        </Num>{" "}
+        in the base
+      </>
+    );
+    return <Card name="Growth here" figure={one("growth_bytes", signedBytes)} note={inBase} title={title} />;
+  }
+  return <Card name="Growth" figure={one("growth_bytes", signedBytes)} note={note} title={title} />;
+};
+
+const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { isDiff } = usePage();
+  const { now, one, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const length = overview.totals.to_ns - overview.totals.from_ns;
+  const note = (
+    <>
+      {length > 0 && (
+        <>
+          <Num of="allocations / s" value={now("allocations") / (length / 1e9)}>
+            {rate(now("allocations"), length)}
+          </Num>{" "}
+          ·{" "}
+        </>
+      )}
+      {one("allocated_bytes", bytes)} in all
+    </>
+  );
+  return (
+    <Card
+      name="Allocations"
+      figure={figure("allocations", count, "count")}
+      note={isDiff ? beforeAndAfter("allocations", count) : note}
+      title={`${exact(now("allocations"))} calls, ${exact(now("deallocations"))} frees; ${byteRate(now("allocated_bytes"), length)}`}
+      onClick={() => change({ view: "allocations" })}
+    />
+  );
+};
+
+export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { mode, isDiff } = usePage();
+  if (mode === "moment") return <Moment overview={overview} />;
+  return (
+    <div class="figures">
+      <Peak overview={overview} />
+      {mode === "session" ? <Leaked overview={overview} /> : <Growth overview={overview} />}
+      <Allocations overview={overview} />
+      <ShortLived overview={overview} />
+      <Holder overview={overview} cost="peak_bytes" name={isDiff ? "Changed most at peak" : "Biggest holder at peak"} title="Whose code held most when the heap was at its largest" canOpen />
+      <Rss />
     </div>
   );
 };

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { OWNERS } from "../colours";
-import { COSTS, type Cost, FLAMES, name, usable } from "../costs";
+import { COSTS, type Cost, FLAMES, drawable, name } from "../costs";
 import { labelOf, where } from "../names";
 import { change, useAsk } from "../store";
 import { exact, percent, show, signed } from "../units";
@@ -10,15 +10,15 @@ import type { FlameAnswer, Row } from "../work/protocol";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
 import { BOX, type Scene, boxAt, drawFlame, heightOf, matched, pathOf, walk } from "./boxes";
+import { known } from "./columns";
 import { LookTools } from "./look";
 import { Choices, Pick, Problem, Switch, copy, download, ink, useSize } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 
 export const FlameView = (): JSX.Element => {
-  const { state, ask, look, mode, isDiff } = usePage();
-  const costs = FLAMES[mode];
-  const wanted = usable(state.cost, mode);
-  const cost = costs.includes(wanted) ? wanted : (costs[0] ?? "peak_bytes");
+  const { state, status, ask, look, mode, isDiff } = usePage();
+  const costs = FLAMES[mode].filter((one) => known(mode, status.report !== null).includes(one));
+  const cost = drawable(state.cost, mode);
   const answer = useAsk("flame", { ask, look, direction: state.up ? "bottom-up" : "top-down", cost, threshold: state.threshold / 100 });
   const [typed, setTyped] = useState(state.search);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -78,7 +78,7 @@ export const FlameView = (): JSX.Element => {
             </span>
           ))
         )}
-        {answer.value && answer.value.flame.cut > 0 && <span class="legend-entry hint">{exact(answer.value.flame.cut)} boxes below {state.threshold} % are left out</span>}
+        {answer.value && answer.value.flame.cut > 0 && <span class="legend-entry hint" data-label="">{exact(answer.value.flame.cut)} boxes below {state.threshold} % are left out</span>}
       </div>
     </section>
   );
@@ -143,7 +143,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
   };
   const rowOf = (index: number): Row => ({ level: labels.get(flame.key[index] ?? 0) ?? NOBODY, key: flame.key[index] ?? 0, sums: new Float64Array(0), base: undefined });
   const select = (index: number): void => {
-    if (index > 0) pick({ title: labelOf(rowOf(index).level, look.merge, true), row: rowOf(index), selection: { of: "tree", direction: big && state.up ? "bottom-up" : "top-down", path: pathOf(flame, index) } });
+    if (index > 0) pick({ title: labelOf(rowOf(index).level, look.merge, true), level: rowOf(index).level, selection: { of: "tree", direction: big && state.up ? "bottom-up" : "top-down", path: pathOf(flame, index) } });
   };
   const zoomTo = (index: number): void => {
     if (big) change({ zoom: pathOf(flame, index) });
@@ -216,7 +216,9 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           <button type="button" class="button" onClick={() => save("png")}>
             PNG
           </button>
-          <output class="flame-text">{describe(told)}</output>
+          <output class="flame-text" {...(told === 0 ? { "data-number": cost, "data-value": total } : {})}>
+            {describe(told)}
+          </output>
           {found && (
             <output class="found" aria-label="Search result">
               {show(found.total, kind)} ({percent(found.total / Math.max(1, total))} of {show(total, kind)}) matched by search

@@ -7,6 +7,7 @@ import { count, time } from "../units";
 import { CompareMenu, NORMALS } from "./compare";
 import { traceName, usePage } from "./context";
 import { ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
+import { Label, Num } from "./number";
 import { Chip, Choices } from "./parts";
 
 export const Header = (): JSX.Element => {
@@ -23,10 +24,19 @@ export const Header = (): JSX.Element => {
         <span class="facts">
           {session.attached && <b class="badge">attached</b>}
           {trace.state === "live" && <b class="badge live">live</b>}
-          {session.pid !== null && <>pid {session.pid} · </>}
-          {time(session.runtime_ns)} · {count(session.events)} events ·{" "}
+          {session.pid !== null && <Label>pid {session.pid} · </Label>}
+          <Num of="runtime_ns" value={session.runtime_ns}>
+            {time(session.runtime_ns)}
+          </Num>{" "}
+          ·{" "}
+          <Num of="events" value={session.events}>
+            {count(session.events)} events
+          </Num>{" "}
+          ·{" "}
           <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that we know were not recorded" : "Nothing was lost"}>
-            {count(session.lost_events)} lost
+            <Num of="lost_events" value={session.lost_events}>
+              {count(session.lost_events)} lost
+            </Num>
           </span>
           {!session.complete && trace.state !== "live" && <b class="badge warn">not finished</b>}
         </span>

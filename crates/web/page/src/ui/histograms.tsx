@@ -1,24 +1,68 @@
 // Sizes and lifetimes: bars over buckets of powers of two. A click filters everything to that bucket.
 import type { JSX } from "preact";
-import { bandColour } from "../colours";
+import { functionColour } from "../colours";
 import { type State, mode } from "../state";
 import { change } from "../store";
-import { bytes, count, exact, percent, time } from "../units";
+import { bytes, count, exact, percent, several, time } from "../units";
+import { functionName } from "../work/stacks";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { bandName } from "./series";
-import { Choices, Empty, Problem } from "./parts";
+import { Choices, Empty, NotCompared, Problem, WholeOnly } from "./parts";
 
 type Top = { function: string | null; short?: string | null; module?: string | null; allocations: number; allocated_bytes?: number; bytes?: number };
 type Sizes = { from: number[]; to: number[]; top?: Top[][] } & Record<string, number[]>;
 
-type Bar = { from: number; to: number; label: string; amount: number; parts: { name: string; amount: number; note: string }[]; note: string; filter: Partial<State> };
+/** `key`: the function that a part is of; none for what is no function. */
+type Part = { name: string; colour: string; amount: number; note: string; key?: string };
+type Bar = { from: number; to: number; label: string; amount: number; parts: Part[]; note: string; filter: Partial<State> };
+
+const FREED = "#2f6fe4";
+const STILL_LIVE = "#b8356f";
+
+/** The functions of a bucket; lines of one function are one part. */
+const partsOf = (top: Top[]): Part[] => {
+  const known = new Map<string, Top>();
+  for (const one of top) {
+    const key = functionName({ function: one.function, module: one.module ?? null });
+    const first = known.get(key);
+    known.set(key, first ? { ...first, allocations: first.allocations + one.allocations, allocated_bytes: (first.allocated_bytes ?? 0) + (one.allocated_bytes ?? 0) } : one);
+  }
+  return [...known].map(([key, one]) => {
+    const level = { function: one.function, short: one.short ?? null, module: one.module ?? null };
+    const size = one.allocated_bytes === undefined ? "" : ` of ${bytes(one.allocated_bytes)}, ${bytes(one.allocated_bytes / Math.max(1, one.allocations))} each`;
+    return { name: bandName(level), colour: functionColour(level), amount: one.allocations, note: `${exact(one.allocations)} allocations${size}`, key };
+  });
+};
+
+/** Which colour is which function. */
+const Functions = ({ bars }: { bars: Bar[] }): JSX.Element | null => {
+  const known = new Map<string, Part & { all: number }>();
+  for (const part of bars.flatMap((bar) => bar.parts)) if (part.key !== undefined && part.amount > 0) known.set(part.key, { ...part, all: (known.get(part.key)?.all ?? 0) + part.amount });
+  const list = [...known.values()].sort((a, b) => b.all - a.all).slice(0, MOST_NAMED);
+  if (list.length === 0) return null;
+  return (
+    <div class="legend" aria-label="Functions by colour">
+      {list.map((part) => (
+        <span key={part.key} class="legend-entry" title={part.name} data-function={part.key} data-colour={part.colour}>
+          <i style={{ background: part.colour }} />
+          <span class="legend-name">{part.name}</span>
+        </span>
+      ))}
+      <span class="legend-entry">
+        <i style={{ background: "#b7bfcc" }} />
+        other
+      </span>
+    </div>
+  );
+};
+const MOST_NAMED = 12;
 
 export const SizesView = (): JSX.Element => {
-  const { state, ask, status } = usePage();
+  const { state, ask, status, peak } = usePage();
   const answer = useRaw("sizes", ask.query);
   const data = answer.value as unknown as Sizes | undefined;
-  const isMoment = mode(state) === "moment";
+  const isMoment = mode(state) === "moment" && !status.report;
   const measure = isMoment ? "live_bytes" : state.measure;
   const isBytes = measure !== "allocations";
   const format = isBytes ? bytes : count;
@@ -30,10 +74,10 @@ export const SizesView = (): JSX.Element => {
     return {
       from,
       to,
-      label: from === to ? bytes2(from) : `${bytes2(from)} – ${bytes2(to)}`,
+      label: sizeLabel(from, to),
       amount: data?.[measure]?.[index] ?? 0,
-      parts: top.map((one) => ({ name: bandName({ function: one.function, short: one.short ?? null, module: one.module ?? null }), amount: one.allocations, note: `${exact(one.allocations)} allocations${one.allocated_bytes !== undefined ? ` of ${bytes(one.allocated_bytes)}, ${bytes(one.allocated_bytes / Math.max(1, one.allocations))} each` : ""}` })),
-      note: isMoment ? bytes(data?.live_bytes?.[index] ?? 0) : `${exact(calls)} allocations of ${bytes(sum)} in all, ${bytes(calls > 0 ? sum / calls : 0)} each; at the peak ${bytes(data?.peak_bytes?.[index] ?? 0)}, live at the end ${bytes(data?.live_bytes?.[index] ?? 0)}`,
+      parts: peak ? partsOf(top) : [],
+      note: isMoment ? bytes(data?.live_bytes?.[index] ?? 0) : `${calls > 0 ? `${exact(calls)} allocations of ${bytes(sum)} in all, ${bytes(sum / calls)} each; ` : ""}at the peak ${bytes(data?.peak_bytes?.[index] ?? 0)}, live at the end ${bytes(data?.live_bytes?.[index] ?? 0)}`,
       filter: { size: `${from}..${to}` },
     };
   });
@@ -57,7 +101,10 @@ export const SizesView = (): JSX.Element => {
         />
         <span class="hint">requested size of a block · {status.report ? "whole session" : "click a bar = only such blocks"}</span>
       </div>
+      <NotCompared />
+      <WholeOnly what="sizes" />
       {answer.error && <Problem text={answer.error} />}
+      {data && <Functions bars={bars} />}
       {data && <Bars title="Sizes" bars={bars} format={format} canFilter={!status.report} />}
     </section>
   );
@@ -84,10 +131,10 @@ export const LifetimesView = (): JSX.Element => {
       label: to < 100_000 ? `< ${time(131_072)}` : `${time(from)} – ${time(to + 1)}`,
       amount: dead + alive,
       parts: [
-        { name: "freed", amount: dead, note: `${format(dead)} freed after so long` },
-        { name: "still live", amount: alive, note: `${format(alive)} live for so long` },
+        { name: "freed", colour: FREED, amount: dead, note: `${format(dead)} freed after so long` },
+        { name: "still live", colour: STILL_LIVE, amount: alive, note: `${format(alive)} live for so long` },
       ],
-      note: `${exact(data?.deallocations?.[index] ?? 0)} blocks of ${bytes(data?.freed_bytes?.[index] ?? 0)} were freed after so long; ${exact(data?.live_allocations?.[index] ?? 0)} of ${bytes(data?.live_bytes?.[index] ?? 0)} are live for so long`,
+      note: lifetimeNote({ freed: data?.deallocations?.[index] ?? 0, freedBytes: data?.freed_bytes?.[index] ?? 0, live: data?.live_allocations?.[index] ?? 0, liveBytes: data?.live_bytes?.[index] ?? 0 }),
       filter: { lifetime: `${from}..${to}` },
     };
   });
@@ -106,15 +153,17 @@ export const LifetimesView = (): JSX.Element => {
         />
         <span class="hint">time from allocation to free · {status.report ? "whole session" : "click a bar = only such blocks"}</span>
       </div>
+      <NotCompared />
+      <WholeOnly what="lifetimes" />
       {answer.error && <Problem text={answer.error} />}
       {data && (
         <div class="legend">
           <span class="legend-entry">
-            <i style={{ background: "#2f6fe4" }} />
+            <i style={{ background: FREED }} />
             freed after so long
           </span>
           <span class="legend-entry">
-            <i style={{ background: "#b8356f" }} />
+            <i style={{ background: STILL_LIVE }} />
             still live, for so long
           </span>
         </div>
@@ -123,6 +172,9 @@ export const LifetimesView = (): JSX.Element => {
     </section>
   );
 };
+
+const lifetimeNote = ({ freed, freedBytes, live, liveBytes }: Record<"freed" | "freedBytes" | "live" | "liveBytes", number>): string =>
+  [freed > 0 && `${several(freed, "block")} of ${bytes(freedBytes)} freed after so long`, live > 0 && `${several(live, "block")} of ${bytes(liveBytes)} live for so long`].filter(Boolean).join("; ");
 
 /** Buckets below what the clock can tell are one. */
 const joinShort = (bars: Bar[], format: (value: number) => string): void => {
@@ -140,22 +192,16 @@ const joinShort = (bars: Bar[], format: (value: number) => string): void => {
       const amount = sum((bar) => bar.parts[place]?.amount ?? 0);
       return { ...part, amount, note: `${format(amount)} ${part.name} after so long` };
     }),
-    note: short.map((bar) => bar.note).join("; "),
+    note: short.map((bar) => bar.note).filter(Boolean).join("; "),
     filter: { lifetime: `..${to}` },
   };
   bars.splice(0, short.length, joined);
 };
 
-const bytes2 = (value: number): string => {
-  if (value < 1024) return `${value} B`;
-  const units = ["KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  let number = (value + (value % 2)) / 1024;
-  while (number >= 1024 && unit + 1 < units.length) {
-    number /= 1024;
-    unit += 1;
-  }
-  return `${Number.isInteger(number) ? number : number.toFixed(1)} ${units[unit]}`;
+/** Buckets are powers of two, units are powers of 1000: small sizes are written out. */
+const sizeLabel = (from: number, to: number): string => {
+  if (from === to) return `${exact(from)} B`;
+  return to < 100_000 ? `${exact(from)} – ${exact(to)} B` : `${bytes(from)} – ${bytes(to)}`;
 };
 
 const Bars = ({ title, bars, format, canFilter }: { title: string; bars: Bar[]; format: (value: number) => string; canFilter: boolean }): JSX.Element => {
@@ -175,11 +221,13 @@ const Bars = ({ title, bars, format, canFilter }: { title: string; bars: Bar[]; 
               <th scope="row">{bar.label}</th>
               <td class="bars-bar">
                 <button type="button" disabled={!canFilter || bar.amount === 0} title={`${bar.note}${canFilter ? "\nClick: only such blocks" : ""}`} aria-label={`${bar.label}: ${bar.note}`} onClick={() => change(bar.filter)}>
-                  {bar.parts.map((part) => part.amount > 0 && <i key={part.name} style={{ width: `${(part.amount / top) * 100}%`, background: part.name === "still live" ? "#b8356f" : part.name === "freed" ? "#2f6fe4" : bandColour(part.name) }} title={`${part.name}: ${part.note}`} />)}
+                  {bar.parts.map((part) => part.amount > 0 && <i key={part.key ?? part.name} style={{ width: `${(part.amount / top) * 100}%`, background: part.colour }} data-function={part.key} data-colour={part.colour} title={`${part.name}: ${part.note}`} />)}
                   {rest > 0 && <i class={bar.parts.length > 0 ? "rest" : ""} style={{ width: `${(rest / top) * 100}%` }} />}
                 </button>
               </td>
-              <td class="number">{format(bar.amount)}</td>
+              <td class="number" data-number={`bar ${title}`} data-value={bar.amount} data-from={bar.from} data-to={bar.to}>
+                {format(bar.amount)}
+              </td>
               <td class="number share">{percent(bar.amount / all)}</td>
               <td class="bars-note">{bar.parts[0] && bar.parts[0].amount > 0 && bar.parts[0].name !== "freed" ? bar.parts[0].name : ""}</td>
             </tr>

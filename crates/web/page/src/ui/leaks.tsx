@@ -2,12 +2,14 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { base } from "../names";
+import { timeless } from "../state";
 import { change } from "../store";
 import { bytes, count, exact, percent, time } from "../units";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { type Column, Grid } from "./grid";
-import { Choices, Problem, copy } from "./parts";
+import { Label, Num } from "./number";
+import { Choices, NotCompared, Problem, WholeOnly, copy } from "./parts";
 
 export type Verdict = "grows" | "bounded" | "once" | "exit" | "tail";
 export type Leak = {
@@ -22,23 +24,32 @@ export type Leak = {
   live_bytes: number;
   live_allocations: number;
   allocations: number;
-  ratio: number;
+  ratio: number | null;
   growth_bytes_per_second: number;
-  first_ns: number;
-  last_ns: number;
-  age_ns: number;
-  suppressed: boolean;
+  /** Null: nothing was allocated, or nothing is live. */
+  first_ns: number | null;
+  last_ns: number | null;
+  age_ns: number | null;
+  suppressed: string | null;
   stack: number;
   sparkline: number[];
 };
 
+/** Each verdict as it is shown and what it means: the same as in docs/analysis.md. */
 export const VERDICTS: Record<Verdict, [string, string]> = {
-  grows: ["grows", "It grew all along, and still did at the end: most likely a leak."],
-  bounded: ["bounded", "It grew to a size and stayed there: most likely a cache."],
-  once: ["once", "Allocated once, early: a singleton or a table."],
-  exit: ["at exit", "Came late: held by what was going on when the session ended."],
-  tail: ["tail", "Only the last few are live: work in progress, not a leak."],
+  grows: ["grows", "It grew up to the end: a leak, or a cache without a bound."],
+  bounded: ["bounded", "It came to a level and stays there: most likely a cache."],
+  once: ["once", "Allocated within a short time, and nothing after that: start-up, a pool, a table."],
+  exit: ["at exit", "Held up to the end and freed only when the program ended: not a leak."],
+  tail: ["tail", "In use when the program ended; earlier ones were freed: most likely not a leak."],
 };
+
+/** What is live at the end. Places that freed everything when the program ended are judged too, but they leak nothing. */
+export const isNotFreed = (leak: Leak): boolean => leak.live_allocations > 0;
+
+/** How many blocks are left. Of a bounded trace (`--max-size`) only the allocations of the later part are counted, and more may be live than that. */
+export const keptText = ({ live_allocations: live, allocations }: Leak): string => (live <= allocations ? `${exact(live)} of ${exact(allocations)}` : exact(live));
+const isRatioKnown = ({ ratio }: Leak): boolean => ratio !== null && ratio <= 1;
 
 export const VerdictBadge = ({ verdict }: { verdict: Verdict }): JSX.Element => (
   <span class={`badge verdict ${verdict}`} title={VERDICTS[verdict]?.[1]}>
@@ -46,11 +57,36 @@ export const VerdictBadge = ({ verdict }: { verdict: Verdict }): JSX.Element => 
   </span>
 );
 
-export const leakNote = (leak: Leak): string => {
-  const parts = [leak.file ? `${base(leak.file)}${leak.line ? `:${leak.line}` : ""}` : leak.module ? base(leak.module) : ""];
-  parts.push(`${exact(leak.live_allocations)} of ${exact(leak.allocations)} kept`);
-  if (leak.verdict === "grows" && leak.growth_bytes_per_second > 0) parts.push(`+${bytes(leak.growth_bytes_per_second)}/s`);
-  return parts.filter(Boolean).join(" · ");
+export const LeakNote = ({ leak }: { leak: Leak }): JSX.Element => {
+  const place = leak.file ? `${base(leak.file)}${leak.line ? `:${leak.line}` : ""}` : leak.module ? base(leak.module) : "";
+  const { live_allocations: live, allocations, growth_bytes_per_second: growth } = leak;
+  return (
+    <>
+      <Label>{place}</Label> ·{" "}
+      <Num of="leak live_allocations" value={live}>
+        {exact(live)}
+      </Num>
+      {live <= allocations && (
+        <>
+          {" "}
+          of{" "}
+          <Num of="leak allocations" value={allocations}>
+            {exact(allocations)}
+          </Num>
+        </>
+      )}{" "}
+      kept
+      {leak.verdict === "grows" && growth > 0 && (
+        <>
+          {" "}
+          ·{" "}
+          <Num of="leak growth_bytes_per_second" value={growth}>
+            +{bytes(growth)}/s
+          </Num>
+        </>
+      )}
+    </>
+  );
 };
 
 const Spark = ({ values }: { values: number[] }): JSX.Element => {
@@ -66,25 +102,31 @@ const Spark = ({ values }: { values: number[] }): JSX.Element => {
 /** A line that LSan understands, and so do we. */
 export const suppression = (name: string): string => `leak:${name.replace(/\(.*$/, "").replace(/^.*\s(?=[\w:~]+$)/, "")}`;
 
+/** Room for the longest count. */
+const widest = (sites: Leak[]): number => Math.max(130, ...sites.map((site) => keptText(site).length * 8 + 24));
+
 export const Leaks = (): JSX.Element => {
-  const { state, ask, pick, say } = usePage();
-  const [verdict, setVerdict] = useState<"all" | Verdict>("all");
+  const { state, mode, pick, say } = usePage();
+  const [verdict, setVerdict] = useState<"live" | Verdict>("live");
   const [selected, setSelected] = useState<string | undefined>(undefined);
-  const answer = useRaw("leaks", ask.query);
+  // How a place behaves over a part of the session says little about leaks, so the verdicts are always those of all of it.
+  const answer = useRaw("leaks", timeless(state));
   const all = (answer.value?.sites as Leak[] | undefined) ?? [];
-  const sites = all.filter((site) => verdict === "all" || site.verdict === verdict);
+  const isShown = (site: Leak, which: "live" | Verdict): boolean => (which === "live" ? isNotFreed(site) : site.verdict === which);
+  const sites = all.filter((site) => isShown(site, verdict));
   const total = Math.max(1, all.reduce((sum, site) => sum + (site.suppressed ? 0 : site.live_bytes), 0));
-  const id = (site: Leak): string => `${site.function} ${site.module} ${site.stack}`;
-  const number = (name: string, title: string, help: string, width: number, of: (site: Leak) => string, bar?: (site: Leak) => number): Column<Leak> => ({
+  const id = (site: Leak): string => `${site.stack} ${site.suppressed ?? ""}`;
+  const number = (name: string, title: string, help: string, width: number, of: (site: Leak) => string, exactOf: (site: Leak) => string, bar?: (site: Leak) => number): Column<Leak> => ({
     id: name,
     title,
     help,
     width,
     numeric: true,
     cell: of,
-    text: of,
+    text: exactOf,
     ...(bar ? { bar } : {}),
   });
+  const when = (ns: number | null): string => (ns === null ? "–" : time(ns));
   const columns: Column<Leak>[] = [
     {
       id: "name",
@@ -99,13 +141,13 @@ export const Leaks = (): JSX.Element => {
       text: (site) => site.function ?? "",
     },
     { id: "verdict", title: "Verdict", help: "What it looks like; the reason is in the details", width: 92, cell: (site) => (site.suppressed ? <span class="badge">suppressed</span> : <VerdictBadge verdict={site.verdict} />), text: (site) => site.verdict },
-    number("live", "Leaked", "Bytes not freed", 120, (site) => bytes(site.live_bytes), (site) => (site.suppressed ? 0 : site.live_bytes / total)),
-    number("blocks", "Blocks kept", "Blocks not freed, of those allocated", 150, (site) => `${exact(site.live_allocations)} of ${exact(site.allocations)}`),
-    number("ratio", "Kept share", "100 % means that nothing was ever freed", 112, (site) => percent(site.ratio)),
-    number("growth", "Growth", "Bytes a second", 100, (site) => (site.growth_bytes_per_second === 0 ? "–" : `${bytes(site.growth_bytes_per_second)}/s`)),
-    number("age", "Oldest", "How long the oldest of them was live", 90, (site) => time(site.age_ns)),
-    number("first", "First", "First allocation that was kept", 90, (site) => time(site.first_ns)),
-    number("last", "Last", "Last allocation that was kept", 90, (site) => time(site.last_ns)),
+    number("live_bytes", "Leaked", "Bytes not freed", 120, (site) => bytes(site.live_bytes), (site) => String(site.live_bytes), (site) => (site.suppressed ? 0 : site.live_bytes / total)),
+    number("live_allocations", "Blocks kept", "Blocks not freed, of those allocated", widest(sites), keptText, (site) => String(site.live_allocations)),
+    number("ratio", "Kept share", "100 % means that nothing was ever freed", 112, (site) => (isRatioKnown(site) ? percent(site.ratio ?? 0) : "–"), (site) => (isRatioKnown(site) ? String(site.ratio) : "")),
+    number("growth", "Growth", "Bytes a second", 110, (site) => (site.growth_bytes_per_second === 0 ? "–" : `${bytes(site.growth_bytes_per_second)}/s`), (site) => String(site.growth_bytes_per_second)),
+    number("age_ns", "Oldest", "How long the oldest of them was live", 100, (site) => when(site.age_ns), (site) => String(site.age_ns ?? "")),
+    number("first_ns", "First", "The first allocation here", 100, (site) => when(site.first_ns), (site) => String(site.first_ns ?? "")),
+    number("last_ns", "Last", "The last allocation here", 100, (site) => when(site.last_ns), (site) => String(site.last_ns ?? "")),
     { id: "spark", title: "Live over time", help: "From the start to the end of the session", width: 136, cell: (site) => <Spark values={site.sparkline} /> },
   ];
   const one = sites.find((site) => id(site) === selected);
@@ -115,7 +157,11 @@ export const Leaks = (): JSX.Element => {
         <Choices
           label="Verdict"
           value={verdict}
-          choices={[{ value: "all", text: `all ${all.length}` }, ...(Object.keys(VERDICTS) as Verdict[]).map((name) => ({ value: name, text: `${VERDICTS[name][0]} ${all.filter((site) => site.verdict === name).length}`, title: VERDICTS[name][1] }))]}
+          choices={(["live", ...Object.keys(VERDICTS)] as ("live" | Verdict)[]).map((name) => {
+            const [text, title] = name === "live" ? ["not freed", "Every place that holds blocks at the end"] : VERDICTS[name];
+            const found = all.filter((site) => isShown(site, name)).length;
+            return { value: name, text: `${text} ${found}`, title, number: [`verdict ${name}`, found] };
+          })}
           onChange={setVerdict}
         />
         <span class="push" />
@@ -137,6 +183,9 @@ export const Leaks = (): JSX.Element => {
           Suppress this…
         </button>
       </div>
+      {mode !== "session" && <p class="reason">The verdicts and numbers here are of the whole session. The chosen {mode} does not change them.</p>}
+      <NotCompared />
+      <WholeOnly what="verdicts" isTimeless />
       {answer.error && <Problem text={answer.error} />}
       {one && (
         <p class="reason" role="status">
@@ -157,8 +206,9 @@ export const Leaks = (): JSX.Element => {
           setSelected(id(site));
           pick({
             title: site.function ?? site.module ?? "[unknown]",
-            row: { level: { ...site, short: site.short ?? null, offset: null, inlined: false }, key: -1, sums: new Float64Array(0), base: undefined },
-            selection: { of: "site", stack: site.stack },
+            level: { ...site, short: site.short ?? null, offset: null, inlined: false },
+            selection: { of: "site", stack: site.stack, suppressed: site.suppressed !== null },
+            isWhole: true,
           });
         }}
         onOpen={(site) => change({ view: "callers", fn: site.function ?? "" })}

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { change, current } from "../store";
 import { usePage } from "./context";
+import { isRegex, refusalOf } from "./refusal";
 import { Choices, Pick, Switch } from "./parts";
 
 export const LookTools = (): JSX.Element => {
@@ -45,27 +46,36 @@ export const firstText = (include: string[]): string => {
 
 /** Typing recomputes: what is left are the costs of stacks that match. */
 export const QuickFilter = (): JSX.Element => {
-  const { state } = usePage();
+  const { state, trace, status } = usePage();
   const first = state.include[0] ?? "";
   const kindOf = (/^(function|file|module):/.exec(first)?.[1] ?? "any") as Kind;
   const [kind, setKind] = useState<Kind>(kindOf);
   const [text, setText] = useState(first.replace(/^(function|file|module):/, ""));
   // Only what is typed changes the state, after a moment; a state that comes from elsewhere (Back, a chip) ends that.
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  // Why what is typed is no filter. The last one that was stays in force.
+  const [bad, setBad] = useState<string | undefined>(undefined);
+  const typed = useRef("");
   useEffect(() => {
     clearTimeout(timer.current);
+    setBad(undefined);
     setText(first.replace(/^(function|file|module):/, ""));
     if (first) setKind(kindOf);
   }, [first]);
-  const apply = (words: string, of: Kind): void => {
+  const apply = async (words: string, of: Kind): Promise<void> => {
     const wanted = words === "" ? "" : of === "any" ? words : `${of}:${words}`;
-    change({ include: [...(wanted ? [wanted] : []), ...current().include.slice(1)] }, "replace");
+    const next = { include: [...(wanted ? [wanted] : []), ...current().include.slice(1)] };
+    const reason = isRegex(wanted) ? await refusalOf({ ...current(), ...next }, trace, status.report !== null) : undefined;
+    if (typed.current !== words) return;
+    setBad(reason);
+    if (reason === undefined) change(next, "replace");
   };
   const soon = (words: string, of: Kind): void => {
     setText(words);
     setKind(of);
+    typed.current = words;
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => apply(words, of), 180);
+    timer.current = setTimeout(() => void apply(words, of), 180);
   };
   return (
     <span class="filter" role="search">
@@ -79,10 +89,17 @@ export const QuickFilter = (): JSX.Element => {
         type="search"
         placeholder="filter… or /regex/"
         aria-label="Filter stacks"
+        aria-invalid={bad !== undefined}
+        title={bad}
         value={text}
         onInput={(event) => soon(event.currentTarget.value, kind)}
         data-key="/"
       />
+      {bad !== undefined && (
+        <span class="bad" role="status">
+          {bad}
+        </span>
+      )}
     </span>
   );
 };

@@ -9,7 +9,8 @@ import { opened, usePage } from "./context";
 import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
 import { threadName } from "./lanes";
-import { Dialog, Menu, Pick, copy, download } from "./parts";
+import { Dialog, Menu, Pick, Problem, copy, download } from "./parts";
+import { refusalOf } from "./refusal";
 import { template } from "./editor";
 
 export const FilterMenu = (): JSX.Element => {
@@ -22,7 +23,8 @@ export const FilterMenu = (): JSX.Element => {
 };
 
 const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolean }): JSX.Element => {
-  const { state } = usePage();
+  const { state, trace } = usePage();
+  const [bad, setBad] = useState<string | undefined>(undefined);
   const [how, setHow] = useState<"include" | "exclude">("include");
   const [kind, setKind] = useState("");
   const [text, setText] = useState("");
@@ -30,15 +32,19 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
   const [lifetime, setLifetime] = useState(state.lifetime ?? "");
   const [thread, setThread] = useState("");
   const threads = useRaw(isReport ? undefined : "threads", "").value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
-  const apply = (event: Event): void => {
+  const apply = async (event: Event): Promise<void> => {
     event.preventDefault();
     const pattern = kind ? `${kind}:${text}` : text;
-    change({
+    const next = {
       ...(text ? { [how]: [...state[how], pattern] } : {}),
       size: size || undefined,
       lifetime: lifetime || undefined,
       ...(thread !== "" ? { thread: [...new Set([...state.thread, Number(thread)])] } : {}),
-    });
+    };
+    const reason = await refusalOf({ ...state, ...next }, trace, isReport);
+    setBad(reason);
+    if (reason !== undefined) return;
+    change(next);
     onDone();
   };
   return (
@@ -79,6 +85,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
           </label>
         </fieldset>
       )}
+      {bad !== undefined && <Problem text={bad} />}
       <p class="hint">Costs are recomputed: what is left is what matching blocks cost.</p>
       <button type="submit" class="button primary">
         Apply

@@ -1,6 +1,8 @@
 // Small things that many views share.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { filtered } from "../state";
+import { usePage } from "./context";
 
 export const Chip = ({ text, title, onRemove }: { text: string; title: string; onRemove: () => void }): JSX.Element => (
   <span class="chip" title={title}>
@@ -17,6 +19,28 @@ export const Problem = ({ text }: { text: string }): JSX.Element => (
   </div>
 );
 
+/** Said in views that show one trace alone while two are compared. */
+export const NotCompared = (): JSX.Element | null => {
+  const { isDiff, trace, state } = usePage();
+  if (!isDiff) return null;
+  return (
+    <p class="reason" role="note">
+      This view does not compare: it shows {trace.name} {state.compare?.startsWith("@") ? "as it is" : "alone"}.
+    </p>
+  );
+};
+
+/** A report has some answers for the whole session and all blocks only. Where something else is looked at, that is said. */
+export const WholeOnly = ({ what, isTimeless = false }: { what: string; isTimeless?: boolean }): JSX.Element | null => {
+  const { status, mode, state } = usePage();
+  if (!status.report || ((isTimeless || mode === "session") && !filtered(state))) return null;
+  return (
+    <p class="reason" role="note">
+      A report has {what} only of the whole session and all blocks. For a range or a filter, open the trace with <code>heaptrack analyze</code>.
+    </p>
+  );
+};
+
 export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <div class="empty">{children}</div>;
 
 /** Text with what was searched for marked. */
@@ -32,7 +56,8 @@ export const Marked = ({ text, search }: { text: string; search: string }): JSX.
   );
 };
 
-export type Choice<T extends string> = { value: T; text: string; title?: string };
+/** `number`: the name and value of the number in its text. */
+export type Choice<T extends string> = { value: T; text: string; title?: string; number?: [string, number] };
 
 /** One of a few: a row of buttons. */
 export const Choices = <T extends string>({ label, value, choices, onChange }: { label: string; value: T; choices: Choice<T>[]; onChange: (value: T) => void }): JSX.Element => (
@@ -44,6 +69,8 @@ export const Choices = <T extends string>({ label, value, choices, onChange }: {
         class={choice.value === value ? "choice on" : "choice"}
         aria-pressed={choice.value === value}
         title={choice.title}
+        data-number={choice.number?.[0]}
+        data-value={choice.number?.[1]}
         onClick={() => onChange(choice.value)}
       >
         {choice.text}

@@ -38,5 +38,6 @@ export const usePatient = (view: string, query: string): Answered<Record<string,
     return () => clearTimeout(timer);
   }, [query]);
   const answer = useRaw(view, settled);
-  return settled === query ? answer : { value: undefined, error: undefined, busy: true };
+  // An older answer would stand beside newer numbers.
+  return settled === query && !answer.busy ? answer : { value: undefined, error: undefined, busy: true };
 };

@@ -1,7 +1,8 @@
 // The `timeline` answer as bands that can be drawn, in one of several ways.
-import { OTHER, bandColour } from "../colours";
+import { OTHER, functionColour } from "../colours";
 import { base } from "../names";
-import { bytes, count, time } from "../units";
+import { bytes, count, short, time } from "../units";
+import { functionName } from "../work/stacks";
 import type { Band, Drawing, Line } from "./area";
 
 type Values = { live_bytes: number[]; allocations: number[]; temporary: number[] };
@@ -20,11 +21,14 @@ export type Timeline = {
   overhead_bytes?: (number | null)[];
   bands: ({ function: string | null; short?: string | null; file: string | null; line: number | null; module: string | null } & Values)[];
   other: Values;
+  /** When the whole process held most. */
   peak: { index: number; time_ns: number };
+  /** When what was asked for held most by itself. Older reports do not have it. */
+  own_peak?: { bytes: number; time_ns: number };
 };
 
 export type What = "live_bytes" | "allocations" | "temporary";
-export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "stepped" | "format"> & { unit: string };
+export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "stepped" | "format" | "mark"> & { unit: string };
 
 export const bandName = (band: { function: string | null; short?: string | null; module: string | null }): string =>
   band.short ?? band.function ?? (band.module ? base(band.module) : "[unknown]");
@@ -33,7 +37,7 @@ export const bandName = (band: { function: string | null; short?: string | null;
 const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
   const known = new Map<string, Timeline["bands"][number]>();
   for (const band of bands) {
-    const name = `${band.function} ${band.module}`;
+    const name = functionName(band);
     const first = known.get(name);
     const sum = (a: number[], b: number[]): number[] => a.map((value, index) => value + (b[index] ?? 0));
     if (!first) known.set(name, band);
@@ -68,11 +72,10 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
     const rest = all.slice(options.keep);
     const other = (answer.other?.[what] ?? []).map((value, index) => rest.reduce((sum, band) => sum + (band[what][index] ?? 0), value));
     if (other.some((value) => value > 0)) bands.push({ name: "other", colour: OTHER, values: shape(other) });
-    // Colours go by rank, bands are drawn from below.
-    for (const band of kept) bandColour(band.function ?? band.module ?? "");
+    // Bands are drawn from below.
     for (const band of [...kept].reverse()) {
       if (band[what].every((value) => value === 0)) continue;
-      bands.push({ name: bandName(band), colour: bandColour(band.function ?? band.module ?? ""), values: shape(band[what]) });
+      bands.push({ name: bandName(band), colour: functionColour(band), values: shape(band[what]), key: functionName(band) });
     }
   } else bands.push({ name: "all", colour: "#8fb0ea", values: shape(answer[what]) });
   const lines: Line[] = [];
@@ -92,6 +95,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
     lines,
     stepped: !isLevel && options.rate,
     format: isLevel ? bytes : options.rate ? (value) => `${count(Math.round(value))}/s` : (value) => count(Math.round(value)),
+    mark: isLevel ? bytes : options.rate ? (value) => `${short(value)}/s` : short,
     unit: isLevel ? "live heap" : options.rate ? "per second" : "since the start",
   };
 };

@@ -1,14 +1,14 @@
 // A source file with what its lines cost in the margin.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { COSTS, type Cost, name } from "../costs";
+import { COSTS, type Cost, FLAMES, drawable, name } from "../costs";
 import { base } from "../names";
 import { change } from "../store";
 import { percent, show } from "../units";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { EditorLink } from "./editor";
-import { Empty, Pick, Problem } from "./parts";
+import { Empty, NotCompared, Pick, Problem, WholeOnly } from "./parts";
 
 type Sums = Record<string, number>;
 type Line = { line: number; inclusive: Sums; self: Sums };
@@ -21,8 +21,9 @@ const LONG = 1500;
 const amount = (sums: Sums | undefined, cost: Cost): number => (cost === "leaked_bytes" ? (sums?.leaked_bytes ?? sums?.live_bytes ?? 0) : (sums?.[cost] ?? 0));
 
 export const SourceView = (): JSX.Element => {
-  const { state, ask, mode, cost: wanted } = usePage();
-  const cost: Cost = COSTS[wanted].kind === "ratio" || wanted === "average" || wanted === "mean_lifetime" || wanted === "growth_bytes" ? (mode === "moment" ? "live_bytes" : "peak_bytes") : wanted;
+  const { state, ask, mode: asked, cost: wanted, status } = usePage();
+  const mode = status.report ? "session" : asked;
+  const cost = drawable(wanted, mode);
   const answer = useRaw("source", ask.query);
   const files = (answer.value?.files as File[] | undefined) ?? [];
   const ranked = useMemo(() => {
@@ -49,9 +50,11 @@ export const SourceView = (): JSX.Element => {
             ))}
           </select>
         </label>
-        <Pick label="cost" value={cost} choices={(mode === "moment" ? (["live_bytes", "live_allocations"] as Cost[]) : (["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"] as Cost[])).map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
+        <Pick label="cost" value={cost} choices={FLAMES[mode].map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         {chosen && <EditorLink file={chosen.file} line={state.line ?? 1} />}
       </div>
+      <NotCompared />
+      <WholeOnly what="costs of lines" />
       {answer.error && <Problem text={answer.error} />}
       {answer.value && files.length === 0 && <Empty>No source lines are known. Build the program with -g, or run heaptrack symbolize with --debug-path.</Empty>}
       {chosen && (
@@ -66,6 +69,7 @@ export const SourceView = (): JSX.Element => {
 };
 
 const Listing = ({ file, text, cost, max, wanted }: { file: File; text: string | undefined; cost: Cost; max: number; wanted: number | undefined }): JSX.Element => {
+  const { mode } = usePage();
   const target = useRef<HTMLTableRowElement>(null);
   const { kind } = COSTS[cost];
   const costs = useMemo(() => new Map(file.lines.map((line) => [line.line, line])), [file]);
@@ -90,7 +94,7 @@ const Listing = ({ file, text, cost, max, wanted }: { file: File; text: string |
       <table>
         <thead>
           <tr>
-            <th class="number">{name(cost, "session")}</th>
+            <th class="number">{name(cost, mode)}</th>
             <th class="number">Self</th>
             <th class="number">Line</th>
             <th>Source</th>
@@ -105,11 +109,13 @@ const Listing = ({ file, text, cost, max, wanted }: { file: File; text: string |
             last = number;
             return (
               <tr key={number} ref={number === (wanted ?? hottest) ? target : undefined} class={`${number === wanted ? "wanted" : ""}${isGap ? " gap" : ""}`}>
-                <td class="number" title={total > 0 ? percent(total / max) : undefined}>
+                <td class="number" title={total > 0 ? percent(total / max) : undefined} data-line={number} data-number={`line ${cost}`} data-value={total}>
                   {total > 0 && <span class="heat" style={{ width: `${(total / max) * 100}%` }} />}
                   <span class="cell-text">{total > 0 ? show(total, kind) : ""}</span>
                 </td>
-                <td class="number">{self > 0 ? show(self, kind) : ""}</td>
+                <td class="number" data-line={number} data-number={`line self ${cost}`} data-value={self}>
+                  {self > 0 ? show(self, kind) : ""}
+                </td>
                 <td class="number line-number">{number}</td>
                 <td>
                   <pre>{lines?.[number - 1] ?? ""}</pre>

@@ -1,15 +1,18 @@
 // The first screen: whose code held the peak, what is never freed and why, what is allocated most, and what is thrown away at once.
-import type { JSX } from "preact";
-import { COSTS, type Cost, value } from "../costs";
-import { nameOf, where } from "../names";
+import { Fragment, type JSX } from "preact";
+import { COSTS, type Cost, type Mode, isPart, largest, value } from "../costs";
+import { nameOf, where, whole } from "../names";
+import { filtered } from "../state";
 import { change } from "../store";
 import { bytes, count, lifetime, percent, several, show, signed } from "../units";
 import type { Entry, Overview } from "../work/protocol";
+import type { Level } from "../work/stacks";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { nameKey } from "./figures";
 import { MiniFlame } from "./flame";
-import { type Leak, VerdictBadge, leakNote } from "./leaks";
+import { type Leak, LeakNote, VerdictBadge, isNotFreed } from "./leaks";
+import { Label, Num } from "./number";
 import { Suppressions } from "./suppressions";
 
 const SHOWN = innerHeight > 1150 ? 8 : 4;
@@ -37,29 +40,74 @@ export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
   );
 };
 
-const noteOf = (entry: Entry, cost: Cost): string => {
-  const parts = [where(entry.level)];
-  const calls = value(entry.sums, "allocations");
+/** The blocks that a number of bytes is held in. */
+const BLOCKS: Partial<Record<Cost, Cost>> = { live_bytes: "live_allocations", peak_bytes: "peak_allocations", leaked_bytes: "leaked_allocations" };
+
+/** A number of an entry besides the one that it is listed for. */
+const Part = ({ of, value: amount, children }: { of: string; value: number; children: string }): JSX.Element => (
+  <Num of={`entry ${of}`} value={amount}>
+    {children}
+  </Num>
+);
+
+/** What else is to say about an entry: where it is, and what makes its number readable. */
+const notesOf = (entry: Entry, cost: Cost, mode: Mode): JSX.Element[] => {
+  const parts = [<Label>{where(entry.level)}</Label>];
+  const of = (name: Cost): number => value(entry.sums, name);
   if (cost === "allocations") {
-    if (value(entry.sums, "deallocations") > 0) parts.push(`mean life ${lifetime(value(entry.sums, "mean_lifetime"))}`);
-    if (calls > 0) parts.push(`${bytes(value(entry.sums, "average"))} each`);
-  } else if (cost === "temporary") parts.push(`${percent(value(entry.sums, "temporary") / Math.max(1, calls))} of its ${count(calls)} are freed at once`);
-  else {
-    const blocks = value(entry.sums, cost === "live_bytes" ? "live_allocations" : "peak_allocations");
-    if (blocks > 0 && cost !== "growth_bytes") parts.push(several(blocks, "block"));
+    if (of("deallocations") > 0) parts.push(<Part of="mean_lifetime now" value={of("mean_lifetime")}>{`mean life ${lifetime(of("mean_lifetime"))}`}</Part>);
+    if (of("allocations") > 0) parts.push(<Part of="average now" value={of("average")}>{`${bytes(of("average"))} each`}</Part>);
+  } else if (cost === "temporary") {
+    // In a range some of them may have been allocated before it.
+    const [name, told] = mode === "session" ? (["allocations", "are freed at once"] as const) : (["deallocations", "frees are at once"] as const);
+    const all = of(name);
+    if (all > 0)
+      parts.push(
+        <>
+          <Part of={`temporary / ${name}`} value={of("temporary") / all}>
+            {percent(of("temporary") / all)}
+          </Part>{" "}
+          of its{" "}
+          <Part of={`${name} now`} value={all}>
+            {count(all)}
+          </Part>{" "}
+          {told}
+        </>,
+      );
+  } else {
+    const blocks = BLOCKS[cost];
+    if (blocks) parts.push(<Blocks entry={entry} blocks={blocks} />);
     const via = entry.via.map((level) => nameOf(level, false)).filter((name) => !name.includes("allocate"));
     const last = via[via.length - 1];
-    if (last) parts.push(`via ${last}`);
+    if (last) parts.push(<Label>via {last}</Label>);
   }
-  return parts.filter(Boolean).join(" · ");
+  return parts;
+};
+
+const Blocks = ({ entry, blocks }: { entry: Entry; blocks: Cost }): JSX.Element => {
+  const now = value(entry.sums, blocks);
+  const before = entry.base && value(entry.base, blocks);
+  return (
+    <>
+      {before !== undefined && (
+        <>
+          <Part of={`${blocks} before`} value={before}>
+            {count(before)}
+          </Part>{" "}
+          →{" "}
+        </>
+      )}
+      <Part of={`${blocks} now`} value={now}>
+        {several(now, "block")}
+      </Part>
+    </>
+  );
 };
 
 const List = ({ title, hint, cost, overview }: { title: string; hint: string; cost: Cost; overview: Overview }): JSX.Element => {
   const { state, mode, isDiff, pick } = usePage();
   const { kind } = COSTS[cost];
-  const all = value(overview.totals.sums, cost);
-  const before = overview.totals.base ? value(overview.totals.base, cost) : 0;
-  const most = Math.max(Math.abs(all), Math.abs(before), 1);
+  const most = Math.max(1, largest(cost, overview.totals.sums, overview.totals.base));
   const amount = (entry: Entry): number => value(entry.sums, cost) - (entry.base ? value(entry.base, cost) : 0);
   const list = (overview.lists[cost] ?? []).filter((entry) => (isDiff ? amount(entry) !== 0 : Math.abs(amount(entry)) / most >= 0.01)).slice(0, SHOWN);
   const total = overview.counts[cost] ?? 0;
@@ -70,7 +118,10 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
         <span class="hint">{hint}</span>
         <span class="push" />
         <button type="button" class="link" onClick={() => change({ view: "bottom-up", cost, sort: cost, ascending: false })}>
-          all {count(total)}
+          all{" "}
+          <Num of={`places ${cost}`} value={total}>
+            {count(total)}
+          </Num>
         </button>
       </header>
       {list.length === 0 && <div class="empty">{isDiff ? "Nothing changed." : "Nothing above 1 %."}</div>}
@@ -81,13 +132,24 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
               type="button"
               class="entry"
               title={`${nameOf(entry.level, true)}\nClick: details. Enter or double click: callers and callees`}
-              onClick={() => pick({ title: nameOf(entry.level, true), row: entry, selection: { of: "blamed", key: entry.key } })}
+              data-entry={nameOf(entry.level, true)}
+              data-place={whole(entry.level)}
+              onClick={() => pick({ title: nameOf(entry.level, true), level: entry.level, selection: { of: "blamed", key: entry.key } })}
               onDblClick={() => change({ view: "callers", fn: nameKey(entry, state) })}
             >
               <span class="entry-name">{nameOf(entry.level, false)}</span>
-              <span class="entry-value">{isDiff || cost === "growth_bytes" ? signed(amount(entry), kind) : show(amount(entry), kind)}</span>
-              <span class="entry-share">{percent(amount(entry) / most)}</span>
-              <span class="entry-note">{noteOf(entry, cost)}</span>
+              <span class="entry-value" data-number={`entry ${cost}`} data-value={amount(entry)}>
+                {isDiff || cost === "growth_bytes" ? signed(amount(entry), kind) : show(amount(entry), kind)}
+              </span>
+              <span class="entry-share">{isPart(cost) && percent(amount(entry) / most)}</span>
+              <span class="entry-note">
+                {notesOf(entry, cost, mode).map((part, index) => (
+                  <Fragment key={index}>
+                    {index > 0 && " · "}
+                    {part}
+                  </Fragment>
+                ))}
+              </span>
               <span class="bar" aria-hidden="true">
                 <i class={amount(entry) < 0 ? "less" : ""} style={{ width: `${Math.min(100, (Math.abs(amount(entry)) / most) * 100)}%` }} />
               </span>
@@ -95,17 +157,26 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
           </li>
         ))}
       </ul>
-      {mode === "session" && total > list.length && list.length > 0 && <p class="hint foot">{count(total - list.length)} more, each below the last one shown</p>}
+      {mode === "session" && total > list.length && list.length > 0 && (
+        <p class="hint foot">
+          <Num of={`more ${cost}`} value={total - list.length}>
+            {count(total - list.length)} more
+          </Num>
+          , each below the last one shown
+        </p>
+      )}
     </section>
   );
 };
 
 /** Leaks with a verdict: a cache is not a leak. */
 const Judged = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { ask, isDiff, pick } = usePage();
-  const answer = useRaw(isDiff ? undefined : "leaks", ask.query);
-  if (isDiff || answer.error) return <List title="Never freed" hint="blamed on your code" cost="leaked_bytes" overview={overview} />;
-  const sites = ((answer.value?.sites as Leak[] | undefined) ?? []).filter((site) => !site.suppressed);
+  const { state, ask, isDiff, pick, status } = usePage();
+  // A report has verdicts of all blocks only.
+  const isUnjudged = isDiff || (status.report !== null && filtered(state));
+  const answer = useRaw(isUnjudged ? undefined : "leaks", ask.query);
+  if (isUnjudged || answer.error) return <List title="Never freed" hint="blamed on your code" cost="leaked_bytes" overview={overview} />;
+  const sites = ((answer.value?.sites as Leak[] | undefined) ?? []).filter((site) => !site.suppressed && isNotFreed(site));
   const all = Math.max(1, value(overview.totals.sums, "leaked_bytes"));
   const list = sites.filter((site) => site.live_bytes / all >= 0.01).slice(0, SHOWN);
   return (
@@ -115,28 +186,37 @@ const Judged = ({ overview }: { overview: Overview }): JSX.Element => {
         <span class="hint">a cache is not a leak</span>
         <span class="push" />
         <button type="button" class="link" onClick={() => change({ view: "leaks" })}>
-          all {count(sites.length)}
+          all{" "}
+          <Num of="places not freed" value={sites.length}>
+            {count(sites.length)}
+          </Num>
         </button>
       </header>
-      {answer.value && list.length === 0 && <div class="empty">Everything was freed.</div>}
+      {answer.value && list.length === 0 && <div class="empty">{sites.length === 0 ? "Everything was freed." : "Nothing above 1 %."}</div>}
       <ul>
         {list.map((site) => {
-          const entry = (overview.lists.leaked_bytes ?? []).find((other) => other.level.function === site.function && other.level.module === site.module);
+          const level: Level = { ...site, short: site.short ?? null, offset: null, inlined: false };
           return (
-            <li key={`${site.function} ${site.module}`}>
+            <li key={site.stack}>
               <button
                 type="button"
                 class="entry"
                 title={`${site.function ?? ""}\n${site.reason}`}
-                onClick={() => entry && pick({ title: nameOf(entry.level, true), row: entry, selection: { of: "blamed", key: entry.key } })}
+                data-entry={nameOf(level, true)}
+                data-place={whole(level)}
+                onClick={() => pick({ title: nameOf(level, true), level, selection: { of: "site", stack: site.stack, suppressed: false } })}
                 onDblClick={() => change({ view: "callers", fn: site.function ?? "" })}
               >
                 <span class="entry-name">
-                  {entry ? nameOf(entry.level, false) : (site.short ?? site.function ?? "[unknown]")} <VerdictBadge verdict={site.verdict} />
+                  {nameOf(level, false)} <VerdictBadge verdict={site.verdict} />
                 </span>
-                <span class="entry-value">{bytes(site.live_bytes)}</span>
+                <span class="entry-value" data-number="entry leaked_bytes" data-value={site.live_bytes}>
+                  {bytes(site.live_bytes)}
+                </span>
                 <span class="entry-share">{percent(site.live_bytes / all)}</span>
-                <span class="entry-note">{leakNote(site)}</span>
+                <span class="entry-note">
+                  <LeakNote leak={site} />
+                </span>
                 <span class="bar" aria-hidden="true">
                   <i class={`verdict-${site.verdict}`} style={{ width: `${Math.min(100, (site.live_bytes / all) * 100)}%` }} />
                 </span>

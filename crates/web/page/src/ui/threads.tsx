@@ -1,17 +1,19 @@
 // What each thread allocated.
 import type { JSX } from "preact";
 import { change } from "../store";
-import { bytes, exact, percent } from "../units";
+import { bytes, exact, percent, several } from "../units";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { type Column, Grid } from "./grid";
 import { threadName } from "./lanes";
-import { Problem } from "./parts";
+import { Num } from "./number";
+import { NotCompared, Problem, WholeOnly } from "./parts";
 
 type Thread = { index: number; tid: number | null; name: string | null; costs: Record<string, number> };
 
 export const Threads = (): JSX.Element => {
-  const { state, ask, mode, status } = usePage();
+  const { state, ask, mode: asked, status } = usePage();
+  const mode = status.report ? "session" : asked;
   const answer = useRaw("threads", ask.query);
   const main = mode === "moment" ? "live_bytes" : "peak_bytes";
   const list = ((answer.value?.threads as Thread[] | undefined) ?? []).slice().sort((a, b) => (b.costs[main] ?? 0) - (a.costs[main] ?? 0) || (b.costs.allocations ?? 0) - (a.costs.allocations ?? 0));
@@ -21,7 +23,7 @@ export const Threads = (): JSX.Element => {
       id,
       title,
       help,
-      width: 130,
+      width: Math.max(130, title.length * 8 + 40, (isBytes ? 8 : exact(all).length) * 8 + 84),
       numeric: true,
       cell: (thread) => (
         <>
@@ -48,6 +50,8 @@ export const Threads = (): JSX.Element => {
   ];
   return (
     <section class="view" aria-label="Threads">
+      <NotCompared />
+      <WholeOnly what="threads" />
       {answer.error && <Problem text={answer.error} />}
       <Grid
         label="Threads"
@@ -64,7 +68,10 @@ export const Threads = (): JSX.Element => {
       />
       {!status.report && (
         <p class="status-line">
-          {list.length} threads · Enter or double click: only that one
+          <Num of="rows" value={list.length}>
+            {several(list.length, "thread")}
+          </Num>{" "}
+          · Enter or double click: only that one
         </p>
       )}
     </section>

@@ -4,29 +4,33 @@
 // mouse can do the keyboard can, too.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { PEAK, type State, momentText, timeless } from "../state";
+import { PEAK, type State, filtered, momentText, timeless } from "../state";
 import { change } from "../store";
 import { bytes, count, signed, time } from "../units";
-import { type Drawing, type Line, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, valueAt, xOf } from "./area";
-import { usePage } from "./context";
+import { type Band, type Drawing, type Line, LEFT, RIGHT, TOP, BOTTOM, draw, indexAt, timeOf, valueAt, xOf } from "./area";
+import { type Page, usePage } from "./context";
 import { overlaid, overlay } from "./overlay";
 import { useRaw, useRaws } from "./raw";
-import { Choices, Problem, dark, ink, useSize } from "./parts";
+import { Num } from "./number";
+import { Choices, Problem, WholeOnly, dark, ink, useSize } from "./parts";
 import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
 import { ThreadLanes } from "./lanes";
 
+/** Pixels within which the mouse means the chosen moment. */
+const NEAR = 5;
 /** Higher where there is room. */
 const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
 
 export const Timeline = (): JSX.Element => {
-  const { state, runtime, status } = usePage();
+  const { state, runtime, status, peak } = usePage();
   const zoomed = state.zoomFrom !== undefined && state.zoomTo !== undefined;
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", "256");
   words.set("top", "10");
   if (state.chart === "rate") words.set("cost", "allocations");
-  if (zoomed && !status.report) {
+  // How long a block lived depends on where the range ends, so with that filter another range would be about other blocks: all of it is asked for, and a part is drawn.
+  if (zoomed && !status.report && state.lifetime === undefined) {
     words.set("from", String(state.zoomFrom));
     words.set("to", String(state.zoomTo));
   }
@@ -67,16 +71,17 @@ export const Timeline = (): JSX.Element => {
           onChange={(chart) => change({ chart })}
         />
       </header>
+      <WholeOnly what="the timeline" isTimeless />
       {answer.error && <Problem text={answer.error} />}
       {compared.error && <Problem text={compared.error} />}
-      {data && state.chart === "threads" ? <ThreadLanes /> : data && <Plot data={data} compared={(compared.value ?? []) as unknown as Answer[]} state={state} runtime={runtime} />}
-      {!data && !answer.error && <div class="plot-space" />}
+      {data && peak && state.chart === "threads" ? <ThreadLanes /> : data && peak && <Plot data={data} compared={(compared.value ?? []) as unknown as Answer[]} state={state} runtime={runtime} />}
+      {!(data && peak) && !answer.error && <div class="plot-space" />}
     </section>
   );
 };
 
 const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answer[]; state: State; runtime: number }): JSX.Element => {
-  const { say, status } = usePage();
+  const { say, status, peak, live } = usePage();
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const { width } = useSize(place);
@@ -111,11 +116,15 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   const eventTime = (event: { clientX: number }): number => timeOf(drawing, event.clientX - (canvas.current?.getBoundingClientRect().left ?? 0));
   const shownHover = drag ? drag[1] : hover;
   const index = shownHover === undefined ? undefined : indexAt(shape.times, shownHover);
+  const peakTime = peak?.time_ns ?? data.peak.time_ns;
+  // A slice has its highest values; at the chosen moment its exact ones are shown, also when the mouse still lies where it was clicked.
+  const momentX = state.at === undefined ? undefined : xOf(drawing, state.at === PEAK ? peakTime : state.at);
+  const isAtMoment = momentX !== undefined && (shownHover === undefined || Math.abs(xOf(drawing, shownHover) - momentX) <= NEAR);
   const selection: [number, number] | undefined = drag ?? (state.from !== undefined || state.to !== undefined ? [state.from ?? 0, state.to ?? runtime] : undefined);
 
   const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
     const size = (to - from) / 100;
-    const now = hover ?? (state.at === undefined || state.at === PEAK ? data.peak.time_ns : state.at);
+    const now = hover ?? (state.at === undefined || state.at === PEAK ? peakTime : state.at);
     if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       const next = Math.max(from, Math.min(to, now + (event.key === "ArrowRight" ? size : -size) * (event.ctrlKey ? 10 : 1)));
       if (event.shiftKey) commit([state.from ?? now, next], "replace");
@@ -127,8 +136,16 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
     else return;
     event.preventDefault();
   };
-  const peakX = xOf(drawing, data.peak.time_ns);
-  const peakValue = data.live_bytes[data.peak.index] ?? 0;
+  const peakX = xOf(drawing, peakTime);
+  const isInSight = (time: number): boolean => time > from && time <= to;
+  // A report's timeline is of everything, whatever is filtered.
+  const isPart = filtered(state) && !status.report;
+  const peakValue = isPart ? (data.totals.peak_bytes ?? 0) : (peak?.bytes ?? 0);
+  // In folded time (`--max-size`), what a filter leaves of the peak is known for the whole session only, not for a zoomed part.
+  const foldedUntil = status.traces[state.file]?.session?.folded_until_ns ?? 0;
+  const isZoomed = state.zoomFrom !== undefined || state.zoomTo !== undefined;
+  const isPeakKnown = isInSight(peakTime) && !(isPart && isZoomed && peakTime < foldedUntil);
+  const peakText = isPart ? `${bytes(peakValue)} at the process's peak, ${time(peakTime)}` : `peak ${bytes(peakValue)} at ${time(peakTime)}`;
   return (
     <>
       <div
@@ -178,12 +195,13 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
           change({ zoomFrom: whole ? undefined : Math.round(low), zoomTo: whole ? undefined : Math.round(high) }, "replace");
         }}
       >
-        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={[`${isRate ? "Allocations per second" : "Live heap"} over time, peak ${bytes(peakValue)} at ${time(data.peak.time_ns)}`, ...others.map((line) => `${line.name}: at most ${shape.format(Math.max(0, ...line.values))}`)].join("; ")} />
-        <Folded drawing={drawing} until={status.traces[state.file]?.session?.folded_until_ns ?? 0} />
+        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={[`${isRate ? "Allocations per second" : "Live heap"} over time${isPeakKnown ? `, ${peakText}` : ""}`, ...others.map((line) => `${line.name}: at most ${shape.format(Math.max(0, ...line.values))}`)].join("; ")} />
+        <Folded drawing={drawing} until={foldedUntil} />
         {selection && <Selection drawing={drawing} range={selection} data={data} times={shape.times} showDelta={drag !== undefined} />}
-        {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? data.peak.time_ns : Number(state.compare.slice(1))} text="base" kind="base" />}
-        {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? data.peak.time_ns : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
-        {!isRate && peakX >= LEFT - 1 && peakX <= width - RIGHT + 1 && (
+        {state.compare?.startsWith("@") && <Marker drawing={drawing} time={state.compare === "@peak" ? peakTime : Number(state.compare.slice(1))} text="base" kind="base" />}
+        {state.at !== undefined && <Marker drawing={drawing} time={state.at === PEAK ? peakTime : state.at} text={`live at ${momentText(state.at, time)}`} kind="moment" />}
+        {isPart && !isRate && data.own_peak && data.own_peak.bytes > 0 && <OwnPeak drawing={drawing} peak={data.own_peak} />}
+        {!isRate && isPeakKnown && (
           <button
             type="button"
             class={peakX > width - 220 ? "peak left" : "peak"}
@@ -193,8 +211,8 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
             onPointerUp={(event) => event.stopPropagation()}
             onClick={(event) => moment(PEAK, event.shiftKey)}
           >
-            <span>
-              peak {bytes(peakValue)} at {time(data.peak.time_ns)}
+            <span data-number="pill peak_bytes" data-value={peakValue} data-time={peakTime}>
+              {peakText}
             </span>
           </button>
         )}
@@ -202,8 +220,20 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
           <div class="cursor" style={{ left: `${xOf(drawing, shownHover)}px`, top: `${TOP}px`, height: `${HEIGHT - TOP - BOTTOM}px` }} />
         )}
       </div>
-      <Legend drawing={drawing} index={index} hover={shownHover} />
+      <Legend drawing={drawing} index={index} hover={shownHover} moment={isAtMoment && !isRate ? live : undefined} />
     </>
+  );
+};
+
+/** When what is filtered held most by itself: seldom at the process's peak. */
+const OwnPeak = ({ drawing, peak }: { drawing: Drawing; peak: { bytes: number; time_ns: number } }): JSX.Element => {
+  const x = xOf(drawing, peak.time_ns);
+  return (
+    <div class={x > drawing.width - 220 ? "own-peak left" : "own-peak"} style={{ left: `${x}px`, height: `${drawing.height - BOTTOM - 2}px` }} title="When what the filter leaves was at its own largest">
+      <span data-number="pill own_peak" data-value={peak.bytes} data-time={peak.time_ns}>
+        own peak {bytes(peak.bytes)} at {time(peak.time_ns)}
+      </span>
+    </div>
   );
 };
 
@@ -224,13 +254,20 @@ const Folded = ({ drawing, until }: { drawing: Drawing; until: number }): JSX.El
   if (right <= LEFT) return null;
   return (
     <div class="folded" style={{ left: `${LEFT}px`, width: `${right - LEFT}px`, top: `${TOP}px`, height: `${drawing.height - TOP - BOTTOM}px` }}>
-      <span>before {time(until)}: only the peak and what survived (--max-size)</span>
+      <span>
+        before{" "}
+        <Num of="folded_until_ns" value={until}>
+          {time(until)}
+        </Num>
+        : only the peak and what survived (--max-size)
+      </span>
     </div>
   );
 };
 
-const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element => {
+const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element | null => {
   const x = xOf(drawing, at);
+  if (x < LEFT - 1 || x > drawing.width - RIGHT + 1) return null;
   return (
     <div class={`marker ${kind}${x > drawing.width - 160 ? " left" : ""}`} style={{ left: `${x}px`, height: `${drawing.height - BOTTOM}px` }}>
       <span>{text}</span>
@@ -238,10 +275,11 @@ const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: num
   );
 };
 
-const Selection = ({ drawing, range, data, times, showDelta }: { drawing: Drawing; range: [number, number]; data: Answer; times: number[]; showDelta: boolean }): JSX.Element => {
+const Selection = ({ drawing, range, data, times, showDelta }: { drawing: Drawing; range: [number, number]; data: Answer; times: number[]; showDelta: boolean }): JSX.Element | null => {
   const [low, high] = range[0] < range[1] ? range : [range[1], range[0]];
   const left = Math.max(LEFT, xOf(drawing, low));
   const right = Math.min(drawing.width - RIGHT, xOf(drawing, high));
+  if (right < left) return null;
   const start = data.live_bytes_end[Math.max(0, indexAt(times, low) - 1)] ?? 0;
   const end = data.live_bytes_end[indexAt(times, high)] ?? 0;
   return (
@@ -276,29 +314,65 @@ const Selection = ({ drawing, range, data, times, showDelta }: { drawing: Drawin
   );
 };
 
-/** Names, and their values under the mouse. */
-export const Legend = ({ drawing, index, hover }: { drawing: Drawing; index: number | undefined; hover: number | undefined }): JSX.Element => (
-  <div class="legend">
-    {[...drawing.bands].reverse().map((band) => (
-      <span key={band.name} class="legend-entry" title={band.name}>
-        <i style={{ background: band.colour }} />
-        <span class="legend-name">{band.name}</span>
-        {index !== undefined && <b>{drawing.format(band.values[index] ?? 0)}</b>}
-      </span>
-    ))}
-    {drawing.lines.map((line) => (
-      <span key={line.name} class="legend-entry" title={line.name}>
-        <svg class="stroke" width="27" height="4" aria-hidden="true">
-          <line x1="0" y1="2" x2="27" y2="2" stroke={line.colour} stroke-width={line.dash ? 2.5 : 2} stroke-dasharray={line.dash?.join(" ")} />
-        </svg>
-        <span class="legend-name">{line.name}</span>
-        {hover !== undefined && <b data-value={valueAt(drawing, line, hover)}>{told(drawing, line, hover)}</b>}
-      </span>
-    ))}
-    {index !== undefined && hover !== undefined && (
+/** What each band holds at the chosen moment; `other` is what no band has. */
+const heldAt = (drawing: Drawing, moment: Moment): ((band: Band) => number) => {
+  const of = ({ key }: Band): number => (key === undefined ? 0 : (moment.byFunction.get(key) ?? 0));
+  const named = drawing.bands.reduce((sum, band) => sum + of(band), 0);
+  return (band) => (band.key === undefined ? moment.bytes - named : of(band));
+};
+type Moment = NonNullable<Page["live"]>;
+
+/** When, and how much in all: exactly at a moment, else the highest of the slice under the mouse. */
+const Read = ({ drawing, index, hover, moment }: { drawing: Drawing; index: number | undefined; hover: number | undefined; moment: Moment | undefined }): JSX.Element | null => {
+  if (moment)
+    return (
       <span class="legend-entry read">
-        {time(hover)} · total <b>{drawing.format(drawing.total?.[index] ?? drawing.bands.reduce((sum, band) => sum + (band.values[index] ?? 0), 0))}</b>
+        <span data-number="to_ns" data-value={moment.time_ns}>
+          {time(moment.time_ns)}
+        </span>{" "}
+        · total{" "}
+        <b data-number="live_bytes" data-value={moment.bytes}>
+          {drawing.format(moment.bytes)}
+        </b>
       </span>
-    )}
-  </div>
-);
+    );
+  if (index === undefined || hover === undefined) return null;
+  const total = drawing.total?.[index] ?? drawing.bands.reduce((sum, band) => sum + (band.values[index] ?? 0), 0);
+  return (
+    <span class="legend-entry read">
+      {drawing.stepped ? time(hover) : `${time(drawing.times[index] ?? 0)} to ${time(drawing.times[index + 1] ?? 0)}, at its highest`} · total <b>{drawing.format(total)}</b>
+    </span>
+  );
+};
+
+/** Names, and their values at the chosen moment or under the mouse. */
+export const Legend = ({ drawing, index, hover, moment }: { drawing: Drawing; index: number | undefined; hover: number | undefined; moment: Moment | undefined }): JSX.Element => {
+  const held = moment && heldAt(drawing, moment);
+  return (
+    <div class="legend">
+      {[...drawing.bands].reverse().map((band) => (
+        <span key={band.key ?? band.name} class="legend-entry" title={band.name} data-function={band.key} data-colour={band.colour}>
+          <i style={{ background: band.colour }} />
+          <span class="legend-name">{band.name}</span>
+          {held ? (
+            <b data-number="band live_bytes" data-value={held(band)}>
+              {drawing.format(held(band))}
+            </b>
+          ) : (
+            index !== undefined && <b>{drawing.format(band.values[index] ?? 0)}</b>
+          )}
+        </span>
+      ))}
+      {drawing.lines.map((line) => (
+        <span key={line.name} class="legend-entry" title={line.name}>
+          <svg class="stroke" width="27" height="4" aria-hidden="true">
+            <line x1="0" y1="2" x2="27" y2="2" stroke={line.colour} stroke-width={line.dash ? 2.5 : 2} stroke-dasharray={line.dash?.join(" ")} />
+          </svg>
+          <span class="legend-name">{line.name}</span>
+          {hover !== undefined && <b data-value={valueAt(drawing, line, hover)}>{told(drawing, line, hover)}</b>}
+        </span>
+      ))}
+      <Read drawing={drawing} index={index} hover={hover} moment={moment} />
+    </div>
+  );
+};

@@ -2,17 +2,19 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
-import { COSTS, type Cost, help, name, usable, value } from "../costs";
-import { labelOf, where, whole } from "../names";
+import { COSTS, type Cost, help, isKnown, name, usable, value } from "../costs";
+import { labelOf, placeOf, whole } from "../names";
 import { change, useAsk } from "../store";
-import { exact, percent, show } from "../units";
+import { exact, show } from "../units";
 import type { TreeRow } from "../work/protocol";
+import { lookName } from "../work/stacks";
 import type { Direction } from "../work/tree";
 import { ColumnMenu, costColumn, recalled, shown } from "./columns";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
 import { type Column, Grid } from "./grid";
 import { LookTools, QuickFilter, firstText } from "./look";
+import { Num } from "./number";
 import { Marked, Problem } from "./parts";
 
 export const TreeView = ({ direction }: { direction: Direction }): JSX.Element => {
@@ -67,7 +69,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
           <span class="tree-name">
             <Marked text={labelOf(row.level, look.merge, state.full)} search={highlight} />
           </span>
-          <span class="place">{where(row.level)}</span>
+          <span class="place">{placeOf(row.level, look.merge)}</span>
         </span>
       ),
       text: (row) => `${labelOf(row.level, look.merge, true)}\t${whole(row.level)}`,
@@ -106,8 +108,8 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
         rows={(from, to) => ask("window", { direction, from, to })}
         version={version}
         idOf={(row) => row.path}
-        selected={picked?.selection.of === "tree" && picked.selection.direction === direction ? picked.selection.path : undefined}
-        onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), row, selection: { of: "tree", direction, path: row.path } })}
+        selected={picked?.selection.of === "tree" && picked.selection.direction === direction && lookName(picked.look) === lookName(look) ? picked.selection.path : undefined}
+        onSelect={(row) => pick({ title: labelOf(row.level, look.merge, true), level: row.level, selection: { of: "tree", direction, path: row.path } })}
         onOpen={(row) => change({ view: "callers", fn: nameKey(row, state) })}
         sort={{ id: sortCost, ascending: state.ascending }}
         onSort={(id) => change(id === sortCost ? { ascending: !state.ascending } : { sort: id as Cost, ascending: id === "name", ...(id === "name" ? {} : { cost: id as Cost }) })}
@@ -124,12 +126,22 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
       />
       {totals && (
         <p class="status-line">
-          {exact(count ?? 0)} rows ·{" "}
+          <Num of="rows" value={count ?? 0}>
+            {exact(count ?? 0)} rows
+          </Num>{" "}
+          ·{" "}
           {costs
             .slice(0, 5)
-            .map((cost) => `${name(cost, mode)} ${show(value(totals.sums, cost), COSTS[cost].kind)}`)
-            .join(" · ")}
-          {picked && sortCost !== "name" && picked.row.sums.length > 0 && <> · selected {percent(value(picked.row.sums, sortCost) / Math.max(1, value(totals.sums, sortCost)))} of {name(sortCost, mode)}</>}
+            .map((cost, index) => (
+              // An element, not a fragment: Preact fails to move a fragment whose first child appears or disappears.
+              <span key={cost}>
+                {index > 0 && " · "}
+                {name(cost, mode)}{" "}
+                <Num of={cost} value={value(totals.sums, cost)}>
+                  {isKnown(totals.sums, cost) ? show(value(totals.sums, cost), COSTS[cost].kind) : "–"}
+                </Num>
+              </span>
+            ))}
         </p>
       )}
     </section>

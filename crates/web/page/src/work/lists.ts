@@ -4,7 +4,7 @@
 // blamed on its innermost level.
 import { type Cost, WIDTH, value } from "../costs";
 import { type Profile, add } from "./profile";
-import type { Stacks } from "./stacks";
+import { type Stacks, functionName } from "./stacks";
 
 export type Blamed = {
   key: number;
@@ -14,12 +14,31 @@ export type Blamed = {
   rows: number[];
 };
 
+/** The level that a stack is blamed on. */
+const blamedLevel = (stacks: Stacks, stack: number): number | undefined => stacks.blamed(stack) ?? stacks.whole(stack)[0];
+
+/** The same for stacks that are blamed on the same line; none: nothing is known of the stack. */
+export const blamedKey = (stacks: Stacks, stack: number): number | undefined => {
+  const level = blamedLevel(stacks, stack);
+  return level === undefined ? undefined : stacks.keys("line").ofLevel[level];
+};
+
+/** What is live of each function that is to blame. */
+export const liveByFunction = (list: Blamed[], stacks: Stacks): Map<string, number> => {
+  const live = new Map<string, number>();
+  for (const { level, sums } of list) {
+    const name = functionName(stacks.level(level));
+    live.set(name, (live.get(name) ?? 0) + value(sums, "live_bytes"));
+  }
+  return live;
+};
+
 export const blame = (profile: Profile, stacks: Stacks): Blamed[] => {
   const { ofLevel } = stacks.keys("line");
   const known = new Map<number, Blamed>();
   for (let row = 0; row < profile.stack.length; row++) {
     const stack = profile.stack[row] ?? 0;
-    const level = stacks.blamed(stack) ?? stacks.whole(stack)[0];
+    const level = blamedLevel(stacks, stack);
     if (level === undefined) continue;
     const key = ofLevel[level] ?? 0;
     let entry = known.get(key);

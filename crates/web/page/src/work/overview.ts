@@ -2,7 +2,7 @@
 import { WIDTH, value } from "../costs";
 import { type Data, dataOf, named, totalsOf } from "./data";
 import { Kept } from "./kept";
-import { type Blamed, blame, dearest, ranked } from "./lists";
+import { type Blamed, blame, dearest, liveByFunction, ranked } from "./lists";
 import type { Ask, Entry, Overview, Requests } from "./protocol";
 import type { Level, Stacks } from "./stacks";
 
@@ -32,7 +32,7 @@ export const overview = async ({ ask, costs, limit }: Requests["overview"]["args
     all += amount;
     if (stacks.blamed(profile.stack[row] ?? 0) !== undefined) mine += amount;
   }
-  return { totals: totalsOf(data), lists, counts, mine: all > 0 ? mine / all : 1 };
+  return { totals: totalsOf(data), lists, counts, mine: all > 0 ? mine / all : 1, live: liveByFunction(list, stacks) };
 };
 
 /** The levels that the blamed one called, innermost first. */

@@ -15,17 +15,27 @@ export type Stack = { stack: number; sums: Float64Array; base: Float64Array | un
 
 export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; from_ns: number; to_ns: number };
 export type Entry = Row & { via: Level[]; stacks: number };
-export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number };
+/** `live`: live bytes by the function that is to blame (`functionName`). */
+export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number; live: Map<string, number> };
 
 /** A function before, and after in each run. `row`: in the first run, for its details; none: it is not in that one nor in the base. */
 export type Change = { level: Level; name: string; row: Row | undefined; before: number; after: number[] };
 
-/** Which stacks: all below a node of a tree, all with a function on them, all blamed on one, or all. */
+/** A function that did not change in the cost that is looked at, but in another one. */
+export type Elsewhere = { level: Level; name: string; row: Row; measure: Measure; before: number; after: number };
+/** What a function can change in. `own_peak`: the most that one of its stacks held at any time. */
+export type Measure = "peak_bytes" | "own_peak" | "leaked_bytes" | "live_bytes" | "allocations" | "temporary" | "allocated_bytes" | "live_allocations";
+
+/**
+ * Which stacks: all below a node of a tree, all with a function on them, all that end in one (self), all blamed on one, all blamed on the line that one stack is
+ * blamed on (site), or all.
+ */
 export type Selection =
   | { of: "tree"; direction: Direction; path: string }
   | { of: "function"; key: number }
+  | { of: "self"; key: number }
   | { of: "blamed"; key: number }
-  | { of: "site"; stack: number }
+  | { of: "site"; stack: number; suppressed: boolean }
   | { of: "all" };
 
 export type FlameAnswer = { flame: Flame; labels: Map<number, Level>; total: number };
@@ -42,12 +52,13 @@ export type Requests = {
   functionWindow: { args: { from: number; to: number }; result: Row[] };
   neighbours: {
     args: { ask: Ask; look: Look; key: number; cost: Cost };
-    result: { subject: Row; callers: Row[]; callees: Row[]; lines: { file: string; line: number; sums: Float64Array; self: Float64Array }[] } | undefined;
+    result: { subject: Row; callers: Row[]; callees: Row[]; lines: { file: string; line: number; sums: Float64Array; base: Float64Array | undefined; self: Float64Array }[] } | undefined;
   };
   key: { args: { ask: Ask; look: Look; name: string }; result: number | undefined };
-  stacks: { args: { ask: Ask; look: Look; selection: Selection; cost: Cost; from: number; to: number }; result: { count: number; sums: Float64Array; stacks: Stack[] } };
+  stacks: { args: { ask: Ask; look: Look; selection: Selection; cost: Cost; from: number; to: number }; result: { count: number; sums: Float64Array; base: Float64Array | undefined; self: Float64Array | undefined; totals: Totals; stacks: Stack[] } };
   /** `asks`: one per run, all with the same base. */
   diff: { args: { asks: Ask[]; look: Look; cost: Cost; normal: Normal | undefined }; result: Change[] };
+  elsewhere: { args: { ask: Ask; look: Look; cost: Cost; measures: Measure[] }; result: Elsewhere[] };
   text: { args: { ask: Ask; look: Look; format: "csv" | "json" | "folded"; cost: Cost }; result: string };
 };
 export type Op = keyof Requests;

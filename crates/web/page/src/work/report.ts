@@ -1,13 +1,16 @@
 // Answers out of a report: one file without a server.
 //
 // Given: the answers for the whole session, and for each slice of time the stacks on which something happened. Gives back: the same answers as a
-// server for every range that begins and ends at a border of slices; others are moved to the nearest border, and the answer's `range` says so.
+// server for every range that begins and ends at a border of slices; others are moved to the nearest border, at least one slice apart, and the answer's `range` says so.
 // What must hold: there is no replay here, only sums of what the engine counted.
 import type { Answer, Source } from "./source";
 import { Refusal } from "./source";
 
 /** Row r happened in slice s when `start[s] <= r < start[s + 1]`; `live_*` and `peak_*` are values, the others sums within the slice. */
 export type Slices = {
+  /** Events that are known in sum only (`--max-size`) are in no slice. A range has all of them if it begins with the session and ends after them, at `border` or later. This is what it
+   * has up to there. */
+  folded: ({ border: number; highest: number; highest_ns: number; stack: number[] } & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>) | null;
   /** Borders: one more than slices. */
   time_ns: number[];
   /** The whole heap's highest in each slice, and when. */
@@ -67,10 +70,8 @@ export class Report implements Source {
     let now: Answer;
     if (words.get("at") === "peak") now = this.peak();
     else if (words.has("at")) now = this.moment(this.border(number("at") ?? 0));
-    else if (words.has("from") || words.has("to")) {
-      const last = this.data.slices.time_ns.length - 1;
-      now = this.range(this.border(number("from") ?? 0), words.has("to") ? this.border(number("to") ?? 0) : last);
-    } else now = whole;
+    else if (words.has("from") || words.has("to")) now = this.range(...this.borders(number("from"), number("to")));
+    else now = whole;
     if (compare?.startsWith("@")) {
       const base = compare === "@peak" ? this.peak() : this.moment(this.border(this.time(compare.slice(1))));
       return { ...now, base: base.columns ?? base };
@@ -105,6 +106,17 @@ export class Report implements Source {
     return best;
   }
 
+  /** The borders of a range. One that is too short to have two of them is the slice in which it begins. */
+  private borders(from: number | undefined, to: number | undefined): [number, number] {
+    const { time_ns } = this.data.slices;
+    const count = time_ns.length - 1;
+    const [first, last] = [from === undefined ? 0 : this.border(from), to === undefined ? count : this.border(to)];
+    if (first < last) return [first, last];
+    const slice = time_ns.findLastIndex((border) => border <= (from ?? 0));
+    const begin = Math.max(0, Math.min(slice, count - 1));
+    return [begin, begin + 1];
+  }
+
   /** What is live at a border. */
   private live(border: number): Map<number, [number, number]> {
     const { start, stack, live_bytes, live_allocations } = this.data.slices;
@@ -126,7 +138,6 @@ export class Report implements Source {
   }
 
   private range(first: number, last: number): Answer {
-    if (last <= first) return this.moment(first);
     const { slices } = this.data;
     const columns = new Columns();
     const base = this.live(first);
@@ -135,9 +146,14 @@ export class Report implements Source {
       columns.set(stack, "base_bytes", bytes);
       columns.set(stack, "base_allocations", blocks);
     }
-    let top = first;
-    for (let slice = first; slice < last; slice++) if ((slices.highest[slice] ?? 0) > (slices.highest[top] ?? 0)) top = slice;
-    for (let row = slices.start[first] ?? 0; row < (slices.start[last] ?? 0); row++) {
+    const folded = first === 0 && slices.folded && slices.folded.border <= last ? slices.folded : undefined;
+    const begin = folded ? folded.border : first;
+    folded?.stack.forEach((stack, row) => {
+      for (const name of SUMMED) columns.add(stack, name, folded[name][row] ?? 0);
+    });
+    let top = begin;
+    for (let slice = begin; slice < last; slice++) if ((slices.highest[slice] ?? 0) > (slices.highest[top] ?? 0)) top = slice;
+    for (let row = slices.start[begin] ?? 0; row < (slices.start[last] ?? 0); row++) {
       const stack = slices.stack[row] ?? 0;
       for (const name of SUMMED) columns.add(stack, name, slices[name][row] ?? 0);
     }
@@ -145,20 +161,29 @@ export class Report implements Source {
       columns.set(stack, "live_bytes", bytes);
       columns.set(stack, "live_allocations", blocks);
     }
-    // What did not change in the slice of the peak was held as before.
-    const held = this.live(top);
-    for (let row = slices.start[top] ?? 0; row < (slices.start[top + 1] ?? 0); row++) {
-      held.set(slices.stack[row] ?? 0, [slices.peak_bytes[row] ?? 0, slices.peak_allocations[row] ?? 0]);
-    }
-    for (const [stack, [bytes, blocks]] of held) {
+    const isFoldedPeak = folded !== undefined && (begin === last || folded.highest >= (slices.highest[top] ?? 0));
+    for (const [stack, [bytes, blocks]] of isFoldedPeak ? peakOf(folded) : this.held(top)) {
       columns.set(stack, "peak_bytes", bytes);
       columns.set(stack, "peak_allocations", blocks);
     }
     const answer = columns.answer();
-    (answer.totals as Record<string, number>).peak_time_ns = slices.highest_ns[top] ?? 0;
+    (answer.totals as Record<string, number>).peak_time_ns = (isFoldedPeak ? folded.highest_ns : slices.highest_ns[top]) ?? 0;
     return { ...answer, range: { from_ns: slices.time_ns[first] ?? 0, to_ns: slices.time_ns[last] ?? 0 } };
   }
+
+  /** What was held at the highest moment of a slice. What did not change in the slice was held as before. */
+  private held(top: number): Map<number, [number, number]> {
+    const { slices } = this.data;
+    const held = this.live(top);
+    for (let row = slices.start[top] ?? 0; row < (slices.start[top + 1] ?? 0); row++) {
+      held.set(slices.stack[row] ?? 0, [slices.peak_bytes[row] ?? 0, slices.peak_allocations[row] ?? 0]);
+    }
+    return held;
+  }
 }
+
+const peakOf = ({ stack, peak_bytes, peak_allocations }: NonNullable<Slices["folded"]>): Map<number, [number, number]> =>
+  new Map(stack.map((one, row) => [one, [peak_bytes[row] ?? 0, peak_allocations[row] ?? 0]]));
 
 class Columns {
   private readonly places = new Map<number, number>();

@@ -1,42 +1,84 @@
 // The stacks behind what is selected, each with its costs and all its levels.
+//
+// What must hold: the sums are those of the question that is asked now, so that details never show numbers of an older one.
 import { WIDTH, value } from "../costs";
-import { dataOf } from "./data";
-import { neighbours } from "./functions";
+import { type Data, dataOf, totalsOf } from "./data";
+import { blamedKey } from "./lists";
 import { blamedOf } from "./overview";
+import { add } from "./profile";
 import type { Ask, Requests, Selection, Stack } from "./protocol";
 import type { Look } from "./stacks";
 import { find } from "./tree";
 import { treeOf } from "./trees";
 
-const rowsOf = async (ask: Ask, look: Look, selection: Selection): Promise<number[]> => {
+/** Rows of the profile, and those of them whose stacks end in what is selected; none where nobody asks for that. */
+type Chosen = { rows: number[]; own?: number[] };
+
+const ofTree = async (ask: Ask, look: Look, { direction, path }: Extract<Selection, { of: "tree" }>): Promise<Chosen> => {
+  const made = await treeOf(ask, look, direction);
+  const node = find(made, path, { cost: "peak_bytes", ascending: false });
+  const rows = [...(node?.rows ?? [])];
+  if (direction === "bottom-up") return { rows };
+  const { start } = made.paths;
+  const length = (row: number): number => {
+    const stack = made.profile.stack[row] ?? 0;
+    return (start[stack + 1] ?? 0) - (start[stack] ?? 0);
+  };
+  return { rows, own: rows.filter((row) => length(row) === node?.depth) };
+};
+
+const ofFunction = ({ stacks, profile }: Data, look: Look, key: number): Required<Chosen> => {
+  const { keys, start } = stacks.look(look);
+  const path = (row: number): Uint32Array => keys.subarray(start[profile.stack[row] ?? 0], start[(profile.stack[row] ?? 0) + 1]);
+  const rows = [...profile.stack.keys()].filter((row) => path(row).includes(key));
+  return { rows, own: rows.filter((row) => path(row).at(-1) === key) };
+};
+
+/** All stacks for which the same line is to blame as for this one; what a suppression matches is judged apart. */
+const ofSite = ({ stacks, profile }: Data, { stack, suppressed }: Extract<Selection, { of: "site" }>, isOff: boolean): number[] => {
+  const key = blamedKey(stacks, stack);
+  const known = stacks.answer.stacks.suppressed;
+  const isSuppressed = (other: number): boolean => !isOff && (known?.[other] ?? -1) >= 0;
+  return [...profile.stack.keys()].filter((row) => {
+    const other = profile.stack[row] ?? 0;
+    return blamedKey(stacks, other) === key && isSuppressed(other) === suppressed;
+  });
+};
+
+const chosen = async (ask: Ask, look: Look, selection: Selection): Promise<Chosen> => {
   const data = await dataOf(ask);
-  const { stacks, profile } = data;
   switch (selection.of) {
-    case "tree": {
-      const made = await treeOf(ask, look, selection.direction);
-      return [...(find(made, selection.path, { cost: "peak_bytes", ascending: false })?.rows ?? [])];
-    }
+    case "tree":
+      return ofTree(ask, look, selection);
     case "function":
-      return neighbours(profile, stacks.look(look), selection.key, (id) => stacks.level(id)).rows;
+      return ofFunction(data, look, selection.key);
+    case "self":
+      return { rows: ofFunction(data, look, selection.key).own };
     case "blamed":
-      return (await blamedOf(ask, data)).find((entry) => entry.key === selection.key)?.rows ?? [];
+      return { rows: (await blamedOf(ask, data)).find((entry) => entry.key === selection.key)?.rows ?? [] };
     case "site":
-      return [...profile.stack.keys()].filter((row) => profile.stack[row] === selection.stack);
+      return { rows: ofSite(data, selection, new URLSearchParams(ask.query).get("suppressions") === "off") };
     case "all":
-      return [...profile.stack.keys()];
+      return { rows: [...data.profile.stack.keys()] };
   }
 };
 
+const summed = (table: Float64Array, rows: number[]): Float64Array => {
+  const sums = new Float64Array(WIDTH);
+  for (const row of rows) add(sums, table, row);
+  return sums;
+};
+
 export const stackList = async ({ ask, look, selection, cost, from: first, to }: Requests["stacks"]["args"]): Promise<Requests["stacks"]["result"]> => {
-  const { stacks, profile, answer } = await dataOf(ask);
-  const rows = await rowsOf(ask, look, selection);
+  const data = await dataOf(ask);
+  const { stacks, profile, answer } = data;
+  const { rows: found, own } = await chosen(ask, look, selection);
+  const rows = [...found];
   const weight = (row: number): number =>
     profile.base
       ? Math.abs(value(profile.sums, cost, row * WIDTH) - value(profile.base, cost, row * WIDTH))
       : value(profile.sums, cost, row * WIDTH);
   rows.sort((a, b) => weight(b) - weight(a) || a - b);
-  const sums = new Float64Array(WIDTH);
-  for (const row of rows) for (let column = 0; column < WIDTH; column++) sums[column] = (sums[column] ?? 0) + (profile.sums[row * WIDTH + column] ?? 0);
   const columns = (answer.profile ?? answer) as unknown as Record<string, number[]>;
   const places = new Map((columns.stack ?? []).map((stack, index) => [stack, index]));
   const list: Stack[] = rows.slice(first, to).map((row) => {
@@ -53,5 +95,12 @@ export const stackList = async ({ ask, look, selection, cost, from: first, to }:
       blamed: blamed === undefined ? -1 : levels.indexOf(blamed),
     };
   });
-  return { count: rows.length, sums, stacks: list };
+  return {
+    count: rows.length,
+    sums: summed(profile.sums, rows),
+    base: profile.base && summed(profile.base, rows),
+    self: own && summed(profile.sums, own),
+    totals: totalsOf(data),
+    stacks: list,
+  };
 };

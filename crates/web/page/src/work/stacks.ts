@@ -41,6 +41,9 @@ export const lookName = (look: Look): string => `${look.levels} ${look.merge} ${
 /** How a level is called where there is little room. */
 export const labelOf = (level: Level): string => level.short ?? level.function ?? level.module ?? "";
 
+/** What makes two lines of one function the same. */
+export const functionName = ({ function: name, module }: Pick<Level, "function" | "module">): string => `${name} ${module}`;
+
 /** Paths of all stacks: those of stack s are `keys[start[s] .. start[s+1]]`, root first; `levels` has a level for each. */
 export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array };
 

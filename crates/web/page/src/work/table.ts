@@ -61,7 +61,7 @@ export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["a
     subject: functionRow(stacks, subject),
     callers: order(found.callers),
     callees: order(found.callees),
-    lines: lines.map(({ file, line, inclusive, self }) => ({ file, line, sums: inclusive.sums, self: self.sums })),
+    lines: lines.map(({ file, line, inclusive, self }) => ({ file, line, sums: inclusive.sums, base: inclusive.base, self: self.sums })),
   };
 };
 

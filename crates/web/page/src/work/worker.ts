@@ -1,5 +1,5 @@
 // The worker: who answers what the page asks. The page's own thread never sees more than it shows.
-import { diff } from "./changes";
+import { diff, elsewhere } from "./changes";
 import { begin, raw } from "./data";
 import { overview } from "./overview";
 import type { Message, Op, Requests } from "./protocol";
@@ -23,6 +23,7 @@ const answers: { [O in Op]: (args: Requests[O]["args"]) => Promise<Requests[O]["
   key: keyOf,
   stacks: stackList,
   diff,
+  elsewhere,
   text,
 };
 
