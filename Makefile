@@ -3,6 +3,7 @@
 #   make demo     builds, records the bundled program demo/shop.cpp, shows its report
 #   make test     everything CI checks; minutes
 #   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
+#   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
@@ -22,7 +23,7 @@ DEMO := target/demo
 
 .PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-fuzz-formats soak-fuzz-others soak-alone soak-short soak-long
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long fuzz fuzz-build
 
 all: static
 
@@ -56,18 +57,19 @@ checks:
 
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	cd crates/web/page && npm run --silent check
 
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
 
-# The ring and the watermark under every interleaving that loom can make.
+# The writer, the reader, the watermark and the slots, as they ship, under every interleaving that loom can make.
 models:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --profile models -p channel --test models --target-dir target/loom
 
 # Tests wait more than they work: two groups of suites run beside each other, two tests of each at a time.
-SUITES := $(basename $(notdir $(wildcard tests/tests/*.rs)))
+SUITES := $(filter-out checks,$(basename $(notdir $(wildcard tests/tests/*.rs))))
 # Those that count milliseconds or need most of the machine's threads.
 ALONE := attach_cycles crowds
 # About half of the time.
@@ -90,24 +92,61 @@ end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
 # The full counts. Each part takes less than an hour and can be made by itself.
-SOAK := unit fuzz alone short long
+SOAK := unit address thread checks fuzz alone short long
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
+# With a minute of each fuzzer that needs no special build (tests/fuzz.rs of some crates, format's tests/kde.rs).
 soak-unit:
-	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit
-
-soak-fuzz:
-	@HEAPTRACK_FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) $(MAKE) --no-print-directory --jobs=2 --keep-going soak-fuzz-formats soak-fuzz-others
-
-soak-fuzz-formats:
-	$(CARGO) test -p format --test fuzz --test kde
-
-soak-fuzz-others:
-	$(CARGO) test -p channel -p symbols -p analysis --test fuzz
+	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=60
 
 soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
+
+# Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
+# They run two at a time, so seven targets of ten minutes each take 40 minutes.
+SECONDS ?= 60
+fuzz-build:
+	fuzz/run.sh build
+
+fuzz:
+	fuzz/run.sh build --bin $(NAME)
+	fuzz/run.sh one $(NAME) $(SECONDS)
+
+soak-fuzz: fuzz-build
+	fuzz/run.sh all $(SOAK_FUZZ_SECONDS)
+
+# Sanitizers over every test of the crates with unsafe code that runs in one process. A released compiler brings their
+# run-times; only the flag is unstable. The standard library is not instrumented, so what it does between threads is not
+# seen: tests/sanitizers/thread.txt has what that makes ThreadSanitizer report. One test at a time: rustix maps memory and
+# opens files without libc, so ThreadSanitizer takes an address that two tests had after each other for one that they share.
+SANITIZED := -p channel -p capture -p collector -p attach --lib --tests
+# `random_stacks` jumps between stacks of its own making and uses their memory again, and both run-times keep books of
+# frames. `we_have_memory_ourselves` looks for the arenas of glibc's malloc, which both run-times replace.
+NOT_SANITIZED := --skip random_stacks:: --skip we_have_memory_ourselves
+sanitized = RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(2)" HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) \
+	$(CARGO) test --no-fail-fast --target $(HOST) --target-dir target/$(1) $(SANITIZED) -- $(NOT_SANITIZED) --test-threads=1
+
+# No leaks: some tests leak on purpose, and the search for leaks needs ptrace.
+soak-address:
+	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
+	$(call sanitized,address,-Zsanitizer=address)
+
+soak-thread:
+	TSAN_OPTIONS="suppressions=$(CURDIR)/tests/sanitizers/thread.txt" \
+	$(call sanitized,thread,-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer)
+
+# The suites that record, with a capture library that checks itself at every event and ends the program if a check fails
+# (decision 57). The suite `checks` shows that it does. Not `containers`, which needs a static
+# binary, nor `limits`, which allows less stack than an unoptimised heaptrack needs.
+CHECKED := api api_attach attach attach_imports attach_kill attach_leaves_nothing attach_stacks attach_states coroutines \
+	forbidden heaptrace heaptrace_signals heaptrace_tree hooks kill library lifecycle nim operators programs stacks_gdb \
+	stalls starting surroundings symbols_jit symbols_unwatched threads totals_dhat unseen zoo
+soak-checks:
+	$(CARGO) build -p heaptrack --features checks --target-dir target/checks
+	$(call checked,--features checks) --test checks
+	$(call checked) $(call suites,$(CHECKED))
+checked = HEAPTRACK_BIN=$(CURDIR)/target/checks/debug/heaptrack $(CARGO) test -p heaptrack-tests --no-fail-fast $(1)
 
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md

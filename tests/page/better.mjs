@@ -100,6 +100,7 @@ await check("B5 churn: lifetimes, bytes churned, rates", async () => {
   has(await text(".chart .card-head"), "per second");
   has(await text(".chart .legend"), "frees");
   await page.getByRole("button", { name: "cumulative" }).click();
+  await settled(page);
   has(await text(".chart .card-head"), "since the start");
 });
 await check("B6 leaks: counts, ratio, growth, age, verdicts, suppress", async () => {
@@ -218,7 +219,7 @@ await check("B12 sizes: powers of two, four measures, a click filters, and right
   equal(shown.length, used.at(-1) - used[0] + 1, "buckets in the range");
   for (const name of ["bytes", "at the peak", "live at end"]) await page.getByRole("button", { name, exact: true }).click();
   await go(page, "#/sizes");
-  await page.locator(".bars tr", { hasText: "256 KiB" }).getByRole("button").click();
+  await page.locator(".bars tr", { hasText: "262.1 kB" }).getByRole("button").click();
   await settled(page);
   has(await hash(), "size=262144..524287");
   has(await text(".figures"), "120");

@@ -9,7 +9,6 @@ const hash = () => page.evaluate(() => location.hash);
 const text = (selector) => page.locator(selector).first().innerText();
 /** Lies beside those that are open: nobody loads it before it is asked for. */
 const run = (await page.evaluate(async () => (await fetch("/api/status?trace=0")).json())).beside.find(({ name }) => name === "longer.htz").index;
-const SAME = ["--hide", "all-but-mine", "--collapse", "recursion"];
 const near = (found, wanted, what) => {
   equal(found.length, wanted.length, `${what}: rows`);
   found.flat().forEach((number, index) => holds(Math.abs(number - wanted.flat()[index]) <= 1e-9 * Math.abs(number), `${what}: ${found} is not ${wanted}`));
@@ -20,7 +19,7 @@ await check("B13 diff of two traces: before, after, change, percent, new and gon
   await page.waitForSelector(".diff .grid-row");
   await settled(page);
   const found = await rows(page, "Changes by function");
-  const wanted = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "leaked", "--hide", "all-but-mine", "--collapse", "recursion").functions.filter((one) => one.delta !== 0);
+  const wanted = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "leaked").functions.filter((one) => one.delta !== 0);
   equal(found.map((row) => [Number(row.cells.before), Number(row.cells.after), Number(row.cells.delta)]), wanted.map((one) => [one.before, one.after, one.delta]), "before, after, delta");
 });
 await check("B13 runs that are not alike: the base per second, per allocation, as a share", async () => {
@@ -29,7 +28,7 @@ await check("B13 runs that are not alike: the base per second, per allocation, a
     return { second: (range.to_ns - range.from_ns) / 1e9, allocation: totals.allocations / 1000, share: totals.allocated_bytes };
   };
   const [now, base] = [of("orders"), of("base")];
-  const changes = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "allocated", ...SAME).functions;
+  const changes = print("diff", trace("orders"), "--diff", trace("base"), "--cost", "allocated").functions;
   for (const how of ["second", "allocation", "share"]) {
     await go(page, `#/summary?compare=1&cost=allocated_bytes&normalise=${how}`);
     const found = (await rows(page, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells.after), Number(cells.delta)]);
@@ -50,7 +49,7 @@ await check("B13 several runs against one base", async () => {
   await settled(page);
   has(await hash(), `runs=${run}`);
   const seen = (await rows(page, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells["after 0"]), Number(cells["after 1"]), Number(cells.delta), cells.agree]);
-  const of = (name) => new Map(print("diff", trace(name), "--diff", trace("base"), "--cost", "leaked", ...SAME).functions.map((one) => [one.function, one]));
+  const of = (name) => new Map(print("diff", trace(name), "--diff", trace("base"), "--cost", "leaked").functions.map((one) => [one.function, one]));
   const [first, second] = [of("orders"), of("longer")];
   const names = [...new Set([...first.keys(), ...second.keys()])];
   const wanted = names.map((name) => {

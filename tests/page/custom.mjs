@@ -71,7 +71,7 @@ await check("a trace without such blocks has no switch, and says so when asked f
   await page.waitForSelector(".figures");
   const { status, stderr } = spawnSync(bin, ["print", "--domain", "custom", trace("orders")], { encoding: "utf8" });
   equal(status, 2, "print's exit code");
-  has(stderr, "it has no blocks of custom allocators");
+  has(stderr, "reported no blocks of custom allocators");
 });
 await check("a report has both domains", async () => {
   const html = join(traces, "pool.html");

@@ -1,6 +1,8 @@
 // A trace whose oldest events are folded (--max-size): the page says so, marks the time, and its numbers are print's.
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
-import { check, equal, go, has, holds, print, serve, settled, shots, trace, visit } from "./harness.mjs";
+import { pathToFileURL } from "node:url";
+import { bin, check, equal, go, has, holds, print, rows, serve, settled, shots, trace, traces, visit } from "./harness.mjs";
 
 const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "flame", "timeline", "sizes", "lifetimes", "threads", "leaks"];
 
@@ -29,11 +31,34 @@ await check("the peak is where it was, although its events are gone", async () =
   await settled(page);
   has(await page.locator(".figures").innerText(), "30.", "the hill");
 });
+await check("what a filter leaves of a folded peak is shown of the whole session, not of a part of it", async () => {
+  const pill = () => page.$$eval('[data-number="pill peak_bytes"]', (list) => list.map((one) => Number(one.dataset.value)));
+  await go(page, "#/summary?thread=0");
+  equal(await pill(), [print("profile", file, "--thread", "0").totals.peak_bytes], "all of the time");
+  const [from, to] = [0.8, 1.2].map((factor) => Math.round(totals.peak_time_ns * factor));
+  await go(page, `#/summary?thread=0&zoomFrom=${from}&zoomTo=${to}`);
+  equal(await pill(), [], "zoomed");
+  await go(page, `#/summary?zoomFrom=${from}&zoomTo=${to}`);
+  equal(await pill(), [totals.peak_bytes], "zoomed, without a filter");
+});
 await check("every answer is print's", async () => {
   const plain = (answer) => ({ ...answer, query: undefined });
   for (const [query, options] of [["", []], ["at=peak", ["--at", "peak"]], ["from=80%25", ["--from", "80%"]], ["thread=0", ["--thread", "0"]]]) {
     for (const view of VIEWS) equal(plain(await ask(view, query)), plain(print(view, file, ...options)), `${view}?${query}`);
   }
+});
+await check("a report has the folded events where a range begins with the session, as print has", async () => {
+  const html = join(traces, "folded.html");
+  execFileSync(bin, ["report", file, "-o", html], { stdio: "ignore" });
+  const own = await visit(pathToFileURL(html).href);
+  const end = Math.floor((print("timeline", file).range.to_ns * 250) / 256);
+  for (const from of [0, Math.floor((print("timeline", file).range.to_ns * 10) / 256)]) {
+    await go(own, `#/bottom-up?from=${from}&to=${end}&levels=all&cost=kept_bytes`);
+    const seen = (await rows(own, "Bottom-up tree")).map((row) => ["peak_bytes", "allocations", "allocated_bytes"].map((cost) => Number(row.cells[cost])).join());
+    const { roots } = print("bottom-up", file, "--collapse", "recursion", "--from", String(from), "--to", String(end));
+    equal(seen.sort(), roots.map(({ total }) => [total.peak_bytes, total.allocations, total.allocated_bytes].join()).sort(), `from ${from}`);
+  }
+  await own.close();
 });
 await check("a picture", async () => {
   await go(page, "#/summary");

@@ -1,7 +1,7 @@
 // What all tests of the page share: a browser, servers, and checks that say what failed.
 //
 // Given (environment): HEAPTRACK_BIN, TRACES = a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz,
-// twins.htz, twins-before.htz, twins-again.htz; SHOTS = where pictures go.
+// twins.htz, twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS = where pictures go; PAGE = a folder with a built page that is tested instead of the binary's own (optional).
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -73,8 +73,19 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 const folder = mkdtempSync(join(tmpdir(), "heaptrack-browser-"));
 let context;
 const open = [];
+const KINDS = { "page.js": "text/javascript", "worker.js": "text/javascript", "page.css": "text/css" };
+/** From now on the page's scripts and styles come from this folder; gives back how to end that. */
+export const replacePage = async (from) => {
+  const where = await browser();
+  const routes = Object.entries(KINDS).map(([name, contentType]) => [`**/${name}`, (route) => route.fulfill({ path: join(from, name), contentType })]);
+  for (const [address, answer] of routes) await where.route(address, answer);
+  return async () => {
+    for (const [address, answer] of routes) await where.unroute(address, answer);
+  };
+};
 export const browser = async () => {
-  context ??= await chromium.launchPersistentContext(folder, {
+  if (context) return context;
+  context = await chromium.launchPersistentContext(folder, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     headless: true,
     viewport: { width: 1540, height: 980 },
@@ -82,12 +93,14 @@ export const browser = async () => {
     permissions: ["clipboard-read", "clipboard-write"],
     args: FLAGS,
   });
+  if (process.env.PAGE) await replacePage(process.env.PAGE);
   return context;
 };
 
-/** A page at a state. Whatever it logs or throws is a failure. */
-export const visit = async (url, hash = "") => {
+/** A page at a state. Whatever it logs or throws is a failure. `first`: runs in the page before its own script does. */
+export const visit = async (url, hash = "", first = undefined) => {
   const page = await (await browser()).newPage();
+  if (first) await page.addInitScript(first);
   open.push(page);
   page.problems = [];
   page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));

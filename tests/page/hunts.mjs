@@ -48,6 +48,7 @@ await check("the churn: formatRow's 360,000 blocks that hardly live, not only th
   has(await page.locator(".figure-card", { hasText: "Short-lived" }).innerText(), "98 %");
   has(await list("Temporary").innerText(), "report::checksum");
   await list("Allocated most").locator(".entry").first().click();
+  await settled(page);
   has(await page.locator(".detail").innerText(), "formatRow");
   await page.keyboard.press("Escape");
 });

@@ -53,6 +53,20 @@ await check("a range between borders snaps, and the page says to which", async (
   await go(page, `#/bottom-up?from=${border(20)}&to=${border(180)}`);
   equal(snapped, await rows(page, "Bottom-up tree"), "snapped");
 });
+await check("a range within one slice is that slice, not a moment without a start", async () => {
+  await go(page, `#/bottom-up?from=${border(100) + 1000}&to=${border(100) + 2000}&levels=mine`);
+  const seen = (await rows(page, "Bottom-up tree")).map((row) => ["peak_bytes", "growth_bytes"].map((cost) => Number(row.cells[cost])).join());
+  const { roots } = print("bottom-up", trace("orders"), "--hide", "all-but-mine", "--collapse", "recursion", "--from", String(border(100)), "--to", String(border(101)));
+  equal(seen.sort(), roots.map(({ total }) => [total.peak_bytes, total.live_bytes - total.base_bytes].join()).sort(), "the slice");
+});
+await check("what is there of the whole session only is said to be", async () => {
+  for (const address of ["threads?at=peak", "source?include=function:formatRow", "sizes?exclude=main", "lifetimes?from=0&to=1000", "leaks?include=main", "summary?include=main"]) {
+    await go(page, `#/${address}`);
+    has(await page.locator("body").innerText(), "only of the whole session and all blocks", address);
+  }
+  await go(page, "#/threads");
+  equal(await page.locator(".reason").count(), 0, "nothing to say");
+});
 await check("what a report cannot do it says", async () => {
   await go(page, "#/bottom-up?thread=1");
   has(await page.locator(".problem").first().innerText(), "heaptrack analyze");

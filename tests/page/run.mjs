@@ -1,7 +1,7 @@
 // Runs the themes that are named, or all.
 import { end } from "./harness.mjs";
 
-const all = ["lists", "better", "compare", "hunts", "numbers", "custom", "safety", "files", "access", "report", "live", "screens"];
+const all = ["lists", "better", "compare", "hunts", "numbers", "truth", "crawl", "mistakes", "custom", "safety", "files", "access", "report", "live", "screens"];
 const wanted = process.argv.length > 2 ? process.argv.slice(2) : all;
 for (const theme of wanted) {
   console.log(`-- ${theme}`);

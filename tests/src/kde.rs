@@ -114,7 +114,8 @@ fn parse(text: &str, said: &mut Said) {
 }
 
 fn json(file: &Path) -> Value {
-    let output = Command::new(heaptrack()).args(["print", "--json"]).arg(file).output().expect("heaptrack");
+    let output =
+        Command::new(heaptrack()).args(["print", "--json", "--no-suppressions"]).arg(file).output().expect("heaptrack");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }

@@ -8,6 +8,7 @@
 //! from a printed seed ([`chance`]); a tool that is missing fails the test (`tests/setup.sh` installs all of them).
 pub mod attach;
 pub mod chance;
+pub mod channel_memory;
 pub mod dhat;
 pub mod folder;
 pub mod gdb;
@@ -15,9 +16,11 @@ pub mod heaptrace;
 pub mod kde;
 pub mod phases;
 pub mod process;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scale;
+pub mod server;
 pub mod symbols;
 pub mod targets;
 pub mod twins;

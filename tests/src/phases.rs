@@ -1,6 +1,6 @@
 //! `tests/targets/attach_phases.c`, which works when it is told to, and what must be recorded of it.
 use crate::attach::{Session, Target};
-use crate::report::Report;
+use crate::report::{Report, assert_modules_apart};
 
 /// `attach_phases`: what a round allocates.
 const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
@@ -31,6 +31,7 @@ pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("10"), "done 10");
     let report = ended.report();
     assert_rounds(&report, 100);
+    assert_modules_apart(&ended.trace);
     assert_eq!(report.total("unknown_frees"), 1, "the block of 2001 bytes");
     assert_eq!(report.json()["attached"], true);
     target

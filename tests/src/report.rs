@@ -1,8 +1,30 @@
 //! What `heaptrack print --json` says.
 use crate::run::heaptrack;
+use format::{Block, Module, Reader};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The modules of a trace.
+pub fn modules(trace: &Path) -> Vec<Module> {
+    let mut reader = Reader::new(std::fs::File::open(trace).expect("a trace")).expect("a trace");
+    let mut modules = Vec::new();
+    while let Some(block) = reader.next_block().expect("a whole trace") {
+        if let Block::Modules(more) = block.decode().expect("a whole trace") {
+            modules.extend(more);
+        }
+    }
+    modules
+}
+
+/// Asserts that no address is in two modules of a trace. For programs that unload nothing.
+pub fn assert_modules_apart(trace: &Path) {
+    let mut modules = modules(trace);
+    modules.sort_by_key(|module| module.start);
+    for pair in modules.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "{:?} is in the place of {:?}", pair[0], pair[1]);
+    }
+}
 
 pub struct Report {
     json: Value,
@@ -44,7 +66,9 @@ impl Report {
 
     /// `Err`: what `print` said instead.
     pub fn try_of(trace: &Path) -> Result<Self, String> {
-        print_json(&["print".as_ref(), "--json".as_ref(), trace.as_os_str()]).map(|json| Report { json })
+        // What the program did not free, whether it is a known leak or not: so the numbers are those of other tools.
+        let options = ["print", "--json", "--no-suppressions"].map(AsRef::as_ref);
+        print_json(&[&options[..], &[trace.as_os_str()]].concat()).map(|json| Report { json })
     }
 
     /// The frames of the n-th allocation of the trace, from 1, and the tid of its thread.

@@ -167,6 +167,15 @@ impl Running {
     pub fn finish(self) -> Outcome {
         Outcome::of(self.recorder, self.trace, self.folder)
     }
+
+    /// As `finish`, with `work` done again and again until the recorder has ended.
+    pub fn finish_while(mut self, mut work: impl FnMut()) -> Outcome {
+        process::wait_for("the end of the recording", || {
+            work();
+            self.recorder.try_wait().expect("the child can be waited for")
+        });
+        self.finish()
+    }
 }
 
 impl Outcome {

@@ -56,6 +56,11 @@ impl Container {
         assert!(status.expect("nsenter").success(), "{script}");
     }
 
+    /// As `docker stop` does, from the host: what ends process 1 ends every process inside, a shell that has sent the signal too.
+    fn stop(&self) {
+        process::signal("TERM", &[self.first]);
+    }
+
     fn end(mut self) -> (i32, String) {
         let mut said = String::new();
         self.unshare.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -86,7 +91,7 @@ fn check_pid_1(namespaces: &[&str]) {
         (left.len() == 1).then_some(left)
     });
     assert!(state(left[0]).is_some_and(|state| state != 'Z'));
-    container.inside("kill -TERM 1");
+    container.stop();
     assert_eq!(container.line(), "got 15");
     let (code, said) = container.end();
     assert_eq!(code, 42, "{said}");
@@ -238,10 +243,10 @@ fn words(dockerfile: &str, instruction: &str) -> Vec<String> {
     serde_json::from_str(line.trim()).unwrap_or_else(|_| vec![line.trim().to_owned()])
 }
 
-/// `docs/docker.md`'s Dockerfile without an engine: its one COPY, its folder, its entry point and command.
+/// `docs/containers.md`'s Dockerfile without an engine: its one COPY, its folder, its entry point and command.
 #[test]
 fn the_dockerfile_of_the_page() {
-    let page = std::fs::read_to_string(workspace().join("docs/docker.md")).unwrap();
+    let page = std::fs::read_to_string(workspace().join("docs/containers.md")).unwrap();
     let dockerfile = page.split("```dockerfile\n").nth(1).unwrap().split("```").next().unwrap();
     assert_eq!(dockerfile.matches("COPY heaptrack").count(), 1, "one file");
     let copied = words(dockerfile, "COPY heaptrack ").remove(0);
@@ -269,7 +274,7 @@ fn the_dockerfile_of_the_page() {
         Report::try_of(&copy).ok().filter(|report| report.of_size(500).allocations == 100)
     });
     // `docker stop`.
-    container.inside("kill -TERM 1");
+    container.stop();
     let (code, said) = container.end();
     assert_eq!(code, 42, "{said}");
     let name = trace.file_name().unwrap().to_string_lossy().into_owned();
@@ -308,7 +313,7 @@ fn process_1_is_attached_to_from_inside_and_from_the_host() {
     assert!(line.starts_with("heaptrack: attached to "), "{line}");
     assert_eq!(service.tell("50"), "done 50");
     let recorder = wait_for("heaptrack", || children(inside.id()).first().copied());
-    process::signal("INT", &[recorder]);
+    process::signal("TERM", &[recorder]);
     said.read_to_string(&mut line).unwrap();
     assert_eq!(process::code(inside.wait().unwrap()), 0, "{line}");
     assert_rounds(&Report::of(&trace));

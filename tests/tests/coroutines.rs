@@ -19,6 +19,14 @@ fn deep_stacks_that_are_unmapped() {
     assert_eq!((of_fibers.allocations, of_fibers.leaked_allocations), (400, 0));
 }
 
+/// What a frame pointer led to was remembered, though it was above the stack and could be unmapped.
+#[test]
+fn data_above_a_stack_that_are_unmapped() {
+    let report = Program::target("data_above_stack").same_output().whole_report();
+    let of_program = report.of_size(1000);
+    assert_eq!((of_program.allocations, of_program.leaked_allocations), (200, 0));
+}
+
 /// Fibers, enumerators and threads of a real program, which hung in the comparison of a circle of frames.
 #[test]
 fn fibers_of_ruby() {

@@ -42,6 +42,22 @@ fn differences_are_found_although_the_program_moved() {
     );
 }
 
+/// Stacks were taken for the same if their frames began with the same functions, and the numbers of all were printed with one
+/// of them.
+#[test]
+fn stacks_that_differ_in_an_inlined_function_stay_apart() {
+    let run = |left: &str, right: &str| Program::target("inlined_callers").arg(left).arg(right).recorded();
+    let (before, after) = (run("10", "10"), run("10", "5"));
+    let said = Command::new(heaptrack()).arg("diff").arg(&before.trace).arg(&after.trace).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    let calls = said.split("MOST CALLS TO ALLOCATION FUNCTIONS\n").nth(1).unwrap();
+    let calls = calls.split("\n\n").next().unwrap();
+    assert!(calls.starts_with("-5 calls to allocation functions"), "{said}");
+    assert!(calls.contains("\nright\n") || calls.contains("    right\n"), "{said}");
+    assert!(!calls.contains("left"), "{said}");
+    assert!(said.contains("-5 temporary allocations of -5 allocations in total from"), "{said}");
+}
+
 /// Built in a folder of its own, and recorded.
 fn twins(parts: &[Part], lines: usize) -> Outcome {
     let folder = Folder::new();
@@ -105,7 +121,10 @@ fn the_same_source_in_another_folder_is_the_same() {
     }
     let said = text(&two.trace, &["-l", "--diff", one.trace.to_str().unwrap()]);
     assert!(
-        said.contains("\nMOST CALLS TO ALLOCATION FUNCTIONS\n\nPEAK MEMORY CONSUMERS\n\nMEMORY LEAKS\n\n"),
+        said.contains(
+            "\nMOST CALLS TO ALLOCATION FUNCTIONS\nnothing changed\n\nPEAK MEMORY CONSUMERS\nnothing changed\n\n\
+             MEMORY LEAKS\nnothing changed\n\n"
+        ),
         "{said}"
     );
 }

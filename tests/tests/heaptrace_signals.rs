@@ -33,7 +33,7 @@ fn more_signals_than_the_queue_holds_are_counted() {
     let answered = reports.len() as u64 - 1;
     assert!(reports.is_sorted_by_key(|report| report.1), "in order");
     let missing = traced.parts().into_iter().find_map(|part| match part {
-        Part::Sentence(text) => text.split_once(" reports of ").and_then(|(count, _)| count.parse::<u64>().ok()),
+        Part::Sentence(text) => text.split_once(" report").and_then(|(count, _)| count.parse::<u64>().ok()),
         _ => None,
     });
     assert_eq!(answered + missing.unwrap_or(0), 3000, "{answered} answered");

@@ -205,3 +205,36 @@ fn when_heaptrace_is_killed_the_tree_goes_on() {
     wait_for("the end", || text().contains("whole").then_some(()));
     wait_for("the shell's end", || state(shell).is_none_or(|state| state == 'Z').then_some(()));
 }
+
+/// The child of vfork runs in the program's memory, and its exec never returns to give anything back.
+#[test]
+fn a_vfork_and_an_exec_leave_nothing_in_the_program() {
+    let traced = Heaptrace::new(["--outfile"]).arg(Folder::new().join("log")).target("trace_vforks").run();
+    assert_eq!((traced.code, traced.stdout.as_str()), (0, "0 pages more\n"), "{}", traced.stderr);
+}
+
+/// A script starts background jobs with SIGQUIT ignored. Our handler replaces that; an exec would make it the default.
+#[test]
+fn an_inherited_ignored_signal_stays_ignored_in_a_static_program() {
+    let folder = Folder::new();
+    let (log, out) = (folder.join("log"), folder.join("out"));
+    let script = "trap '' QUIT; exec \"$@\"";
+    for program in ["env", "child"] {
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", script, "sh"])
+            .arg(heaptrack_tests::run::heaptrack())
+            .args(["heaptrace", "--outfile"])
+            .arg(&log);
+        match program {
+            "env" => command.arg("env"),
+            _ => command.arg(target("trace_vforks")).arg("exec"),
+        };
+        command.arg(target("surroundings_static")).arg(&out).stdout(Stdio::piped()).stderr(Stdio::piped());
+        assert_eq!(Traced::of(command.spawn().unwrap()).code, 9, "{program}");
+        let text = std::fs::read_to_string(&out).unwrap();
+        let line = text.lines().find(|line| line.starts_with("signal 3 ")).unwrap();
+        assert!(line.starts_with("signal 3 ignored"), "{program}: {line}");
+        std::fs::remove_file(&out).unwrap();
+    }
+}

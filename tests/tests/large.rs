@@ -67,7 +67,7 @@ fn what_is_interrupted_leaves_nothing_behind() {
             let folder = Folder::new();
             let out = folder.join("out.htz");
             let child = start(&[words, &[name(&out)]].concat());
-            let part = format!("out.htz.{}.part", child.id());
+            let part = format!(".heaptrack.{}.0.part", child.id());
             wait_for("the file that is being written", || (folder.names() == [part.clone()]).then_some(()));
             signal(how, &[child.id()]);
             let output = child.wait_with_output().unwrap();

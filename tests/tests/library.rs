@@ -63,6 +63,7 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
         "execvp",
         "execvpe",
         "fexecve",
+        "fork",
         "free",
         "free_aligned_sized",
         "free_sized",

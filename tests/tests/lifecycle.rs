@@ -1,8 +1,31 @@
 //! How programs begin, multiply, change and end; and stacks of every odd shape.
-use heaptrack_tests::report::sum;
+use heaptrack_tests::channel_memory::ChannelMemory;
+use heaptrack_tests::process::{signal, wait_for};
+use heaptrack_tests::report::{assert_modules_apart, sum};
 use heaptrack_tests::symbols::Symbols;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report};
+
+/// A capture library that checks itself stores the number of a failed check in the shared memory and ends the program. Here the
+/// test stores it, and kills the program.
+#[test]
+fn a_failed_check_is_told() {
+    let folder = Folder::new();
+    let program = Program::target("counter").arg(folder.join("counted")).args(["1", "1000"]);
+    let running = program.start();
+    let target = running.target(&program);
+    wait_for("the first call", || std::fs::metadata(folder.join("counted")).ok());
+    wait_for("the shared memory", || ChannelMemory::of(running.pid())).fail_check(9);
+    signal("KILL", &[target]);
+    let outcome = running.finish();
+    let sentence = "heaptrack stopped the program: its check 9 failed (a remembered stack was not the stack). \
+                    This build checks itself; please report this.";
+    assert!(outcome.stderr.contains(&format!("heaptrack: {sentence}\n")), "{}", outcome.stderr);
+    // Not 137: the program may have handled the signal.
+    assert_eq!(outcome.code, 70);
+    let report = outcome.report();
+    assert_eq!((report.complete(), report.note()), (false, Some(sentence)));
+}
 
 /// (allocations, left) of the sites that ask for `size` bytes.
 fn counts(report: &Report, size: u64) -> (u64, u64) {
@@ -18,6 +41,17 @@ fn report_of(name: &str) -> Report {
 fn names(report: &Report, module: &str, size: u64) -> Vec<String> {
     let symbols = Symbols::of(target(module));
     symbols.names(&report.of_size(size)).into_iter().map(str::to_owned).collect()
+}
+
+/// Only a comparison of frame pointers tells these stacks from each other.
+#[test]
+fn return_addresses_that_are_left_on_the_stack_are_no_frames() {
+    let report = report_of("stale_frames");
+    for (base, leaf) in [(1000, "saves"), (2000, "leaves")] {
+        assert_eq!((counts(&report, base + 1), counts(&report, base + 2)), ((20, 0), (20, 0)), "{leaf}");
+        assert_eq!(names(&report, "stale_frames", base + 1)[..5], [leaf, "direct", "detour", "go", "main"]);
+        assert_eq!(names(&report, "stale_frames", base + 2)[..4], [leaf, "direct", "go", "main"]);
+    }
 }
 
 #[test]
@@ -38,6 +72,14 @@ fn children_run_unrecorded_and_see_nothing_of_us() {
     assert_eq!(counts(&report, 2002), (0, 0));
     assert_eq!(counts(&report, 3003), (1, 1));
     assert_eq!(counts(&report, 11), (1, 1));
+}
+
+/// Children went on with the hook of their parent that the handler had interrupted, and wrote into its ring.
+#[test]
+fn forks_in_a_signal_handler_leave_the_recording_alone() {
+    let report = report_of("fork_in_handler");
+    assert_eq!(counts(&report, 1000), (2_000_000, 0));
+    assert_eq!(counts(&report, 24), (0, 0), "the children's");
 }
 
 #[test]
@@ -96,6 +138,19 @@ fn a_signal_handler_that_allocates() {
     // A hook inside a hook inside a hook may be counted instead of recorded.
     let recorded = report.of_size(33).allocations;
     assert!(recorded <= in_handler && recorded + report.total("lost_events") >= in_handler);
+}
+
+/// The handler's events are in another ring than main's. While the thread records alone, few of them are stamped by the clock.
+#[test]
+fn a_signal_handler_that_frees_blocks_of_main() {
+    let outcome = Program::target("handler_frees").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let (in_main, in_handler, short_lived) = handled(&outcome);
+    let report = outcome.whole_report();
+    assert_eq!(counts(&report, 48), (in_main, 0), "{in_handler} were freed by the handler");
+    assert_eq!(counts(&report, 33), (in_handler * 3, 0));
+    assert_eq!(counts(&report, 32), (short_lived, 0));
+    assert_eq!(report.total("unknown_frees"), 0);
 }
 
 #[test]
@@ -275,9 +330,23 @@ fn a_library_that_takes_the_place_of_another_one() {
 #[test]
 fn a_loader_that_is_run_as_a_command() {
     for (loader, program) in [("/lib64/ld-linux-x86-64.so.2", "plain"), ("/lib/ld-musl-x86_64.so.1", "plain_musl")] {
-        let report = Program::new(loader).arg(target(program)).same_output().whole_report();
+        let outcome = Program::new(loader).arg(target(program)).same_output();
+        let report = outcome.whole_report();
+        assert_modules_apart(&outcome.trace);
         assert_eq!(counts(&report, 48), (100, 0), "{loader}");
         assert_eq!(counts(&report, 31), (50, 10), "{loader}");
         assert_eq!(counts(&report, 16), (2000, 0), "{loader}");
     }
+}
+
+/// musl's list names the program, glibc's does not.
+#[test]
+fn a_musl_program_that_is_not_position_independent_has_its_modules() {
+    let outcome = Program::target("plain_musl_no_pie").same_output();
+    let report = outcome.whole_report();
+    assert_eq!(counts(&report, 48), (100, 0));
+    assert_modules_apart(&outcome.trace);
+    let program = Some(target("plain_musl_no_pie").canonicalize().unwrap());
+    let site = report.of_size(48);
+    assert!(site.frames.iter().take(2).all(|frame| frame.module == program), "records and main: {:?}", site.frames);
 }

@@ -33,8 +33,15 @@ fn traces() -> &'static Path {
             let program = twins::build(&folder.join(format!("{name}-sources")), parts, lines);
             record(&folder, name, &[program.to_str().expect("a path")]);
         }
-        record(&folder, "pool", &[&pool(&folder), "20000"]);
-        fold(&folder);
+        let screens = target("screens");
+        let screens = screens.to_str().expect("a path");
+        record(&folder, "screens", &[screens, "after"]);
+        record(&folder, "screens-before", &[screens]);
+        let pool = pool(&folder);
+        record(&folder, "pool", &[&pool, "20000"]);
+        record(&folder, "pool-before", &[&pool, "8000"]);
+        fold(&folder, "folded", "early");
+        fold(&folder, "folded-before", "late");
         let compiler = compiler();
         let source = sources().join("orders.cpp");
         let source = source.to_str().expect("a path");
@@ -59,13 +66,13 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A trace that is kept small: its highest moment is early, and folded.
-fn fold(folder: &Path) {
+/// A trace that is kept small. If its highest moment is early, that is folded.
+fn fold(folder: &Path, name: &str, highest: &str) {
     let program = target("renewal");
     let done = Command::new(heaptrack())
-        .args(["-q", "--max-size", "1M", "-o", "folded", "--"])
+        .args(["-q", "--max-size", "1M", "-o", name, "--"])
         .arg(program)
-        .args(["counted", "500000", "early"])
+        .args(["counted", "500000", highest])
         .current_dir(folder)
         .output()
         .expect("heaptrack runs");
@@ -121,6 +128,16 @@ fn the_three_hunts_end_on_the_first_screen() {
 #[test]
 fn every_number_is_that_of_print() {
     run(&["numbers", "custom", "folded"]);
+}
+
+#[test]
+fn no_screen_contradicts_itself_or_the_engine() {
+    run(&["truth", "crawl"]);
+}
+
+#[test]
+fn a_mistake_of_the_page_is_found() {
+    run(&["mistakes"]);
 }
 
 #[test]

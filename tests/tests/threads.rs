@@ -40,8 +40,8 @@ fn more_threads_than_the_machine_has_cores() {
 }
 
 #[test]
-fn ten_thousand_short_threads() {
-    let wanted = scale::count(10_000);
+fn a_hundred_thousand_threads_in_turn() {
+    let wanted = scale::count(100_000);
     let program = Program::target("short_threads").arg(wanted.to_string());
     let report = program.same_output().whole_report();
     let own = sum(&report.own(&program.path));

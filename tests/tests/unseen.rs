@@ -1,5 +1,6 @@
 //! What cannot be recorded is said: at the end of the recording, in the text, in JSON. And only then.
 use heaptrack_tests::heaptrace::{Heaptrace, Part};
+use heaptrack_tests::report::modules;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Outcome, Program, Report};
@@ -76,6 +77,9 @@ fn a_namespace_of_its_own_is_told() {
         sentence.ends_with("libwork.so was loaded into a namespace of its own (dlmopen), which has another malloc.")
     );
     assert_eq!(outcome.report().of_size(6002).allocations, 0, "if these are seen, the sentence is wrong");
+    // It is mapped once, although the loader lists it in both namespaces.
+    let is_loader = |module: &&format::Module| module.path.contains("/ld-linux");
+    assert_eq!(modules(&outcome.trace).iter().filter(is_loader).count(), 1);
 }
 
 #[test]

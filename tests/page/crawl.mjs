@@ -1,0 +1,32 @@
+// Goes through random states of the page and finds screens that contradict the engine, or themselves.
+//
+// Every number on the page has a name and its exact value (`data-number`, `data-value`). For each state the server is asked about the page's own address, sums
+// are made out of its answers without the page's code, and everything in sight is compared. HEAPTRACK_SEED repeats a run, CRAWL_STATES says how long it is.
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { crawl, isSoak, seed, withoutFrames } from "./crawl/crawler.mjs";
+import { SUBJECTS, asReport } from "./crawl/subjects.mjs";
+import { bin, check, holds, serve, trace, traces, visit } from "./harness.mjs";
+
+const STATES = Number(process.env.CRAWL_STATES ?? (isSoak ? 2000 : 200));
+/** The others are shorter: the page is the same, only what it is about is of another kind. */
+const OTHERS = Number(process.env.CRAWL_STATES ?? (isSoak ? 500 : 40));
+
+console.log(`crawl: HEAPTRACK_SEED=${seed}, ${STATES} states`);
+/** As a page of a server, or as a report of the first trace, which is then compared with a server over the same one. */
+const all = Object.entries(SUBJECTS).flatMap(([name, subject]) => [[name, subject], [`a report of ${name}`, asReport(subject)]]);
+for (const [name, subject] of all) {
+  if (process.env.CRAWL && !name.includes(process.env.CRAWL)) continue;
+  const states = name === "screens" ? STATES : OTHERS;
+  const server = await serve(subject.traces.map(trace));
+  const report = join(traces, "crawled.html");
+  if (subject.isReport) execFileSync(bin, ["report", trace(subject.traces[0]), "-o", report], { stdio: "ignore" });
+  const page = await visit(subject.isReport ? pathToFileURL(report).href : server.url, "", withoutFrames);
+  await check(`${states} random states of ${name} without a contradiction (HEAPTRACK_SEED=${seed})`, async () => {
+    const { wrong, states: seen } = await crawl(page, server, { seed, states, most: 12, subject });
+    holds(wrong.length === 0, `${wrong.length} contradictions in ${seen} states (HEAPTRACK_SEED=${seed}):\n${wrong.join("\n")}`);
+  });
+  await page.close();
+  server.child.kill();
+}

@@ -1,0 +1,62 @@
+// Whether the crawler would notice: the page is built with a mistake in it, and the crawler must find it.
+//
+// `make soak` makes all of these mistakes, `make test` one of them, which the seed chooses.
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { crawl, isSoak, seed, withoutFrames } from "./crawl/crawler.mjs";
+import { check, equal, holds, replacePage, serve, trace, visit } from "./harness.mjs";
+
+/** What it is, in which file, what stands there, and what stands there instead. */
+const MISTAKES = [
+  ["an answer is kept although something else is asked", "store.ts", "[op, JSON.stringify(args)]", "[op, JSON.stringify(args).length % 7]"],
+  ["leaks are judged at the chosen moment", "ui/leaks.tsx", 'useRaw("leaks", timeless(state))', 'useRaw("leaks", query(state))'],
+  ["growth has shares of the total growth", "costs.ts", ' && cost !== "growth_bytes";', ";"],
+  ["a view gives out colours of its own", "colours.ts", "const name = nameOf(level);", 'const name = nameOf(level) + location.hash.split("?")[0];'],
+  ["1 kB is 1024 bytes", "units.ts", "number /= 1000;", "number /= 1024;"],
+  ["details keep the numbers of when they were opened", "ui/detail.tsx", "const found = stacks.value;", "const found = useRef(stacks.value).current ??= stacks.value;"],
+  ["the legend has the highest values of the slice, not those of the moment", "ui/timeline.tsx", "key === undefined ? 0 : (moment.byFunction.get(key) ?? 0)", "Math.max(0, ...drawing.bands.filter((band) => band.key === key).flatMap((band) => band.values))"],
+  ["a change is written with the wrong sign", "ui/figures.tsx", "{signed(now(cost) - before(cost), kind)}", "{signed(before(cost) - now(cost), kind)}"],
+  ["a mean life of nothing is a short one", "costs.ts", "return of === undefined || (costs[at(of)] ?? 0) > 0;", "return true;"],
+  ["under a filter the peak is that of the whole process", "ui/timeline.tsx", "const peakValue = isPart ? (data.totals.peak_bytes ?? 0)", "const peakValue = isPart && !peak ? (data.totals.peak_bytes ?? 0)"],
+];
+const IMPORTS = { "ui/leaks.tsx": ["import { timeless }", "import { query, timeless }"], "ui/detail.tsx": ["import { useState }", "import { useRef, useState }"] };
+/** States within which a mistake must be found. */
+const STATES = 400;
+
+const source = fileURLToPath(new URL("../../crates/web/page", import.meta.url));
+/** A folder with a page that has the mistake. */
+const build = (folder, [what, file, right, mistaken]) => {
+  for (const name of ["src", "build.mjs", "package.json", "tsconfig.json"]) cpSync(join(source, name), join(folder, name), { recursive: true });
+  symlinkSync(join(source, "node_modules"), join(folder, "node_modules"));
+  const path = join(folder, "src", file);
+  const text = readFileSync(path, "utf8");
+  equal(text.split(right).length, 2, `${what}: how often ${file} has what is to be changed, and one`);
+  writeFileSync(path, text.replace(right, mistaken).replace(...(IMPORTS[file] ?? ["", ""])));
+  execFileSync("node", ["build.mjs", "dist"], { cwd: folder });
+  return join(folder, "dist");
+};
+
+const chosen = process.env.MISTAKE === undefined ? (isSoak ? MISTAKES : [MISTAKES[seed % MISTAKES.length]]) : [MISTAKES[Number(process.env.MISTAKE)]];
+console.log(`mistakes: HEAPTRACK_SEED=${seed}`);
+const server = await serve([trace("screens"), trace("screens-before")]);
+for (const mistake of chosen) {
+  await check(`found: ${mistake[0]} (HEAPTRACK_SEED=${seed})`, async () => {
+    const folder = mkdtempSync(join(tmpdir(), "heaptrack-mistake-"));
+    const restore = await replacePage(build(folder, mistake));
+    try {
+      const page = await visit(server.url, "", withoutFrames);
+      const { wrong, states } = await crawl(page, server, { seed, states: STATES, most: 1 });
+      page.problems.length = 0;
+      await page.close();
+      holds(wrong.length > 0, `not found in ${states} states`);
+      console.log(`mistakes: ${mistake[0]}: ${wrong[0]}`);
+    } finally {
+      await restore();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+}
+server.child.kill();

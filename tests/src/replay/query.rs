@@ -1,0 +1,245 @@
+//! Random questions, in the words of docs/views.md.
+use super::trace::{Level, Trace};
+use crate::Chance;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Start,
+    Peak,
+    End,
+    Ns(u64),
+    Percent(u64),
+}
+
+impl When {
+    pub fn text(self) -> String {
+        match self {
+            When::Start => "start".into(),
+            When::Peak => "peak".into(),
+            When::End => "end".into(),
+            When::Ns(ns) => ns.to_string(),
+            When::Percent(share) => format!("{share}%"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merge {
+    #[default]
+    Function,
+    Line,
+    Module,
+    Namespace,
+}
+
+/// What a comparison is with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    At(When),
+    Range(When, When),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pub custom: bool,
+    pub at: Option<When>,
+    pub from: Option<When>,
+    pub to: Option<When>,
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+    pub threads: Vec<u32>,
+    pub size: Option<(u64, u64)>,
+    pub lifetime: Option<(u64, u64)>,
+    pub hide: Vec<&'static str>,
+    pub collapse: bool,
+    pub merge: Merge,
+    pub no_suppressions: bool,
+    pub cost: Option<&'static str>,
+    pub compare: Option<Base>,
+    pub by_function: bool,
+    /// Of the view `callers`.
+    pub function: Option<String>,
+    pub depth: usize,
+    /// Of the view `timeline`.
+    pub points: usize,
+    pub top: Option<usize>,
+}
+
+pub const COSTS: [&str; 9] =
+    ["peak", "leaked", "live", "allocations", "temporary", "allocated", "deallocations", "kept", "growth"];
+
+impl Query {
+    /// As a URL has them.
+    pub fn words(&self) -> Vec<(&'static str, String)> {
+        let mut words = Vec::new();
+        let mut say = |name, value: Option<String>| words.extend(value.map(|value| (name, value)));
+        let span = |(min, max): (u64, u64)| format!("{min}..{max}");
+        say("domain", self.custom.then(|| "custom".into()));
+        say("at", self.at.map(When::text));
+        say("from", self.from.map(When::text));
+        say("to", self.to.map(When::text));
+        self.include.iter().for_each(|text| say("include", Some(text.clone())));
+        self.exclude.iter().for_each(|text| say("exclude", Some(text.clone())));
+        self.threads.iter().for_each(|thread| say("thread", Some(thread.to_string())));
+        say("size", self.size.map(span));
+        say("lifetime", self.lifetime.map(span));
+        say("hide", (!self.hide.is_empty()).then(|| self.hide.join(",")));
+        say("collapse", self.collapse.then(|| "recursion".into()));
+        let merge = ["function", "line", "module", "namespace"][self.merge as usize];
+        say("merge", (self.merge != Merge::Function).then(|| merge.into()));
+        say("suppressions", self.no_suppressions.then(|| "off".into()));
+        say("cost", self.cost.map(str::to_owned));
+        say(
+            "compare",
+            self.compare.map(|base| match base {
+                Base::At(when) => format!("@{}", when.text()),
+                Base::Range(from, to) => format!("@{}..{}", from.text(), to.text()),
+            }),
+        );
+        say("by", self.by_function.then(|| "function".into()));
+        say("function", self.function.clone());
+        say("depth", (self.depth > 0).then(|| self.depth.to_string()));
+        say("points", (self.points > 0).then(|| self.points.to_string()));
+        say("top", self.top.map(|top| top.to_string()));
+        words
+    }
+
+    /// As `print` has them.
+    pub fn options(&self) -> Vec<String> {
+        let option = |(name, value): &(&str, String)| match *name {
+            "suppressions" => "--no-suppressions".to_owned(),
+            name => format!("--{name}={value}"),
+        };
+        self.words().iter().map(option).collect()
+    }
+
+    /// Which part of a trace.
+    pub fn random(chance: &mut Chance, trace: &Trace) -> Query {
+        let mut query = Query { points: chance.between(1, 9) as usize, ..Query::default() };
+        let (first, second) = (when(chance, trace), when(chance, trace));
+        match chance.between(0, 8) {
+            0..2 => query.at = Some(first),
+            2..4 => (query.from, query.to) = ordered(trace, first, second),
+            4 => query.from = Some(first),
+            5 => query.to = Some(first),
+            _ => {}
+        }
+        let mut often = |one_of: u64| chance.between(0, one_of) == 0;
+        let (is_included, is_excluded) = (often(5), often(6));
+        let (by_thread, by_size, by_lifetime) = (often(6), often(6), often(5));
+        query.no_suppressions = often(6);
+        query.collapse = often(4);
+        query.by_function = often(3);
+        if is_included {
+            query.include = (0..chance.between(1, 3)).map(|_| pattern(chance, trace)).collect();
+        }
+        if is_excluded {
+            query.exclude = vec![pattern(chance, trace)];
+        }
+        if by_thread && !trace.threads.is_empty() {
+            let any = |chance: &mut Chance| trace.threads[chance.between(0, trace.threads.len() as u64) as usize];
+            query.threads = (0..chance.between(1, 3)).map(|_| any(chance)).collect();
+        }
+        if by_size {
+            let sizes: Vec<u64> = trace.blocks.iter().map(|block| block.size).collect();
+            let mut any = || sizes.get(chance.between(0, sizes.len().max(1) as u64) as usize).copied().unwrap_or(0);
+            let (one, other) = (any(), any());
+            query.size = Some((one.min(other), one.max(other)));
+        }
+        if by_lifetime {
+            let min = chance.between(0, trace.runtime_ns / 3 + 1) / (1 + chance.between(0, 20));
+            query.lifetime = Some((min, min + chance.between(0, trace.runtime_ns + 1)));
+        }
+        for class in ["runtime", "libc", "dependency", "kernel"] {
+            if chance.between(0, 4) == 0 {
+                query.hide.push(class);
+            }
+        }
+        query.merge = [Merge::Function, Merge::Line, Merge::Module, Merge::Namespace][chance.between(0, 4) as usize];
+        query.cost = (chance.between(0, 2) == 0).then(|| COSTS[chance.between(0, 9) as usize]);
+        query.depth = if chance.between(0, 5) == 0 { chance.between(1, 5) as usize } else { 0 };
+        query.top = (chance.between(0, 2) == 0).then(|| chance.between(0, 6) as usize);
+        query.function = (chance.between(0, 2) == 0).then(|| function(chance, trace));
+        query
+    }
+
+    /// The same part, compared with another one.
+    pub fn compared(self, chance: &mut Chance, trace: &Trace) -> Query {
+        let (first, second) = (when(chance, trace), when(chance, trace));
+        let base = match ordered(trace, first, second) {
+            (Some(from), Some(to)) if chance.between(0, 2) == 0 => Base::Range(from, to),
+            _ => Base::At(first),
+        };
+        Query { compare: Some(base), ..self }
+    }
+}
+
+fn when(chance: &mut Chance, trace: &Trace) -> When {
+    match chance.between(0, 9) {
+        0 => When::Start,
+        1 => When::End,
+        2 => When::Peak,
+        3..5 => When::Percent(chance.between(0, 101)),
+        // At a time mark, where a difference of one nanosecond matters.
+        5 if !trace.times.is_empty() => {
+            let ns = trace.times[chance.between(0, trace.times.len() as u64) as usize];
+            When::Ns((ns + chance.between(0, 2)).max(1))
+        }
+        _ => When::Ns(1 + chance.between(0, trace.runtime_ns + 200_000)),
+    }
+}
+
+/// A range that does not end before it begins.
+fn ordered(trace: &Trace, first: When, second: When) -> (Option<When>, Option<When>) {
+    let is_before = |a: When, b: When| trace.position(a) <= trace.position(b) && trace.time(a) <= trace.time(b);
+    match (is_before(first, second), is_before(second, first)) {
+        (true, _) => (Some(first), Some(second)),
+        (_, true) => (Some(second), Some(first)),
+        _ => (Some(first), Some(first)),
+    }
+}
+
+fn any_level<'a>(chance: &mut Chance, trace: &'a Trace) -> Option<&'a Level> {
+    let stacks: Vec<&Vec<Level>> = trace.stacks.iter().filter(|stack| !stack.is_empty()).collect();
+    let stack = stacks.get(chance.between(0, stacks.len().max(1) as u64) as usize)?;
+    stack.get(chance.between(0, stack.len() as u64) as usize)
+}
+
+/// A part of a text, without what has a meaning in regular expressions.
+fn part(chance: &mut Chance, text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
+    words.get(chance.between(0, words.len().max(1) as u64) as usize).map_or("x".into(), |word| (*word).to_owned())
+}
+
+fn function(chance: &mut Chance, trace: &Trace) -> String {
+    let name = any_level(chance, trace).and_then(|level| level.function.clone()).unwrap_or_else(|| "main".into());
+    part(chance, &name)
+}
+
+/// `[function:|file:|module:]TEXT` or `/TEXT/`, of a level that is there, mostly.
+fn pattern(chance: &mut Chance, trace: &Trace) -> String {
+    let level = any_level(chance, trace).cloned().unwrap_or_default();
+    let (subject, text) = match chance.between(0, 3) {
+        0 => ("module:", level.module),
+        1 => ("file:", level.file),
+        _ => ("function:", level.function),
+    };
+    let mut text = part(chance, text.as_deref().unwrap_or("nowhere"));
+    if chance.between(0, 3) == 0 {
+        text = text.to_uppercase();
+    }
+    if chance.between(0, 4) == 0 {
+        text = format!("/{text}/");
+    }
+    if chance.between(0, 2) == 0 { format!("{subject}{text}") } else { text }
+}
+
+/// Whether a level matches a pattern; a regular expression here is a plain text between slashes.
+pub fn matches(pattern: &str, level: &Level) -> bool {
+    let all = [("function:", &level.function), ("file:", &level.file), ("module:", &level.module)];
+    let only = all.iter().find(|(prefix, _)| pattern.starts_with(prefix));
+    let text = only.map_or(pattern, |(prefix, _)| &pattern[prefix.len()..]).trim_matches('/').to_lowercase();
+    let has = |value: &Option<String>| value.as_ref().is_some_and(|value| value.to_lowercase().contains(&text));
+    only.map_or_else(|| all.iter().any(|(_, value)| has(value)), |(_, value)| has(value))
+}

@@ -1,0 +1,51 @@
+/* A timer's signal handler frees blocks that main allocates, mostly while main is inside another call. Links libbump.so, whose
+ * malloc may be interrupted anywhere.
+ *
+ * main: malloc(48), then short-lived blocks of 32 bytes until the handler has freed it; handler: free, and three blocks of 33 bytes.
+ * Prints main=M handler=H short=S. Every block is freed once. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include "say.h"
+
+static _Atomic(void *) handed;
+static volatile long in_main, in_handler, short_lived;
+
+NOINLINE static void handle(int signal) {
+    (void)signal;
+    void *block = atomic_exchange(&handed, NULL);
+    if (!block) return;
+    free(block);
+    in_handler++;
+    for (int i = 0; i < 3; i++) {
+        void *made = malloc(33);
+        KEEP(made);
+        free(made);
+    }
+}
+
+int main(void) {
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval every = {{0, 50}, {0, 50}};
+    setitimer(ITIMER_REAL, &every, NULL);
+    while (in_handler < 1000) {
+        atomic_store(&handed, malloc(48));
+        in_main++;
+        for (int i = 0; i < 100 && atomic_load(&handed); i++) {
+            void *made = malloc(32);
+            KEEP(made);
+            short_lived++;
+            free(made);
+        }
+        void *block = atomic_exchange(&handed, NULL);
+        if (block) free(block);
+    }
+    memset(&every, 0, sizeof every);
+    setitimer(ITIMER_REAL, &every, NULL);
+    say("main=%ld handler=%ld short=%ld\n", in_main, in_handler, short_lived);
+    return 0;
+}

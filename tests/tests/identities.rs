@@ -1,0 +1,654 @@
+//! One question has one answer: random queries on random and real traces, through text, JSON, every view, every export and the server,
+//! against a naive replay that shares no code with the engine. docs/analysis.md, "What must hold", lists what is checked here.
+use format::Domain;
+use heaptrack_tests::replay::outputs::{
+    check_folded, check_histogram, check_json, check_kde, check_massif, check_svg, check_text,
+};
+use heaptrack_tests::replay::views::{VIEWS, Verdict, Witness, number, same};
+use heaptrack_tests::replay::{Merge, Query, Support, Trace, When, made, trace};
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::scale::count;
+use heaptrack_tests::server::Server;
+use heaptrack_tests::targets::{sources, workspace};
+use heaptrack_tests::view::{self, view};
+use heaptrack_tests::{Chance, Folder};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Besides those that the program brings and ours.
+const KNOWN: &str = "leak:again\nleak:dl_open\n";
+
+/// Outputs, as the table of docs/views.md names them.
+const TEXT: &str = "the text report";
+const FOLDED: &str = "folded stacks (-F)";
+const HISTOGRAM: &str = "the histogram (-H)";
+
+/// One domain of a trace file.
+struct Subject {
+    file: PathBuf,
+    domain: Domain,
+    trace: Trace,
+}
+
+/// Traces to ask, and what every command is told about them.
+struct Library {
+    folder: Folder,
+    /// Rules and known leaks.
+    options: Vec<String>,
+    subjects: Vec<Subject>,
+    support: Support,
+}
+
+impl Library {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let (rules, known) = (folder.join("rules"), folder.join("known"));
+        std::fs::write(&rules, trace::rules()).unwrap();
+        std::fs::write(&known, KNOWN).unwrap();
+        let options = vec![format!("--rules={}", rules.display()), format!("--suppressions={}", known.display())];
+        Library { folder, options, subjects: Vec::new(), support: Support::read() }
+    }
+
+    /// A file as it is, with all its domains.
+    fn add(&mut self, file: PathBuf) {
+        let has_custom = {
+            let mut reader = format::Reader::open(&file).unwrap();
+            while reader.next_block().unwrap().is_some() {}
+            reader.has_custom()
+        };
+        for domain in [Domain::Malloc, Domain::Custom].into_iter().take(1 + has_custom as usize) {
+            self.subjects.push(Subject { trace: Trace::read(&file, domain), file: file.clone(), domain });
+        }
+    }
+
+    fn add_made(&mut self, chance: &mut Chance, how_many: u64) {
+        for number in 0..how_many {
+            let file = self.folder.join(&format!("made{number}.htz"));
+            let steps = [20, 300, 1500][chance.between(0, 3) as usize];
+            std::fs::write(&file, made::file(&made::blocks(chance, steps))).unwrap();
+            self.add(file);
+        }
+    }
+
+    fn record(&mut self, name: &str, words: &[&str]) {
+        let file = self.folder.join(&format!("{name}.htz"));
+        let recorded = Command::new(heaptrack()).args(["-q", "-o"]).arg(&file).arg("--").args(words).output().unwrap();
+        assert!(recorded.status.success(), "{name}: {}", String::from_utf8_lossy(&recorded.stderr));
+        self.add(file);
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = self.subjects.iter().map(|subject| subject.file.clone()).collect();
+        files.dedup();
+        files
+    }
+
+    fn any(&self, chance: &mut Chance) -> &Subject {
+        &self.subjects[chance.between(0, self.subjects.len() as u64) as usize]
+    }
+}
+
+impl Subject {
+    fn query(&self, chance: &mut Chance) -> Query {
+        Query { custom: self.domain == Domain::Custom, ..Query::random(chance, &self.trace) }
+    }
+}
+
+/// Programs with threads, with an exec, with an allocator of their own, and one that nobody here wrote.
+fn record_programs(library: &mut Library) {
+    let threads = heaptrack_tests::targets::target("threads");
+    library.record("threads", &[threads.to_str().unwrap(), "3", "3000"]);
+    let pool = library.folder.join("app-pool");
+    let include = format!("-I{}", workspace().join("include").display());
+    let built =
+        Command::new("cc").args(["-g", "-O1", &include]).arg(sources().join("pool.c")).arg("-o").arg(&pool).status();
+    assert!(built.unwrap().success());
+    library.record("pool", &[pool.to_str().unwrap(), "2000"]);
+    library.record("exec", &["env", "sort", "/etc/passwd"]);
+    let sql = "create table t(a, b); insert into t values (1, 'one'), (2, 'two'); select a, max(b) from t group by a;";
+    library.record("sqlite3", &["sqlite3", ":memory:", sql]);
+}
+
+/// For an output, named as in the table of docs/views.md.
+fn options_of(library: &Library, output: &str, query: &Query) -> Vec<String> {
+    let name = |option: &str| option.trim_start_matches("--").split('=').next().unwrap().to_owned();
+    let files = library.options.iter().filter(|option| library.support.has(&name(option), output));
+    files.cloned().chain(query.options()).collect()
+}
+
+fn fail(subject: &Subject, view: &str, query: &Query, why: &str) -> ! {
+    panic!("{}, {view} {}:\n{why}", subject.file.display(), query.options().join(" "));
+}
+
+fn print_view(library: &Library, subject: &Subject, name: &str, query: &Query) -> Value {
+    let options = options_of(library, &format!("--view {name}"), query);
+    view(&subject.file, name, &options.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// `print` ends with code 2 and one of these sentences.
+fn check_refusal(subject: &Subject, options: &[String], sentences: &[String]) -> Verdict {
+    let refused = view::print(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let is_one = sentences.iter().any(|sentence| said == format!("heaptrack: {sentence}\n"));
+    same("exit code and output", (refused.status.code(), refused.stdout.len()), (Some(2), 0))?;
+    if is_one { Ok(()) } else { Err(format!("it said\n{said}instead of one of\n{}", sentences.join("\n"))) }
+}
+
+/// `print --view` answers as the replay does, or refuses what it must refuse.
+fn check_print_view(library: &Library, subject: &Subject, witness: &Witness<'_>, name: &str, query: &Query) -> Verdict {
+    let output = format!("--view {name}");
+    let sentences = library.support.refusals_of_print(query, &output, &subject.trace, &subject.file);
+    if sentences.is_empty() {
+        return witness.check(name, query, &print_view(library, subject, name, query));
+    }
+    let mut options = vec!["--view".to_owned(), name.to_owned()];
+    options.extend(options_of(library, &output, query));
+    check_refusal(subject, &options, &sentences)
+}
+
+/// Sees to it that most questions are answered and some are refused.
+fn mostly_fit(library: &Library, chance: &mut Chance, name: &str, query: Query) -> Query {
+    if chance.between(0, 10) == 0 { query } else { library.support.fit(query, &[&format!("--view {name}")]) }
+}
+
+/// Ten thousand questions in a soak: most to the server, which answers out of its index, some to `print --view`, which walks.
+#[test]
+fn every_view_says_what_the_naive_replay_says() {
+    let mut chance = Chance::new("views");
+    let mut library = Library::new();
+    library.add_made(&mut chance, 12);
+    record_programs(&mut library);
+    let files = library.files();
+    let server = Server::start(&files, &library.options);
+    let number_of = |subject: &Subject| files.iter().position(|file| *file == subject.file).unwrap().to_string();
+    let ask = |subject: &Subject, view: &str, query: &Query| {
+        let mut words = query.words();
+        words.push(("trace", number_of(subject)));
+        heaptrack_tests::process::wait_for("the other domain", || {
+            let (status, answer) = server.get(view, &words);
+            (status != 503).then_some((status, answer))
+        })
+    };
+    let check_answer = |subject: &Subject, witness: &Witness<'_>, view: &str, query: &Query| {
+        let (status, answer) = ask(subject, view, query);
+        let sentences = library.support.refusals_of_server(query, view);
+        if sentences.is_empty() {
+            same("status", status, 200).map_err(|why| format!("{why}: {answer}"))?;
+            let late = query.late(&subject.trace).map(|(name, value, why)| format!("`{name} {value}` {why}"));
+            if late.is_some() {
+                same("note", answer["note"].as_str(), late.as_deref())?;
+            }
+            return witness.check(view, query, &answer);
+        }
+        let said = answer["error"].as_str().unwrap_or_default();
+        let is_one = sentences.iter().any(|sentence| sentence == said);
+        same("a refusal", (status, is_one), (400, true)).map_err(|why| format!("{why}: {answer}, {sentences:?}"))
+    };
+    let mut witnesses: BTreeMap<(PathBuf, bool), Witness<'_>> = BTreeMap::new();
+    for subject in &library.subjects {
+        let query = Query { custom: subject.domain == Domain::Custom, ..Query::default() };
+        let served = ask(subject, "stacks", &query).1;
+        let printed = print_view(&library, subject, "stacks", &query);
+        same("stacks of the server and of print", &served, &printed)
+            .unwrap_or_else(|why| fail(subject, "stacks", &query, &why));
+        let witness = Witness::new(&subject.trace, &served).unwrap_or_else(|why| fail(subject, "stacks", &query, &why));
+        witnesses.insert((subject.file.clone(), query.custom), witness);
+    }
+    for number in 0..count(10_000) {
+        let subject = library.any(&mut chance);
+        let name = VIEWS[chance.between(0, VIEWS.len() as u64) as usize];
+        let mut query = subject.query(&mut chance);
+        if name == "diff" || name == "profile" && chance.between(0, 2) == 0 {
+            query = query.compared(&mut chance, &subject.trace);
+        }
+        let query = mostly_fit(&library, &mut chance, name, query);
+        let witness = &witnesses[&(subject.file.clone(), query.custom)];
+        let verdict = match number % 20 {
+            0 => check_print_view(&library, subject, witness, name, &query),
+            _ => check_answer(subject, witness, name, &query),
+        };
+        verdict.unwrap_or_else(|why| fail(subject, name, &query, &why));
+    }
+}
+
+/// A trace that is long enough for the server's index to have several slices.
+#[test]
+fn an_index_changes_no_answer() {
+    let mut chance = Chance::new("index");
+    let mut library = Library::new();
+    let threads = heaptrack_tests::targets::target("threads");
+    library.record("threads", &[threads.to_str().unwrap(), "3", "300000"]);
+    let server = Server::start(&library.files(), &library.options);
+    let subject = &library.subjects[0];
+    let witness = Witness::new(&subject.trace, &server.get("stacks", &[]).1).unwrap();
+    for _ in 0..count(300) {
+        let name = ["profile", "timeline", "sizes", "threads"][chance.between(0, 4) as usize];
+        let query = library.support.fit(subject.query(&mut chance), &[&format!("--view {name}")]);
+        let (_, answer) = server.get(name, &query.words());
+        witness.check(name, &query, &answer).unwrap_or_else(|why| fail(subject, name, &query, &why));
+    }
+}
+
+/// `print` with a query: its text, its JSON, and the files that it writes for other tools.
+#[test]
+fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
+    let mut chance = Chance::new("print");
+    let mut library = Library::new();
+    library.add_made(&mut chance, 8);
+    record_programs(&mut library);
+    for _ in 0..count(1000) {
+        let subject = library.any(&mut chance);
+        let is_text = chance.between(0, 2) == 0;
+        let random = subject.query(&mut chance);
+        // Text by `--merge` and `--depth` is what the unit tests of `print` look at.
+        let random = if is_text { Query { merge: Merge::Function, depth: 0, ..random } } else { random };
+        // Of an instant there is no histogram of what was allocated.
+        let has_histogram = random.at.is_none() && chance.between(0, 2) == 0;
+        let query = match (is_text, has_histogram) {
+            (false, _) => library.support.fit(random, &["--json"]),
+            (true, false) => library.support.fit(random, &[TEXT, FOLDED]),
+            (true, true) => library.support.fit(random, &[TEXT, FOLDED, HISTOGRAM]),
+        };
+        let output = if is_text { TEXT } else { "--json" };
+        let stacks = print_view(&library, subject, "stacks", &Query { custom: query.custom, ..Query::default() });
+        let witness = Witness::new(&subject.trace, &stacks).unwrap();
+        let asked = witness.ask(&query);
+        let mut options = options_of(&library, output, &query);
+        let refusals = library.support.refusals_of_print(&query, output, &subject.trace, &subject.file);
+        let verdict = if !refusals.is_empty() {
+            options.extend((!is_text).then(|| "--json".into()));
+            check_refusal(subject, &options, &refusals)
+        } else if is_text {
+            let (folded, histogram) = (library.folder.join("folded"), library.folder.join("histogram"));
+            let cost =
+                ["peak", "leaked", "live", "allocations", "temporary", "allocated"][chance.between(0, 6) as usize];
+            options.extend(["-n", "100000", "-F"].map(str::to_owned));
+            options.extend([folded.display().to_string(), "--flamegraph-cost-type".into(), cost.into()]);
+            if query.at.is_none() {
+                options.extend(["-a1", "-p1", "-l1", "-T1"].map(str::to_owned));
+            }
+            if has_histogram {
+                options.extend(["-H".into(), histogram.display().to_string()]);
+            }
+            let text = view::text(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
+            check_text(&asked, &text)
+                .and_then(|()| check_folded(&asked, cost, &std::fs::read_to_string(&folded).unwrap()))
+                .and_then(|()| match has_histogram {
+                    true => check_histogram(&asked, &std::fs::read_to_string(&histogram).unwrap()),
+                    false => Ok(()),
+                })
+        } else {
+            options.push("--json".into());
+            let text = view::text(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
+            check_json(&asked, &serde_json::from_str(&text).unwrap())
+        };
+        verdict.unwrap_or_else(|why| fail(subject, if is_text { "text" } else { "--json" }, &query, &why));
+    }
+}
+
+/// `heaptrack export`, into text.
+fn export(library: &Library, subject: &Subject, to: &str, options: &[&str]) -> String {
+    let mut command = Command::new(heaptrack());
+    command.args(["export", "--to", to]).args(options).arg(&subject.file);
+    if matches!(to, "folded" | "svg") {
+        command.arg(&library.options[1]);
+    }
+    if subject.domain == Domain::Custom {
+        command.arg("--custom");
+    }
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn exports_say_what_the_naive_replay_says() {
+    let mut chance = Chance::new("exports");
+    let mut library = Library::new();
+    library.add_made(&mut chance, count(80));
+    record_programs(&mut library);
+    for subject in &library.subjects {
+        let query = Query { custom: subject.domain == Domain::Custom, ..Query::default() };
+        let stacks = print_view(&library, subject, "stacks", &query);
+        let witness = Witness::new(&subject.trace, &stacks).unwrap();
+        let unsuppressed = Query { no_suppressions: true, ..query.clone() };
+        let mut verdicts = Vec::new();
+        for cost in ["peak", "leaked", "allocations", "temporary", "allocated"] {
+            let text = export(&library, subject, "folded", &["--cost", cost]);
+            verdicts.push(check_folded(&witness.ask(&query), cost, &text));
+            let text = export(&library, subject, "folded", &["--cost", cost, "--no-suppressions"]);
+            verdicts.push(check_folded(&witness.ask(&unsuppressed), cost, &text));
+            verdicts.push(check_svg(&witness.ask(&query), cost, &export(&library, subject, "svg", &["--cost", cost])));
+        }
+        verdicts.push(check_massif(&subject.trace, &export(&library, subject, "massif", &["--massif-threshold", "0"])));
+        verdicts.push(check_kde(&subject.trace, &export(&library, subject, "heaptrack", &[])));
+        for verdict in verdicts {
+            verdict.unwrap_or_else(|why| fail(subject, "export", &query, &why));
+        }
+    }
+}
+
+/// What `heaptrack report` puts into its page.
+fn report_data(library: &Library, file: &Path) -> Value {
+    let (page, packed) = (library.folder.join("report.html"), library.folder.join("report.gz.txt"));
+    let mut command = Command::new(heaptrack());
+    let done = command.arg("report").args(&library.options).arg(file).arg("-o").arg(&page).output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    let html = std::fs::read_to_string(&page).unwrap();
+    let data = html.split("id=\"report-data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    std::fs::write(&packed, data).unwrap();
+    let shell = format!("base64 -d {} | gunzip", packed.display());
+    let unpacked = Command::new("sh").args(["-c", &shell]).output().unwrap();
+    serde_json::from_slice(&unpacked.stdout).unwrap()
+}
+
+/// The page without a server has the same answers about the whole session, and slices that add up to them.
+#[test]
+fn reports_say_what_the_naive_replay_says() {
+    let mut chance = Chance::new("reports");
+    let mut library = Library::new();
+    library.add_made(&mut chance, count(40));
+    record_programs(&mut library);
+    for subject in &library.subjects {
+        let data = report_data(&library, &subject.file);
+        let part = if subject.domain == Domain::Custom { &data["custom"] } else { &data };
+        let witness = Witness::new(&subject.trace, &part["answers"]["stacks"]).unwrap();
+        for name in ["profile", "timeline", "sizes", "lifetimes", "threads", "leaks", "source", "suppressions"] {
+            let top = (name == "timeline").then_some(20);
+            let query = Query { points: 256, top, ..Query::default() };
+            let verdict = witness.check(name, &query, &part["answers"][name]);
+            verdict.unwrap_or_else(|why| fail(subject, &format!("report, {name}"), &query, &why));
+        }
+        let whole = &part["answers"]["profile"];
+        for cost in ["allocations", "allocated_bytes", "deallocations", "freed_bytes", "temporary", "lifetime_ns"] {
+            assert_eq!(
+                view::column(&part["slices"], cost),
+                view::total(whole, cost),
+                "{}, {cost}",
+                subject.file.display()
+            );
+        }
+    }
+}
+
+/// A random question about the time from `from` to `to`, by the clock.
+fn question_within(chance: &mut Chance, trace: &Trace, from: u64, to: u64) -> Query {
+    let (first, second) = (chance.between(from, to + 1), chance.between(from, to + 1));
+    let (first, second) = (When::Ns(first.min(second)), When::Ns(first.max(second)));
+    let query = Query { at: None, from: Some(first), to: Some(second), ..Query::random(chance, trace) };
+    if chance.between(0, 5) == 0 { Query { at: Some(first), from: None, to: None, ..query } } else { query }
+}
+
+fn run(words: &[&str]) {
+    let done = Command::new(heaptrack()).args(words).output().unwrap();
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Of a trace that was made of another one, only its length is taken from itself; and its view `stacks`.
+fn made_of_another(library: &Library, file: PathBuf) -> (Subject, Value) {
+    let mut made = Subject { file, domain: Domain::Malloc, trace: Trace::default() };
+    let stacks = print_view(library, &made, "stacks", &Query::default());
+    made.trace.runtime_ns = number(&stacks["range"]["to_ns"]);
+    (made, stacks)
+}
+
+/// `trim` keeps every answer about its time; `symbolize` and the merge of a single trace keep every answer.
+#[test]
+fn a_trace_made_of_another_answers_as_the_other() {
+    let mut chance = Chance::new("made of another");
+    let mut library = Library::new();
+    library.add_made(&mut chance, count(80));
+    record_programs(&mut library);
+    for subject in library.subjects.iter().filter(|subject| subject.domain == Domain::Malloc) {
+        let Subject { file, trace, .. } = subject;
+        let (from, to) = (chance.between(1, trace.runtime_ns.max(2)), chance.between(1, trace.runtime_ns + 200_000));
+        let (from, to) = (from.min(to), from.max(to) + 1);
+        let (trimmed, merged) = (library.folder.join("trimmed.htz"), library.folder.join("merged.htz"));
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        let (source, trimmed_name, merged_name) = (path(file), path(&trimmed), path(&merged));
+        run(&["trim", &source, "--from", &from.to_string(), "--to", &to.to_string(), "-o", &trimmed_name]);
+        run(&["merge", &source, "-o", &merged_name]);
+        run(&["symbolize", &source]);
+        // When a program replaces itself, its blocks are freed in a merged trace, and that is said.
+        let has_exec = trace.blocks.iter().any(|block| block.end.is_some_and(|end| !end.freed));
+        for (name, made, within) in
+            [("trim", &trimmed, (from, to)), ("merge", &merged, (1, to)), ("symbolize", file, (1, to))]
+        {
+            if name == "merge" && has_exec {
+                continue;
+            }
+            let (made, stacks) = made_of_another(&library, made.clone());
+            let witness = Witness::new(trace, &stacks).unwrap();
+            for _ in 0..4 {
+                let query = question_within(&mut chance, trace, within.0, within.1);
+                let view = ["profile", "bottom-up", "timeline", "lifetimes"][chance.between(0, 4) as usize];
+                let query = mostly_fit(&library, &mut chance, view, query);
+                let verdict = check_print_view(&library, &made, &witness, view, &query);
+                verdict.unwrap_or_else(|why| fail(subject, name, &query, &why));
+            }
+        }
+        std::fs::remove_file(trimmed).unwrap();
+        std::fs::remove_file(merged).unwrap();
+    }
+}
+
+/// What `--max-size` leaves: all answers about the whole session but lifetimes and courses, and all about the time after the cut.
+#[test]
+fn a_folded_trace_answers_as_the_whole_one() {
+    let mut chance = Chance::new("folded");
+    let mut library = Library::new();
+    for _ in 0..count(150) {
+        let bytes = made::file(&made::blocks(&mut chance, 600));
+        let (whole, short) = (library.folder.join("whole.htz"), library.folder.join("short.htz"));
+        std::fs::write(&whole, &bytes).unwrap();
+        let mut out = format::FileWriter::new(Vec::new(), 1).unwrap();
+        let mut reader = format::Reader::new(Cursor::new(&bytes)).unwrap();
+        let until =
+            format::fold(&mut reader, chance.between(0, bytes.len() as u64), bytes.len() as u64, &mut out).unwrap();
+        std::fs::write(&short, out.finish().unwrap()).unwrap();
+        let trace = Trace::read(&whole, Domain::Malloc);
+        let (short, stacks) = made_of_another(&library, short);
+        let witness = Witness::new(&trace, &stacks).unwrap();
+        let random = Query::random(&mut chance, &trace);
+        let (include, exclude, threads, size) = (random.include, random.exclude, random.threads, random.size);
+        let query = Query { include, exclude, threads, size, ..Query::default() };
+        let view = ["bottom-up", "callers", "flame", "sizes", "threads", "source"][chance.between(0, 6) as usize];
+        let answer = print_view(&library, &short, view, &query);
+        witness.check(view, &query, &answer).unwrap_or_else(|why| fail(&short, view, &query, &why));
+        let until = until.unwrap_or(0) + 1;
+        let query = question_within(&mut chance, &trace, until, until.max(trace.runtime_ns));
+        let view = ["profile", "timeline", "lifetimes", "top-down"][chance.between(0, 4) as usize];
+        let query = mostly_fit(&library, &mut chance, view, query);
+        let verdict = check_print_view(&library, &short, &witness, view, &query);
+        verdict.unwrap_or_else(|why| fail(&short, view, &query, &why));
+    }
+    library.subjects.clear();
+}
+
+/// KDE's file has the same costs, but for what it cannot say: threads, lifetimes, and so which blocks were temporary.
+#[test]
+fn a_trace_in_kdes_format_has_the_same_totals() {
+    let mut chance = Chance::new("KDE");
+    let mut library = Library::new();
+    library.add_made(&mut chance, count(80));
+    record_programs(&mut library);
+    for subject in library.subjects.iter().filter(|subject| subject.domain == Domain::Malloc) {
+        let file = library.folder.join("exported.zst");
+        run(&["export", "--to", "heaptrack", subject.file.to_str().unwrap(), "-o", file.to_str().unwrap()]);
+        let json: Value = serde_json::from_str(&view::text(&file, &["--json", "--no-suppressions"])).unwrap();
+        let whole = Query { no_suppressions: true, ..Query::default() };
+        let (_, costs) = subject.trace.by_stack(&whole);
+        let sum = |of: fn(&heaptrack_tests::replay::Costs) -> u64| costs.iter().map(of).sum::<u64>();
+        let by_exec = subject.trace.blocks.iter().filter(|block| block.end.is_some_and(|end| !end.freed)).count();
+        for (name, expected) in [
+            ("allocations", sum(|costs| costs.allocations)),
+            ("deallocations", sum(|costs| costs.deallocations) + by_exec as u64),
+            ("allocated_bytes", sum(|costs| costs.allocated_bytes)),
+            ("leaked_bytes", sum(|costs| costs.live_bytes)),
+            ("leaked_allocations", sum(|costs| costs.live_allocations)),
+            ("peak_bytes", sum(|costs| costs.peak_bytes)),
+        ] {
+            assert_eq!(number(&json["totals"][name]), expected, "{}, {name}", subject.file.display());
+        }
+    }
+}
+
+/// Two traces: what was, what is, and the difference, for every cost.
+#[test]
+fn a_comparison_of_two_traces_is_their_difference() {
+    let mut chance = Chance::new("two traces");
+    let mut library = Library::new();
+    library.add_made(&mut chance, 6);
+    for _ in 0..count(200) {
+        let (before, after) = (library.any(&mut chance), library.any(&mut chance));
+        let cost = heaptrack_tests::replay::query::COSTS[chance.between(0, 9) as usize];
+        let query = Query { cost: Some(cost), no_suppressions: chance.between(0, 3) == 0, ..Query::default() };
+        let base = format!("--diff={}", before.file.display());
+        let words: Vec<String> = options_of(&library, "--view diff", &query).into_iter().chain([base]).collect();
+        let diff = view(&after.file, "diff", &words.iter().map(String::as_str).collect::<Vec<_>>());
+        let total = |subject: &Subject| {
+            let stacks = print_view(&library, subject, "stacks", &Query::default());
+            // The other domain is not asked for.
+            let trace = Trace::read(&subject.file, Domain::Malloc);
+            let witness = Witness::new(&trace, &stacks).unwrap();
+            let asked = witness.ask(&query);
+            asked.stacks().map(|(stack, costs)| costs.value(cost, asked.suppressed[stack])).sum::<i64>()
+        };
+        let sum = |name: &str| {
+            diff["functions"].as_array().unwrap().iter().map(|row| row[name].as_i64().unwrap()).sum::<i64>()
+        };
+        assert_eq!((sum("before"), sum("after")), (total(before), total(after)), "{cost}: {words:?}");
+        assert_eq!(sum("delta"), total(after) - total(before), "{cost}: {words:?}");
+    }
+}
+
+/// Five live blocks, of which a known leak has two; two more were freed.
+fn known_leak() -> (Folder, PathBuf) {
+    use format::{EventEncoder, Frame, InfoEncoder, Module, Place, StackEncoder, Summary, SymbolState, SymbolsBuilder};
+    let mut stacks = StackEncoder::new();
+    let (main, pool) = (stacks.push(0, Frame::new(1, 0x10, false)), stacks.push(0, Frame::new(1, 0x20, false)));
+    let mut infos = InfoEncoder::new();
+    let (small, large) = (infos.push(10, main), infos.push(1000, pool));
+    let mut names = SymbolsBuilder::default();
+    names.module(1, SymbolState::Debug, "");
+    for (offset, name) in [(0x10, "main"), (0x20, "pool_init")] {
+        let function = Some(names.function(name, name, name));
+        names.frame(offset, vec![Place { function, file: None, line: None, inlined: false }]);
+    }
+    let mut events = EventEncoder::new();
+    for info in [small, large, small, large, small] {
+        events.alloc(info);
+    }
+    events.time(1_000_000);
+    for info in [small, large] {
+        let block = events.alloc(info);
+        events.free(block);
+    }
+    let blocks = [
+        format::Suppressions("leak:pool_init\n".into()).to_block(),
+        Module::to_block(&[Module { instance: 1, path: "/made/app".into(), ..Module::default() }]),
+        stacks.take(),
+        infos.take(),
+        names.take().to_block(),
+        events.take(),
+        Summary { complete: true, ..Summary::default() }.to_block(),
+    ];
+    let folder = Folder::new();
+    let file = folder.join("known.htz");
+    std::fs::write(&file, made::file(&blocks)).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn leaked_is_without_known_leaks_in_every_output() {
+    let (folder, file) = known_leak();
+    let said = view::text(&file, &["-l"]);
+    for line in
+        ["total memory leaked: 30B", "suppressed leaks: 2.00K", "blocks leaked: 3", "30B leaked over 4 calls from"]
+    {
+        assert!(said.contains(&format!("\n{line}\n")), "{line}: {said}");
+    }
+    let report: Value = serde_json::from_str(&view::text(&file, &["--json"])).unwrap();
+    let of = |totals: &Value| {
+        ["leaked_bytes", "leaked_allocations", "suppressed_bytes", "suppressed_allocations"]
+            .map(|name| number(&totals[name]))
+    };
+    assert_eq!(of(&report["totals"]), [30, 3, 2000, 2]);
+    assert_eq!(
+        report["leaked"].as_array().unwrap().iter().map(of).collect::<Vec<_>>(),
+        [[30, 3, 0, 0], [0, 0, 2000, 2]]
+    );
+    for name in VIEWS {
+        let answer = view(&file, name, if name == "diff" { &["--compare=@start"] } else { &[] });
+        assert_eq!(of(&answer["totals"]), [30, 3, 2000, 2], "{name}");
+    }
+    let threads = view(&file, "threads", &[]);
+    let costs = &threads["threads"][0]["costs"];
+    assert_eq!((number(&costs["leaked_bytes"]), number(&costs["live_bytes"])), (30, 2030));
+    let folded = folder.join("folded");
+    for (cost, options, expected) in
+        [("leaked", "", 30), ("live", "", 2030), ("leaked", "--no-suppressions", 2030), ("growth", "", 2030)]
+    {
+        let mut words = vec!["--flamegraph-cost-type", cost, "-F", folded.to_str().unwrap()];
+        words.extend((!options.is_empty()).then_some(options));
+        view::text(&file, &words);
+        let text = std::fs::read_to_string(&folded).unwrap();
+        let sum: u64 = text.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, expected, "{cost} {options}");
+    }
+}
+
+#[test]
+fn a_moment_has_only_what_lives() {
+    let (_folder, file) = known_leak();
+    for at in ["--at=500us", "--at=end"] {
+        let sizes = view(&file, "sizes", &[at]);
+        assert_eq!((&sizes["peak_bytes"], &sizes["live_bytes"]), (&json!([0, 0]), &json!([30, 2000])), "{at}");
+        assert_eq!(sizes["top"][0][0]["peak_bytes"], 0, "{at}");
+        let threads = view(&file, "threads", &[at]);
+        let costs = &threads["threads"][0]["costs"];
+        let values = ["peak_bytes", "base_bytes", "allocations", "live_bytes"].map(|name| number(&costs[name]));
+        assert_eq!(values, [0, 0, 0, 2030], "{at}");
+        assert_eq!(number(&threads["totals"]["peak_time_ns"]), 0, "{at}");
+    }
+}
+
+#[test]
+fn a_comparison_with_a_moment_is_of_what_lives() {
+    let (_folder, file) = known_leak();
+    let diff = view(&file, "diff", &["--compare=@500us"]);
+    assert_eq!((&diff["cost"], &diff["base_total"]), (&json!("live"), &json!(2030)));
+    let row = |row: &Value| (row["before"].as_i64().unwrap(), row["after"].as_i64().unwrap());
+    let mut rows: Vec<(i64, i64)> = diff["functions"].as_array().unwrap().iter().map(row).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(30, 30), (2000, 2000)]);
+}
+
+/// A realloc carries the content on, so the block that it ends was none that could have been saved.
+#[test]
+fn a_realloc_makes_no_block_temporary() {
+    use format::{EventEncoder, Frame, InfoEncoder, StackEncoder, Summary};
+    let mut stacks = StackEncoder::new();
+    let main = stacks.push(0, Frame::new(0, 0x10, false));
+    let mut infos = InfoEncoder::new();
+    let sizes: Vec<u32> = (1..=10).map(|size| infos.push(size * 100, main)).collect();
+    let mut events = EventEncoder::new();
+    let mut block = events.alloc(sizes[0]);
+    for info in &sizes[1..] {
+        events.free_by_realloc(block);
+        block = events.alloc(*info);
+    }
+    events.free(block);
+    let blocks =
+        [stacks.take(), infos.take(), events.take(), Summary { complete: true, ..Summary::default() }.to_block()];
+    let folder = Folder::new();
+    let (file, kde) = (folder.join("grown.htz"), folder.join("grown.zst"));
+    std::fs::write(&file, made::file(&blocks)).unwrap();
+    let temporary = |file: &Path| view::total(&view(file, "profile", &[]), "temporary");
+    assert_eq!(temporary(&file), 1, "the last one is freed by free, right after it was made");
+    run(&["export", "--to", "heaptrack", file.to_str().unwrap(), "-o", kde.to_str().unwrap()]);
+    assert_eq!(temporary(&kde), 10, "KDE's format knows no realloc, and its rule counts each of its frees");
+}
