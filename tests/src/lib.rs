@@ -25,6 +25,7 @@ pub mod symbols;
 pub mod targets;
 pub mod twins;
 pub mod view;
+pub mod watchdog;
 pub mod zoo;
 
 pub use chance::Chance;

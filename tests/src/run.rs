@@ -2,7 +2,7 @@
 use crate::folder::Folder;
 use crate::process;
 use crate::report::Report;
-use crate::view;
+use crate::{view, watchdog};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,6 +37,7 @@ pub struct Running {
 
 /// The binary under test.
 pub fn heaptrack() -> PathBuf {
+    watchdog::start();
     let path = match std::env::var_os("HEAPTRACK_BIN") {
         Some(path) => PathBuf::from(path),
         None => crate::targets::workspace().join("target/release/heaptrack"),
