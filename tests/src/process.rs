@@ -1,6 +1,7 @@
 //! Other processes, seen from outside: their children, their state, their signals.
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// The shell's number for an end: the code, or 128 + the signal.
@@ -9,12 +10,26 @@ pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Sends a signal to all of them by one process, as near to "at once" as it gets.
+/// Sends a signal to all of them, as near to "at once" as it gets.
 pub fn signal(name: &str, pids: &[u32]) {
-    let mut command = Command::new("kill");
-    command.arg("-s").arg(name).args(pids.iter().map(u32::to_string));
-    // A process that is already gone is not an error here.
-    let _ = command.stderr(std::process::Stdio::null()).status().expect("kill(1)");
+    let signal = match name {
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
+        "KILL" => Signal::KILL,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        "ALRM" => Signal::ALARM,
+        "TERM" => Signal::TERM,
+        "CONT" => Signal::CONT,
+        "STOP" => Signal::STOP,
+        _ => panic!("{name} is not in this list"),
+    };
+    for pid in pids {
+        let pid = Pid::from_raw(*pid as i32).expect("not 0");
+        // A process that is already gone is not an error here.
+        let _ = kill_process(pid, signal);
+    }
 }
 
 pub fn children(pid: u32) -> Vec<u32> {

@@ -104,6 +104,8 @@ fn the_recorder_is_killed_and_the_program_goes_on() {
             .spawn()
             .expect("python3");
         started(&file);
+        // The file gets its name right after the program has started. Before, there is nothing in it that could be kept.
+        wait_for("the trace", || folder.join("trace.htz").exists().then_some(()));
         std::thread::sleep(Duration::from_millis(moment));
         let first = std::fs::read_to_string(&ends).unwrap();
         let recorder: u32 = first.split_whitespace().nth(1).unwrap().parse().unwrap();

@@ -1,8 +1,11 @@
 //! The audit of one slot: what its threads began to write against what arrived, so that no loss is silent.
 //!
-//! Given: the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns: how many
-//! events are missing. What must hold: an event that a thread was in the middle of when it was killed is not missing, it is in
-//! flight; there is at most one such call a thread.
+//! Receives the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns how many
+//! events are missing.
+//!
+//! Must hold: an event that a thread was in the middle of when it was killed is not missing, it is in flight. There is at most one
+//! such call a thread. A thread that is gone with an unfinished call is in doubt: it was killed together with its process, or
+//! its event was lost. If the process lives on, the event was lost.
 
 /// Events of a slot since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +31,12 @@ pub struct Audited {
     missing: u64,
     /// Calls of threads that ended in the middle of them, as far as they are known.
     forgiven: u64,
-    /// The thread was ended by somebody else, perhaps in the middle of a call.
+    /// The thread was ended by an exec, perhaps in the middle of a call.
     may_forgive: bool,
+    /// Events of unfinished calls of threads that are gone. They are among the forgiven ones until `settle` decides.
+    in_doubt: u64,
+    /// What `settle` found to be lost.
+    lost: u64,
 }
 
 impl Audited {
@@ -45,7 +52,11 @@ impl Audited {
                 self.forgiven += open;
                 self.missing = 0;
             }
-            AtWork::No => self.missing = open,
+            AtWork::No => {
+                self.forgiven += open;
+                self.in_doubt += open;
+                self.missing = 0;
+            }
         }
         if at_work == AtWork::No {
             self.may_forgive = false;
@@ -57,8 +68,20 @@ impl Audited {
         self.may_forgive = true;
     }
 
+    pub const fn is_in_doubt(&self) -> bool {
+        self.in_doubt != 0
+    }
+
+    /// Decides about the calls in doubt. `lived_on`: the process did something after their threads were gone.
+    pub const fn settle(&mut self, lived_on: bool) {
+        if lived_on {
+            self.lost += self.in_doubt;
+        }
+        self.in_doubt = 0;
+    }
+
     pub const fn missing(&self) -> u64 {
-        self.missing
+        self.missing + self.lost
     }
 }
 
@@ -71,15 +94,28 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_owes_every_event() {
+    fn a_thread_that_is_gone_owes_every_event_if_its_process_lives_on() {
         let mut audited = Audited::default();
         audited.compare(counts(10, 8, 2), AtWork::No);
-        assert_eq!(audited.missing(), 0);
+        assert_eq!((audited.missing(), audited.is_in_doubt()), (0, false));
         audited.compare(counts(20, 17, 2), AtWork::No);
-        assert_eq!(audited.missing(), 1);
+        assert_eq!((audited.missing(), audited.is_in_doubt()), (0, true));
+        audited.settle(true);
+        assert_eq!((audited.missing(), audited.is_in_doubt()), (1, false));
         // The counters go on: what was missing stays missing.
         audited.compare(counts(30, 27, 2), AtWork::No);
-        assert_eq!(audited.missing(), 1);
+        assert_eq!((audited.missing(), audited.is_in_doubt()), (1, false));
+    }
+
+    #[test]
+    fn a_thread_that_is_killed_with_its_process_owes_nothing() {
+        let mut audited = Audited::default();
+        audited.compare(counts(20, 19, 0), AtWork::No);
+        audited.settle(false);
+        assert_eq!((audited.missing(), audited.is_in_doubt()), (0, false));
+        // No call is more than two events.
+        audited.compare(counts(30, 26, 0), AtWork::No);
+        assert_eq!(audited.missing(), 3);
     }
 
     #[test]
@@ -102,6 +138,7 @@ mod tests {
         audited.compare(counts(20, 19, 0), AtWork::No);
         assert_eq!(audited.missing(), 0);
         audited.compare(counts(30, 28, 0), AtWork::No);
+        audited.settle(true);
         assert_eq!(audited.missing(), 1);
     }
 }

@@ -13,11 +13,14 @@ use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
 
 /// More mapped areas than this: those that were idle give their pages back, to bound our own memory.
 const KEPT_AREAS: usize = 16;
 /// More than this: also those that are in use, each time they were emptied.
 const MANY_AREAS: usize = 256;
+/// A process that has memory this long after one of its threads was gone did not end together with that thread.
+const LIVED_ON: Duration = Duration::from_secs(1);
 /// With so many words queued, 3 MB, no ring is relieved.
 const MOST_RELIEF: usize = Store::BOUND / 8;
 
@@ -36,6 +39,15 @@ pub struct Drain {
     stopped_slots: u64,
     /// Slots whose rings are mapped.
     areas: usize,
+    doubts: Vec<Doubt>,
+}
+
+/// A slot whose thread was gone in the middle of a call: see `audit.rs`.
+struct Doubt {
+    slot: usize,
+    since: Instant,
+    /// The events that all threads had begun some time after the thread was gone.
+    begun: Option<u64>,
 }
 
 /// What a round found.
@@ -55,7 +67,7 @@ fn slot_of(mapping: &Mapping, index: u32) -> Option<(&SlotHeader, Owner)> {
 
 impl Drain {
     pub const fn new(mapping: Arc<Mapping>) -> Self {
-        Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0 }
+        Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0, doubts: Vec::new() }
     }
 
     /// Slots whose numbers made no sense.
@@ -172,6 +184,7 @@ impl Drain {
     /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a
     /// thread: not for every round. Audits what is drained.
     pub fn reap(&mut self, process: &Process, merge: &Merge) {
+        self.settle_doubts(process);
         let threads = process.threads();
         let mapping = Arc::clone(&self.mapping);
         for index in 0..self.slots.len() as u32 {
@@ -205,14 +218,49 @@ impl Drain {
         }
         let arrived = merge.taken(index * 2) + merge.taken(index * 2 + 1);
         let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
-        if let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| !slot.stopped) {
-            slot.audited.compare(counts, at_work);
+        let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| !slot.stopped) else { return };
+        slot.audited.compare(counts, at_work);
+        if slot.audited.is_in_doubt() {
+            self.doubts.push(Doubt { slot: index as usize, since: Instant::now(), begun: None });
         }
+    }
+
+    /// Decides about threads that were gone in the middle of a call at an earlier look. Their process was not ended with them if other
+    /// threads began events since the look after that one, or if it still has memory a second later.
+    fn settle_doubts(&mut self, process: &Process) {
+        if self.doubts.is_empty() {
+            return;
+        }
+        let begun = self.total_begun();
+        let has_memory = process.rss_bytes().is_some_and(|bytes| bytes > 0);
+        let (slots, doubts) = (&mut self.slots, &mut self.doubts);
+        doubts.retain_mut(|doubt| {
+            let before = *doubt.begun.get_or_insert(begun);
+            let lived_on = before != begun || has_memory && doubt.since.elapsed() >= LIVED_ON;
+            if lived_on && let Some(slot) = slots.get_mut(doubt.slot) {
+                slot.audited.settle(true);
+            }
+            !lived_on
+        });
+    }
+
+    /// The session is over: what is still in doubt was decided by the end of the process, unless its threads went on.
+    fn settle_all_doubts(&mut self, begun: u64) {
+        for doubt in std::mem::take(&mut self.doubts) {
+            if let Some(slot) = self.slots.get_mut(doubt.slot) {
+                slot.audited.settle(doubt.begun.is_some_and(|before| before != begun));
+            }
+        }
+    }
+
+    fn total_begun(&self) -> u64 {
+        self.begun().into_iter().fold(0, u64::wrapping_add)
     }
 
     /// The last audit: everything that was begun before `begun` was read has been merged, but for what came after something
     /// that makes no sense in a ring. That is missing.
     pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
+        self.settle_all_doubts(begun.iter().copied().fold(0, u64::wrapping_add));
         for (index, &begun) in begun.iter().enumerate() {
             let Some((header, owner)) = slot_of(&self.mapping, index as u32) else { continue };
             let arrived = merge.taken(index as u32 * 2) + merge.taken(index as u32 * 2 + 1);

@@ -32,17 +32,30 @@ fn entries(text: &str) -> Vec<Entry> {
 
 /// Functions of the shell for programs that run while a command looks at them.
 const FUNCTIONS: &str = r#"
-# A process that waits.
-started() { sleep 60 & pid=$!; trap 'kill $pid 2> /dev/null' EXIT; }
+# Waits for a condition, for half a minute at most.
+wait_until() {
+    for _ in $(seq 3000); do
+        if eval "$1"; then return; fi
+        sleep 0.01
+    done
+    echo "the test waited in vain for: $1" >&2
+    exit 99
+}
+# A process that waits. Before it sleeps, it is a copy of the shell that becomes another program.
+started() {
+    sleep 60 & pid=$!
+    trap 'kill $pid 2> /dev/null' EXIT
+    wait_until 'grep -q "^sleep$" /proc/$pid/comm && grep -q "^State:.S" /proc/$pid/status'
+}
 # The same, with heaptrack attached.
 recorded() {
     started; rm -f recorded.htz; heaptrack -q -p $pid -o recorded 2> /dev/null & recorder=$!
-    until [ -e recorded.htz ]; do sleep 0.01; done
+    wait_until '[ -e recorded.htz ]'
 }
 # A process that heaptrack started.
 launched() {
-    heaptrack -q -o launched sleep 60 2> /dev/null &
-    until pid=$(pgrep -P $! -x sleep) && grep -q memfd:heaptrack /proc/$pid/maps; do sleep 0.01; done
+    heaptrack -q -o launched sleep 60 2> /dev/null & recorder=$!
+    wait_until 'pid=$(pgrep -P $recorder -x sleep) && grep -q memfd:heaptrack /proc/$pid/maps'
     trap 'kill $pid 2> /dev/null' EXIT
 }
 # A command whose last word is a port that is in use.
