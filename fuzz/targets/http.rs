@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use web::{Answers, Options, Server, Shelf};
+use web::{Answers, Options, Server, TraceStore};
 
 /// After this many requests there is a new server: suppressions that were sent stay.
 const REQUESTS: u32 = 2000;
@@ -56,9 +56,9 @@ impl Client {
             tool: "fuzz".into(),
             opener: |path| format::Source::open(path),
         };
-        let shelf = Shelf::new(&[&trace], options).expect("a trace");
-        shelf.start();
-        while shelf.answer("summary", "").is_err() {
+        let store = TraceStore::new(&[&trace], options).expect("a trace");
+        store.start();
+        while store.answer("summary", "").is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0).expect("a free port");
@@ -66,7 +66,7 @@ impl Client {
         let token = address.rsplit_once("token=").expect("a token").1.to_owned();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (connect, connections) = mpsc::unbounded_channel();
-        let routes = server.routes(shelf);
+        let routes = server.routes(store);
         runtime.spawn(async move { axum::serve(Connections(connections), routes).await });
         Client { runtime, connect, token, port, requests: 0 }
     }

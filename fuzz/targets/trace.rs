@@ -5,7 +5,7 @@
 //! totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
 #![no_main]
 use analysis::view::{self, View};
-use analysis::{AnswerError, Classes, Engine, Held, Lookup, Query, Suppressions, Table};
+use analysis::{AnswerError, CodeClasses, Engine, BlocksInMemory, Lookup, Query, Suppressions, StackTable};
 use format::{BlockKind, Domain, FileWriter, RawBlock, Reader, Source, Totals, fold, merge, trim};
 use heaptrack_fuzz::{Input, check_blocks};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
@@ -45,7 +45,7 @@ fn ask(blocks: &[RawBlock], choice: &mut Input<'_>) {
     let finely = choice.u8() % 2 == 0;
     let mut engine = if finely { Engine::indexed_finely(4, 1 << 10) } else { Engine::new() };
     blocks.iter().for_each(|block| engine.add(block));
-    let table = Table::new(engine.book(), &Classes::new("/a"), Suppressions::new());
+    let table = StackTable::new(engine.definitions(), &CodeClasses::new("/a"), Suppressions::new());
     let (_, view) = View::ALL[choice.u8() as usize % View::ALL.len()];
     let times = ["start", "end", "peak", "0s", "1ms", "50%"];
     let mut time = || times[choice.u8() as usize % times.len()];
@@ -56,7 +56,7 @@ fn ask(blocks: &[RawBlock], choice: &mut Input<'_>) {
         _ => vec![("from", time()), ("to", time())],
     };
     let query = Query::new(words).expect("a query that makes sense");
-    let mut blocks = Held::new(blocks.iter().cloned());
+    let mut blocks = BlocksInMemory::new(blocks.iter().cloned());
     let mut trace = view::Trace { engine: &engine, table: &table, blocks: &mut blocks, complete: false };
     let mut out = Vec::new();
     match analysis::answer(view, &query, &mut trace, None, &mut out) {
@@ -137,7 +137,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = lookup.add(block);
     }
     if let Some(found) = lookup.finish() {
-        found.book.frames(found.stack).count();
+        found.definitions.frames(found.stack).count();
     }
 });
 

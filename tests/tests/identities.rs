@@ -527,31 +527,34 @@ fn a_comparison_of_two_traces_is_their_difference() {
 
 /// Five live blocks, of which a known leak has two; two more were freed.
 fn known_leak() -> (Folder, PathBuf) {
-    use format::{EventEncoder, Frame, InfoEncoder, Module, Place, StackEncoder, Summary, SymbolState, SymbolsBuilder};
+    use format::{
+        AllocClassEncoder, CodeLocation, EventEncoder, Frame, Module, StackEncoder, Summary, SymbolState,
+        SymbolsBuilder,
+    };
     let mut stacks = StackEncoder::new();
     let (main, pool) = (stacks.push(0, Frame::new(1, 0x10, false)), stacks.push(0, Frame::new(1, 0x20, false)));
-    let mut infos = InfoEncoder::new();
-    let (small, large) = (infos.push(10, main), infos.push(1000, pool));
+    let mut alloc_classes = AllocClassEncoder::new();
+    let (small, large) = (alloc_classes.push(10, main), alloc_classes.push(1000, pool));
     let mut names = SymbolsBuilder::default();
     names.module(1, SymbolState::Debug, "");
     for (offset, name) in [(0x10, "main"), (0x20, "pool_init")] {
         let function = Some(names.function(name, name, name));
-        names.frame(offset, vec![Place { function, file: None, line: None, inlined: false }]);
+        names.frame(offset, vec![CodeLocation { function, file: None, line: None, inlined: false }]);
     }
     let mut events = EventEncoder::new();
-    for info in [small, large, small, large, small] {
-        events.alloc(info);
+    for alloc_class in [small, large, small, large, small] {
+        events.alloc(alloc_class);
     }
     events.time(1_000_000);
-    for info in [small, large] {
-        let block = events.alloc(info);
+    for alloc_class in [small, large] {
+        let block = events.alloc(alloc_class);
         events.free(block);
     }
     let blocks = [
         format::Suppressions("leak:pool_init\n".into()).to_block(),
         Module::to_block(&[Module { instance: 1, path: "/made/app".into(), ..Module::default() }]),
         stacks.take(),
-        infos.take(),
+        alloc_classes.take(),
         names.take().to_block(),
         events.take(),
         Summary { complete: true, ..Summary::default() }.to_block(),
@@ -630,20 +633,24 @@ fn a_comparison_with_a_moment_is_of_what_lives() {
 /// A realloc carries the content on, so the block that it ends was none that could have been saved.
 #[test]
 fn a_realloc_makes_no_block_temporary() {
-    use format::{EventEncoder, Frame, InfoEncoder, StackEncoder, Summary};
+    use format::{AllocClassEncoder, EventEncoder, Frame, StackEncoder, Summary};
     let mut stacks = StackEncoder::new();
     let main = stacks.push(0, Frame::new(0, 0x10, false));
-    let mut infos = InfoEncoder::new();
-    let sizes: Vec<u32> = (1..=10).map(|size| infos.push(size * 100, main)).collect();
+    let mut alloc_classes = AllocClassEncoder::new();
+    let sizes: Vec<u32> = (1..=10).map(|size| alloc_classes.push(size * 100, main)).collect();
     let mut events = EventEncoder::new();
     let mut block = events.alloc(sizes[0]);
-    for info in &sizes[1..] {
+    for alloc_class in &sizes[1..] {
         events.free_by_realloc(block);
-        block = events.alloc(*info);
+        block = events.alloc(*alloc_class);
     }
     events.free(block);
-    let blocks =
-        [stacks.take(), infos.take(), events.take(), Summary { complete: true, ..Summary::default() }.to_block()];
+    let blocks = [
+        stacks.take(),
+        alloc_classes.take(),
+        events.take(),
+        Summary { complete: true, ..Summary::default() }.to_block(),
+    ];
     let folder = Folder::new();
     let (file, kde) = (folder.join("grown.htz"), folder.join("grown.zst"));
     std::fs::write(&file, made::file(&blocks)).unwrap();

@@ -38,7 +38,7 @@ costs! {
     /// Allocated within the range and live when it ends.
     kept_bytes,
     kept_allocations,
-    /// Held when the program's total was highest within the range.
+    /// BlocksInMemory when the program's total was highest within the range.
     peak_bytes,
     peak_allocations,
     /// The group's own maximum within the range, and when it was first reached.

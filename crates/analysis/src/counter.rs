@@ -1,9 +1,9 @@
-//! Counts events into groups: stacks, or whatever an info is mapped to. The full set of costs, for any range.
+//! Counts events into groups: stacks, or whatever an allocation class is mapped to. The full set of costs, for any range.
 //!
-//! Given: for each info its size and group. What must hold: the moment of the peak is that of the whole program, also when only
+//! Given: for each allocation class its size and group. What must hold: the moment of the peak is that of the whole program, also when only
 //! some blocks are counted; a group keeps what it held at the peak although peaks come at every event while a heap grows.
-use crate::book::{KnownInfo, NO_SITE};
 use crate::costs::Costs;
+use crate::definitions::{KnownAllocClass, NO_SITE};
 use crate::live::{Kept, Live};
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap};
@@ -12,21 +12,21 @@ use std::borrow::Cow;
 /// What is kept of a block where its age and its thread matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
-    pub(crate) info: u32,
+    pub(crate) alloc_class: u32,
     pub(crate) thread: u32,
     pub(crate) time_ns: u64,
 }
 
 impl Kept for Birth {
-    const DEAD: Birth = Birth { info: u32::MAX, thread: 0, time_ns: 0 };
+    const DEAD: Birth = Birth { alloc_class: u32::MAX, thread: 0, time_ns: 0 };
     const MANY: u32 = 1024;
     #[inline]
     fn is_dead(&self) -> bool {
-        self.info == u32::MAX
+        self.alloc_class == u32::MAX
     }
     #[inline]
-    fn info(&self) -> u32 {
-        self.info
+    fn alloc_class(&self) -> u32 {
+        self.alloc_class
     }
 }
 
@@ -47,7 +47,7 @@ impl Bits {
     }
 }
 
-/// Which blocks count, beyond their info.
+/// Which blocks count, beyond their allocation class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Empty: all threads.
@@ -146,8 +146,8 @@ impl Selected {
 }
 
 pub(crate) struct Counter<'a> {
-    /// Size and group of each info; the group `NO_GROUP` is counted in the program's total only.
-    infos: Cow<'a, [KnownInfo]>,
+    /// Size and group of each allocation class; the group `NO_GROUP` is counted in the program's total only.
+    alloc_classes: Cow<'a, [KnownAllocClass]>,
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
     epoch: u64,
@@ -159,17 +159,17 @@ pub(crate) struct Counter<'a> {
     pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
-    /// How many groups each thread has; the group of an info is one of these. 0: groups have nothing to do with threads.
+    /// How many groups each thread has; the group of an allocation class is one of these. 0: groups have nothing to do with threads.
     per_thread: usize,
 }
 
-/// The group of infos that are left out.
+/// The group of allocation classes that are left out.
 pub(crate) const NO_GROUP: u32 = NO_SITE - 1;
 
 impl<'a> Counter<'a> {
-    pub(crate) fn new(infos: Cow<'a, [KnownInfo]>, groups: usize, selection: Option<Selection>) -> Self {
+    pub(crate) fn new(alloc_classes: Cow<'a, [KnownAllocClass]>, groups: usize, selection: Option<Selection>) -> Self {
         Counter {
-            infos,
+            alloc_classes,
             groups: vec![Group::NEW; groups],
             selection,
             epoch: 0,
@@ -194,23 +194,23 @@ impl<'a> Counter<'a> {
         first + site as usize
     }
 
-    /// Infos and groups that are new.
-    pub(crate) fn grow(&mut self, infos: &[KnownInfo], groups: usize) {
-        if infos.len() > self.infos.len() {
-            let from = self.infos.len();
-            self.infos.to_mut().extend_from_slice(&infos[from..]);
+    /// AllocClasses and groups that are new.
+    pub(crate) fn grow(&mut self, alloc_classes: &[KnownAllocClass], groups: usize) {
+        if alloc_classes.len() > self.alloc_classes.len() {
+            let from = self.alloc_classes.len();
+            self.alloc_classes.to_mut().extend_from_slice(&alloc_classes[from..]);
         }
         self.groups.resize(groups.max(self.groups.len()), Group::NEW);
     }
 
     /// The group of a block that counts.
     pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
-        let known = self.info(birth.info)?;
+        let known = self.alloc_class(birth.alloc_class)?;
         self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
     }
 
-    pub(crate) fn info(&self, info: u32) -> Option<KnownInfo> {
-        self.infos.get(info as usize).copied()
+    pub(crate) fn alloc_class(&self, alloc_class: u32) -> Option<KnownAllocClass> {
+        self.alloc_classes.get(alloc_class as usize).copied()
     }
 
     fn selects(&self, sequence: u64, thread: u32) -> bool {
@@ -225,7 +225,7 @@ impl<'a> Counter<'a> {
 
     /// A block that lives where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
-        let Some(KnownInfo { size, site }) = self.info(birth.info) else { return };
+        let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
         self.live_bytes = self.live_bytes.saturating_add(size);
         self.live_allocations += 1;
         let group = self.group(site, birth.thread);
@@ -375,14 +375,14 @@ impl Sink for Counter<'_> {
     type Kept = Birth;
 
     #[inline]
-    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
-        let known = self.infos.get(info as usize).is_some_and(|known| known.site != NO_SITE);
-        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != NO_SITE);
+        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 
     #[inline]
-    fn alloc(&mut self, now: &Now, info: u32, birth: Birth) {
-        let Some(&KnownInfo { size, site }) = self.infos.get(info as usize) else { return };
+    fn alloc(&mut self, now: &Now, alloc_class: u32, birth: Birth) {
+        let Some(&KnownAllocClass { size, site }) = self.alloc_classes.get(alloc_class as usize) else { return };
         let group = self.group(site, birth.thread);
         if self.selects(now.next_sequence.wrapping_sub(1), birth.thread)
             && let Some(group) = self.groups.get_mut(group)
@@ -400,7 +400,7 @@ impl Sink for Counter<'_> {
 
     #[inline]
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, temporary: bool) {
-        let Some(&KnownInfo { size, site }) = self.infos.get(birth.info as usize) else { return };
+        let Some(&KnownAllocClass { size, site }) = self.alloc_classes.get(birth.alloc_class as usize) else { return };
         let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)

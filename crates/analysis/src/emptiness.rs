@@ -3,14 +3,14 @@ use crate::engine::Engine;
 use crate::fitting::seconds;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
-use crate::table::Table;
+use crate::stack_table::StackTable;
 
 /// Why a profile has no stacks; `None` if it has any.
 pub fn why_empty(engine: &Engine, profile: &Profile, query: &Query) -> Option<String> {
     if !profile.stacks.is_empty() {
         return None;
     }
-    if engine.book().site_count() == 0 {
+    if engine.definitions().site_count() == 0 {
         return Some("the trace has no allocations".into());
     }
     if let Some(misfit) = query.misfit(engine) {
@@ -37,7 +37,7 @@ pub fn why_empty(engine: &Engine, profile: &Profile, query: &Query) -> Option<St
 }
 
 /// Why no stack has any of a cost; `None` if one has.
-pub fn why_none_of(cost: Cost, profile: &Profile, table: &Table, query: &Query) -> Option<String> {
+pub fn why_none_of(cost: Cost, profile: &Profile, table: &StackTable, query: &Query) -> Option<String> {
     let value = |(site, costs): &(u32, crate::costs::Costs)| {
         cost.of(costs, query.suppressions && table.stack(*site).suppressed.is_some())
     };

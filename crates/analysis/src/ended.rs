@@ -2,9 +2,9 @@
 //!
 //! What must hold: such a free counts for what is live and for the peak, and for nothing else; what a process had not freed when
 //! it ended is leaked, in every range that reaches the end of the trace.
-use crate::book::{Book, KnownInfo};
 use crate::costs::Costs;
 use crate::counter::{Birth, Counter};
+use crate::definitions::{Definitions, KnownAllocClass};
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::profile::Range;
@@ -39,9 +39,9 @@ pub(crate) fn add<'a>(
     }
 }
 
-impl Book {
+impl Definitions {
     pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
-        let KnownInfo { size, site } = *self.infos.get(block.info as usize)?;
+        let KnownAllocClass { size, site } = *self.alloc_classes.get(block.alloc_class as usize)?;
         Some((site as usize, size))
     }
 
@@ -53,7 +53,7 @@ impl Book {
 
 impl Counter<'_> {
     pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
-        let birth = Birth { info: block.info, thread: block.thread, time_ns: block.born_ns };
+        let birth = Birth { alloc_class: block.alloc_class, thread: block.thread, time_ns: block.born_ns };
         self.group_of(block.sequence, &birth)
     }
 }
@@ -67,7 +67,7 @@ impl Engine {
     pub(crate) fn gone_in(&self, range: &Range) -> impl Iterator<Item = &Gone> {
         let (from_ns, to_ns, instant) = (range.from_ns, range.to_ns, range.instant);
         let (is_from_start, reaches_end) = (self.moment(range.from) == Moment::START, self.reaches_end(range));
-        self.book.gone.iter().filter(move |part| {
+        self.definitions.gone.iter().filter(move |part| {
             !instant && (is_from_start || part.at_ns > from_ns) && (reaches_end || part.at_ns <= to_ns)
         })
     }

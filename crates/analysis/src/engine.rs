@@ -3,34 +3,34 @@
 //! Given: the blocks of a trace in file order, now or as it grows; for questions, its blocks of events again. Gives back: profiles. What
 //! must hold: the same question has the same answer with an index and without; memory is bounded by what lives, by the stacks and by
 //! the index's own bounds, not by events.
-use crate::book::{Book, KnownInfo};
 use crate::costs::Costs;
 use crate::counter::{Bits, Counter, NO_GROUP, Peak, Selection};
+use crate::definitions::{Definitions, KnownAllocClass};
 use crate::ended;
 use crate::folds;
 use crate::index::{Bounds, Checkpoint, Index};
 use crate::lifespans::Lifespans;
 use crate::moment::{Moment, When};
 use crate::pass::{Blocks, Gone, Stretch};
-use crate::plain::Plain;
 use crate::profile::{Profile, Range};
 use crate::query::Query;
-use crate::report::{Faults, Report, SiteCosts};
+use crate::session_counter::SessionCounter;
+use crate::session_report::{Faults, Report, SiteCosts};
 use crate::walker::Walker;
 use format::{Block, BlockKind, Events, Flat, Folded, Malformed, RawBlock, Totals};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How events are counted when they come in.
-enum Feed {
+enum EventCounter {
     /// Only the whole session; every other question walks from the start.
-    Plain(Box<Walker<Plain>>),
+    SessionCounter(Box<Walker<SessionCounter>>),
     Indexed(Box<Walker<Counter<'static>>>),
 }
 
 pub struct Engine {
-    pub(crate) book: Book,
-    feed: Feed,
+    pub(crate) definitions: Definitions,
+    counter: EventCounter,
     pub(crate) index: Index,
     faults: Faults,
     /// Blocks of events that came in.
@@ -46,23 +46,29 @@ impl Default for Engine {
 impl Engine {
     /// For one question or few: opening is as quick as it can be.
     pub fn new() -> Self {
-        Self::with(Feed::Plain(Box::new(Walker::new(Plain::default()))), Bounds::default())
+        Self::with(EventCounter::SessionCounter(Box::new(Walker::new(SessionCounter::default()))), Bounds::default())
     }
 
     /// For many questions: any range is quick.
     pub fn indexed() -> Self {
-        Self::with(Feed::Indexed(Box::new(Index::feeder())), Bounds::default())
+        Self::with(EventCounter::Indexed(Box::new(Index::feeder())), Bounds::default())
     }
 
     /// An index of very few, very short slices, so that small traces test it.
     #[doc(hidden)]
     pub fn indexed_finely(slices: usize, live_bytes: usize) -> Self {
         let bounds = Bounds { slices, events: 1, live_bytes, history_bytes: 64 << 10 };
-        Self::with(Feed::Indexed(Box::new(Index::feeder())), bounds)
+        Self::with(EventCounter::Indexed(Box::new(Index::feeder())), bounds)
     }
 
-    fn with(feed: Feed, bounds: Bounds) -> Self {
-        Engine { book: Book::default(), feed, index: Index::new(bounds), faults: Faults::default(), blocks: 0 }
+    fn with(counter: EventCounter, bounds: Bounds) -> Self {
+        Engine {
+            definitions: Definitions::default(),
+            counter,
+            index: Index::new(bounds),
+            faults: Faults::default(),
+            blocks: 0,
+        }
     }
 
     /// The next block of the file.
@@ -82,9 +88,9 @@ impl Engine {
     /// The next block of the file, if it is one of events that was taken apart already.
     pub fn add_flat(&mut self, flat: &Flat) {
         self.expect(flat.start().sequence);
-        let result = match &mut self.feed {
-            Feed::Plain(walker) => walker.walk_flat(flat),
-            Feed::Indexed(walker) => walker.walk_flat(flat),
+        let result = match &mut self.counter {
+            EventCounter::SessionCounter(walker) => walker.walk_flat(flat),
+            EventCounter::Indexed(walker) => walker.walk_flat(flat),
         };
         self.after_events();
         if let Err(error) = result {
@@ -94,23 +100,23 @@ impl Engine {
 
     fn after_events(&mut self) {
         self.blocks += 1;
-        if let Feed::Indexed(walker) = &mut self.feed {
+        if let EventCounter::Indexed(walker) = &mut self.counter {
             self.index.after_block(walker, self.blocks);
         }
     }
 
     fn define(&mut self, block: Block) -> Result<(), Malformed> {
-        let fits = self.book.add(block);
-        let counting = self.book.session.counting();
-        match &mut self.feed {
-            Feed::Plain(walker) => {
+        let fits = self.definitions.add(block);
+        let counting = self.definitions.session.counting();
+        match &mut self.counter {
+            EventCounter::SessionCounter(walker) => {
                 walker.now.counting = counting;
-                walker.sink.grow(&self.book);
+                walker.sink.grow(&self.definitions);
             }
-            Feed::Indexed(walker) => {
+            EventCounter::Indexed(walker) => {
                 walker.now.counting = counting;
                 self.index.set_counting(counting);
-                Index::grow(walker, &self.book);
+                Index::grow(walker, &self.definitions);
             }
         }
         if fits { Ok(()) } else { Err(Malformed::Reference) }
@@ -118,9 +124,9 @@ impl Engine {
 
     /// A block begins with this sequence number: what was lost before it?
     fn expect(&mut self, sequence: u64) {
-        let expected = match &self.feed {
-            Feed::Plain(walker) => walker.now.next_sequence,
-            Feed::Indexed(walker) => walker.now.next_sequence,
+        let expected = match &self.counter {
+            EventCounter::SessionCounter(walker) => walker.now.next_sequence,
+            EventCounter::Indexed(walker) => walker.now.next_sequence,
         };
         let missing = sequence.saturating_sub(expected);
         self.faults.missing_allocations = self.faults.missing_allocations.saturating_add(missing);
@@ -128,40 +134,40 @@ impl Engine {
 
     fn add_events(&mut self, events: &mut Events) -> Result<(), Malformed> {
         self.expect(events.first_sequence());
-        match &mut self.feed {
-            Feed::Plain(walker) => walker.walk(events),
-            Feed::Indexed(walker) => walker.walk(events),
+        match &mut self.counter {
+            EventCounter::SessionCounter(walker) => walker.walk(events),
+            EventCounter::Indexed(walker) => walker.walk(events),
         }
     }
 
-    pub const fn book(&self) -> &Book {
-        &self.book
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
     }
 
     /// What of the trace could not be counted.
     pub fn faults(&self) -> Faults {
-        let damaged_events = match &self.feed {
-            Feed::Plain(walker) => walker.damaged,
-            Feed::Indexed(walker) => walker.damaged,
+        let damaged_events = match &self.counter {
+            EventCounter::SessionCounter(walker) => walker.damaged,
+            EventCounter::Indexed(walker) => walker.damaged,
         };
         Faults { damaged_events, ..self.faults.clone() }
     }
 
     /// How long the session was, so far.
     pub fn runtime_ns(&self) -> u64 {
-        let walked = match &self.feed {
-            Feed::Plain(walker) => walker.now.time_ns,
-            Feed::Indexed(walker) => walker.now.time_ns,
+        let walked = match &self.counter {
+            EventCounter::SessionCounter(walker) => walker.now.time_ns,
+            EventCounter::Indexed(walker) => walker.now.time_ns,
         };
-        let sampled = self.book.samples.last().map_or(0, |sample| sample.time_ns);
-        let told = self.book.summary.map_or(0, |summary| summary.totals.runtime_ns);
+        let sampled = self.definitions.samples.last().map_or(0, |sample| sample.time_ns);
+        let told = self.definitions.summary.map_or(0, |summary| summary.totals.runtime_ns);
         walked.max(sampled).max(told)
     }
 
     /// Of the events that are there.
     fn counted_peak(&self) -> Peak {
-        match &self.feed {
-            Feed::Plain(walker) => {
+        match &self.counter {
+            EventCounter::SessionCounter(walker) => {
                 let plain = &walker.sink;
                 Peak {
                     bytes: plain.peak_bytes,
@@ -170,7 +176,7 @@ impl Engine {
                     event: plain.peak_event,
                 }
             }
-            Feed::Indexed(walker) => {
+            EventCounter::Indexed(walker) => {
                 let past = self.index.checkpoints.iter().rev().skip(1).rev().map(|point| point.peak);
                 highest(past.chain([walker.sink.peak]))
             }
@@ -179,7 +185,7 @@ impl Engine {
 
     /// The folded part with the highest moment of the session.
     fn folded_peak(&self) -> Option<&Folded> {
-        folds::peaking(self.book.folded.iter(), self.counted_peak())
+        folds::peaking(self.definitions.folded.iter(), self.counted_peak())
     }
 
     fn whole_peak(&self) -> Peak {
@@ -188,30 +194,30 @@ impl Engine {
 
     /// Of the whole session, by site; own peaks, lifetimes and what is kept only where the index has them.
     fn whole_costs(&self) -> Vec<Costs> {
-        let mut costs: Vec<Costs> = match &self.feed {
-            Feed::Plain(walker) => walker.sink.sites(&self.book),
-            Feed::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+        let mut costs: Vec<Costs> = match &self.counter {
+            EventCounter::SessionCounter(walker) => walker.sink.sites(&self.definitions),
+            EventCounter::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
         };
-        for part in &self.book.folded {
-            folds::add(part, &mut costs, |row| self.book.group_of_row(row));
+        for part in &self.definitions.folded {
+            folds::add(part, &mut costs, |row| self.definitions.group_of_row(row));
         }
         if let Some(part) = self.folded_peak() {
-            folds::set_peak(part, &mut costs, |row| self.book.group_of_row(row));
+            folds::set_peak(part, &mut costs, |row| self.definitions.group_of_row(row));
         }
-        ended::add(self.book.gone.iter(), true, 0, &mut costs, |block| self.book.group_of_gone(block));
+        ended::add(self.definitions.gone.iter(), true, 0, &mut costs, |block| self.definitions.group_of_gone(block));
         costs
     }
 
     /// The totals of the whole session.
     pub fn totals(&self) -> Totals {
         let counts = sum(&self.whole_costs());
-        let (unknown_frees, implied_frees) = match &self.feed {
-            Feed::Plain(walker) => (walker.unknown_frees, walker.sink.implied_frees),
-            Feed::Indexed(walker) => (walker.unknown_frees, walker.sink.implied_frees),
+        let (unknown_frees, implied_frees) = match &self.counter {
+            EventCounter::SessionCounter(walker) => (walker.unknown_frees, walker.sink.implied_frees),
+            EventCounter::Indexed(walker) => (walker.unknown_frees, walker.sink.implied_frees),
         };
-        let folded = |count: fn(&Folded) -> u64| self.book.folded.iter().map(count).fold(0, u64::saturating_add);
+        let folded = |count: fn(&Folded) -> u64| self.definitions.folded.iter().map(count).fold(0, u64::saturating_add);
         let peak = self.whole_peak();
-        let told = self.book.summary.map(|summary| summary.totals).unwrap_or_default();
+        let told = self.definitions.summary.map(|summary| summary.totals).unwrap_or_default();
         Totals {
             allocations: counts.allocations,
             deallocations: counts.deallocations,
@@ -222,14 +228,14 @@ impl Engine {
             peak_bytes: peak.bytes,
             peak_allocations: peak.allocations,
             peak_time_ns: peak.time_ns,
-            peak_rss_bytes: self.book.peak_rss_bytes.max(told.peak_rss_bytes),
-            overhead_bytes: self.book.overhead_bytes.max(told.overhead_bytes),
+            peak_rss_bytes: self.definitions.peak_rss_bytes.max(told.peak_rss_bytes),
+            overhead_bytes: self.definitions.overhead_bytes.max(told.overhead_bytes),
             runtime_ns: self.runtime_ns(),
             unknown_frees: folded(|part| part.unknown_frees).saturating_add(unknown_frees),
             implied_frees: folded(|part| part.implied_frees)
                 .saturating_add(implied_frees)
-                .saturating_sub(self.book.gone_blocks()),
-            lost_events: self.book.losses.lost_events.max(told.lost_events),
+                .saturating_sub(self.definitions.gone_blocks()),
+            lost_events: self.definitions.losses.lost_events.max(told.lost_events),
         }
     }
 
@@ -239,14 +245,15 @@ impl Engine {
         let faults = self.faults();
         let profile = self.whole_profile();
         let sites = profile.iter().flat_map(|profile| &profile.stacks);
-        let sites = sites.map(|(site, costs)| SiteCosts { stack: self.book.stack_of(*site), costs: *costs }).collect();
-        Report { book: self.book, totals, faults, sites }
+        let sites =
+            sites.map(|(site, costs)| SiteCosts { stack: self.definitions.stack_of(*site), costs: *costs }).collect();
+        Report { definitions: self.definitions, totals, faults, sites }
     }
 
     /// The whole session without another walk; own peaks and lifetimes are not known then: they are 0. An engine with an index has
     /// no need of this.
     pub fn whole_profile(&self) -> Option<Profile> {
-        let Feed::Plain(_) = &self.feed else { return None };
+        let EventCounter::SessionCounter(_) = &self.counter else { return None };
         let numbered = self.whole_costs().into_iter().zip(0u32..);
         let stacks = numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs)).collect();
         Some(Profile::new(self.range(&Query::default()), stacks, self.whole_peak().time_ns))
@@ -301,12 +308,12 @@ impl Engine {
         let range = self.range(query);
         let chosen = self.chosen(query);
         let selection = self.selection(blocks, query, &range)?;
-        let infos = self.infos_by_size(query);
-        let quick = selection.is_none() && matches!(infos, Cow::Borrowed(_));
+        let alloc_classes = self.alloc_classes_by_size(query);
+        let quick = selection.is_none() && matches!(alloc_classes, Cow::Borrowed(_));
         let (costs, peak) = if quick {
             self.costs_by_index(blocks, &range)?
         } else {
-            let counter = Counter::new(infos, self.book.site_count(), selection);
+            let counter = Counter::new(alloc_classes, self.definitions.site_count(), selection);
             self.costs_by_walk(blocks, &range, counter)?
         };
         let numbered = costs.into_iter().zip(0u32..);
@@ -320,15 +327,15 @@ impl Engine {
         let chosen = self.chosen(query);
         let selection = self.selection(blocks, query, &range)?;
         let mut sizes: BTreeMap<u64, u32> = BTreeMap::new();
-        let infos = self.infos_by_size(query);
-        let grouped = infos.iter().map(|info| {
+        let alloc_classes = self.alloc_classes_by_size(query);
+        let grouped = alloc_classes.iter().map(|alloc_class| {
             let next = sizes.len() as u32;
-            let site = match info.site {
+            let site = match alloc_class.site {
                 site if site >= NO_GROUP => site,
                 site if !chosen.is_none_or_has(site) => NO_GROUP,
-                _ => *sizes.entry(info.size).or_insert(next),
+                _ => *sizes.entry(alloc_class.size).or_insert(next),
             };
-            KnownInfo { site, ..*info }
+            KnownAllocClass { site, ..*alloc_class }
         });
         let grouped = Cow::Owned(grouped.collect());
         let counter = Counter::new(grouped, sizes.len(), selection);
@@ -344,20 +351,22 @@ impl Engine {
             return Chosen(None);
         }
         let matches = |stack: u32| {
-            let any = |pattern: &crate::pattern::Pattern| self.book.levels(stack).any(|level| pattern.matches(&level));
+            let any =
+                |pattern: &crate::pattern::Pattern| self.definitions.levels(stack).any(|level| pattern.matches(&level));
             query.include.iter().all(any) && !query.exclude.iter().any(any)
         };
-        Chosen(Some(self.book.stacks.iter().map(|&stack| matches(stack)).collect()))
+        Chosen(Some(self.definitions.stacks.iter().map(|&stack| matches(stack)).collect()))
     }
 
-    pub(crate) fn infos_by_size(&self, query: &Query) -> Cow<'_, [KnownInfo]> {
-        let Some(span) = query.size else { return Cow::Borrowed(&self.book.infos) };
-        let left_out = |info: &KnownInfo| info.site != crate::book::NO_SITE && !span.contains(info.size);
-        let sites = self
-            .book
-            .infos
-            .iter()
-            .map(|info| KnownInfo { site: if left_out(info) { NO_GROUP } else { info.site }, ..*info });
+    pub(crate) fn alloc_classes_by_size(&self, query: &Query) -> Cow<'_, [KnownAllocClass]> {
+        let Some(span) = query.size else { return Cow::Borrowed(&self.definitions.alloc_classes) };
+        let left_out = |alloc_class: &KnownAllocClass| {
+            alloc_class.site != crate::definitions::NO_SITE && !span.contains(alloc_class.size)
+        };
+        let sites = self.definitions.alloc_classes.iter().map(|alloc_class| KnownAllocClass {
+            site: if left_out(alloc_class) { NO_GROUP } else { alloc_class.site },
+            ..*alloc_class
+        });
         Cow::Owned(sites.collect())
     }
 
@@ -372,7 +381,7 @@ impl Engine {
             Some(span) => {
                 let moments = [self.moment(range.from), self.moment(range.to)];
                 let point = self.start_for(moments[0]);
-                let mut walker = point.other_walker(Lifespans::new(span, &self.book.infos));
+                let mut walker = point.other_walker(Lifespans::new(span, &self.definitions.alloc_classes));
                 let mut bits = Bits::default();
                 self.stretch(blocks, point).walk(&mut walker, &moments, |at, walker| {
                     if at == 0 {
@@ -406,7 +415,7 @@ impl Engine {
     fn folded_in(&self, range: &Range) -> impl Iterator<Item = &Folded> {
         let is_whole = !range.instant && self.moment(range.from) == Moment::START;
         let to_ns = range.to_ns;
-        self.book.folded.iter().filter(move |part| is_whole && part.until_ns <= to_ns)
+        self.definitions.folded.iter().filter(move |part| is_whole && part.until_ns <= to_ns)
     }
 
     /// The one that had the range's highest moment, if its events reach only `counted` bytes.
@@ -469,7 +478,8 @@ impl Engine {
 
     /// Over whole slices by what the index knows, event by event only at both ends and around the peak.
     fn costs_by_index(&self, blocks: &mut dyn Blocks, range: &Range) -> Result<(Vec<Costs>, Peak), Gone> {
-        let counter = || Counter::new(Cow::Borrowed(&self.book.infos), self.book.site_count(), None);
+        let counter =
+            || Counter::new(Cow::Borrowed(&self.definitions.alloc_classes), self.definitions.site_count(), None);
         let (from, to) = (self.moment(range.from), self.moment(range.to));
         let (first, last) = (self.index.before(from), self.index.before(to));
         if last <= first || range.instant {

@@ -67,7 +67,7 @@ impl Query {
     }
 
     fn unknown_thread(&self, engine: &Engine) -> Option<Misfit> {
-        let known = &engine.book().threads;
+        let known = &engine.definitions().threads;
         let is_known = |thread: u32| known.contains_key(&thread) || known.is_empty() && thread == 0;
         let thread = self.threads.iter().find(|thread| !is_known(**thread))?;
         let last = known.keys().last().copied().unwrap_or(0);

@@ -2,9 +2,9 @@
 //!
 //! What must hold: a range has a folded part as a whole, or nothing of it. So what begins with the session counts all of it; what begins later
 //! counts nothing, and finds what lived at the cut as blocks like all others.
-use crate::book::{Book, KnownInfo};
 use crate::costs::Costs;
 use crate::counter::{Counter, Peak};
+use crate::definitions::{Definitions, KnownAllocClass};
 use format::{Folded, FoldedRow};
 
 /// The part that holds the highest moment, if that is not among the events that are there.
@@ -48,14 +48,14 @@ pub(crate) fn set_peak(part: &Folded, costs: &mut [Costs], group: impl Fn(&Folde
     }
 }
 
-impl Book {
+impl Definitions {
     /// The latest cut: what happened before it is known in sum only. `None`: every event is there.
     pub fn folded_until_ns(&self) -> Option<u64> {
         self.folded.iter().map(|part| part.until_ns).max()
     }
 
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownInfo { size, site } = *self.infos.get(row.info as usize)?;
+        let KnownAllocClass { size, site } = *self.alloc_classes.get(row.alloc_class as usize)?;
         Some((site as usize, size))
     }
 }
@@ -63,7 +63,7 @@ impl Book {
 impl Counter<'_> {
     /// How long a folded block lived is not known: where that matters, it does not count.
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownInfo { size, site } = self.info(row.info)?;
+        let KnownAllocClass { size, site } = self.alloc_class(row.alloc_class)?;
         self.selects_folded(row.thread).then(|| (self.group(site, row.thread), size))
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! What must hold: memory is bounded whatever the trace is. When checkpoints, their live blocks or the histories become too many,
 //! every second checkpoint is dropped and its two slices become one.
-use crate::book::Book;
 use crate::counter::{Birth, Counter, Peak};
+use crate::definitions::Definitions;
 use crate::live::Live;
 use crate::moment::Moment;
 use crate::walker::{Now, Walker};
@@ -274,14 +274,14 @@ impl Checkpoint {
     }
 }
 
-/// Per block: sequence number - the one before, info, thread, time - that of the one before in 0.1 ms; all of seven bits a byte.
+/// Per block: sequence number - the one before, allocation class, thread, time - that of the one before in 0.1 ms; all of seven bits a byte.
 /// Sequence numbers and times grow together, so both differences are small.
 fn pack(live: &Live<Birth>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut last_sequence, mut last_time) = (0, 0);
     live.each_from(0, |sequence, birth| {
         put(&mut out, sequence - last_sequence);
-        put(&mut out, birth.info as u64);
+        put(&mut out, birth.alloc_class as u64);
         put(&mut out, birth.thread as u64);
         put(&mut out, (birth.time_ns / TICK_NS).wrapping_sub(last_time));
         (last_sequence, last_time) = (sequence, birth.time_ns / TICK_NS);
@@ -297,9 +297,9 @@ fn unpack(mut bytes: &[u8], mut each: impl FnMut(u64, Birth)) {
     let (mut sequence, mut tick) = (0u64, 0u64);
     while !bytes.is_empty() {
         sequence = sequence.wrapping_add(get(&mut bytes));
-        let (info, thread) = (get(&mut bytes) as u32, get(&mut bytes) as u32);
+        let (alloc_class, thread) = (get(&mut bytes) as u32, get(&mut bytes) as u32);
         tick = tick.wrapping_add(get(&mut bytes));
-        each(sequence, Birth { info, thread, time_ns: tick.saturating_mul(TICK_NS) });
+        each(sequence, Birth { alloc_class, thread, time_ns: tick.saturating_mul(TICK_NS) });
     }
 }
 
@@ -330,7 +330,7 @@ impl Index {
         Walker::new(Counter::new(Vec::new().into(), 0, None))
     }
 
-    pub(crate) fn grow(walker: &mut Walker<Counter>, book: &Book) {
-        walker.sink.grow(&book.infos, book.site_count());
+    pub(crate) fn grow(walker: &mut Walker<Counter>, definitions: &Definitions) {
+        walker.sink.grow(&definitions.alloc_classes, definitions.site_count());
     }
 }

@@ -1,6 +1,6 @@
 //! How long blocks lived: which ones lived as long as asked for.
-use crate::book::KnownInfo;
 use crate::counter::{Birth, Bits};
+use crate::definitions::KnownAllocClass;
 use crate::live::Live;
 use crate::query::Span;
 use crate::walker::{Now, Sink};
@@ -8,23 +8,24 @@ use format::Freed;
 
 pub(crate) struct Lifespans<'a> {
     span: Span,
-    infos: &'a [KnownInfo],
+    alloc_classes: &'a [KnownAllocClass],
     /// Blocks that were freed at a fitting age.
     pub(crate) bits: Bits,
 }
 
 impl<'a> Lifespans<'a> {
-    pub(crate) fn new(span: Span, infos: &'a [KnownInfo]) -> Self {
-        Lifespans { span, infos, bits: Bits::default() }
+    pub(crate) fn new(span: Span, alloc_classes: &'a [KnownAllocClass]) -> Self {
+        Lifespans { span, alloc_classes, bits: Bits::default() }
     }
 }
 
 impl Sink for Lifespans<'_> {
     type Kept = Birth;
 
-    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
-        let known = self.infos.get(info as usize).is_some_and(|known| known.site != crate::book::NO_SITE);
-        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
+        let known =
+            self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != crate::definitions::NO_SITE);
+        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 
     fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}

@@ -12,7 +12,7 @@ use format::IntMap;
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const WORDS: usize = CHUNK / 64;
-/// Places of the ring at most; 1 MB where only the info is kept, which stays in the cache.
+/// Places of the ring at most; 1 MB where only the allocation class is kept, which stays in the cache.
 const RING: usize = 1 << 18;
 /// With so few blocks left in a chunk, a list takes less room than a map.
 const FEW: u32 = 32;
@@ -24,10 +24,10 @@ pub(crate) trait Kept: Copy {
     /// With so few blocks left in a chunk, a map takes less room than places.
     const MANY: u32;
     fn is_dead(&self) -> bool;
-    fn info(&self) -> u32;
+    fn alloc_class(&self) -> u32;
 }
 
-/// Only the info.
+/// Only the allocation class.
 impl Kept for u32 {
     const DEAD: u32 = u32::MAX;
     const MANY: u32 = 256;
@@ -36,7 +36,7 @@ impl Kept for u32 {
         *self == u32::MAX
     }
     #[inline]
-    fn info(&self) -> u32 {
+    fn alloc_class(&self) -> u32 {
         *self
     }
 }

@@ -1,22 +1,22 @@
 //! One allocation of a trace by its number, for those who want to compare a single stack.
-use crate::book::Book;
-use format::{Block, Event, Events, Info, Infos, Malformed, RawBlock};
+use crate::definitions::Definitions;
+use format::{AllocClass, AllocClasses, Block, Event, Events, Malformed, RawBlock};
 
 /// Give it the blocks in file order until `found`.
 #[derive(Default)]
 pub struct Lookup {
     sequence: u64,
-    book: Book,
-    infos: Vec<Infos>,
+    definitions: Definitions,
+    alloc_classes: Vec<AllocClasses>,
     found: Option<(u32, u32)>,
 }
 
-/// The allocation that was looked for. Its frames come from `book`.
+/// The allocation that was looked for. Its frames come from `definitions`.
 pub struct Allocation {
     pub size: u64,
     pub stack: u32,
     pub tid: Option<u32>,
-    pub book: Book,
+    pub definitions: Definitions,
 }
 
 impl Lookup {
@@ -27,22 +27,22 @@ impl Lookup {
 
     pub fn add(&mut self, block: &RawBlock) -> Result<(), Malformed> {
         match block.decode()? {
-            Block::Infos(infos) => self.infos.push(infos),
+            Block::AllocClasses(alloc_classes) => self.alloc_classes.push(alloc_classes),
             Block::Events(events) if self.found.is_none() => self.search(events)?,
-            other => drop(self.book.add(other)),
+            other => drop(self.definitions.add(other)),
         }
         Ok(())
     }
 
     /// `None`: the trace has no such allocation, or its definition was lost.
     pub fn finish(self) -> Option<Allocation> {
-        let (thread, info) = self.found?;
-        let Info { size, stack } = self.infos.iter().find_map(|block| {
-            let index = info.checked_sub(block.first)? as usize;
-            block.infos.get(index).copied()
+        let (thread, alloc_class) = self.found?;
+        let AllocClass { size, stack } = self.alloc_classes.iter().find_map(|block| {
+            let index = alloc_class.checked_sub(block.first)? as usize;
+            block.alloc_classes.get(index).copied()
         })?;
-        let tid = self.book.threads.get(&thread).map(|thread| thread.tid);
-        Some(Allocation { size, stack, tid, book: self.book })
+        let tid = self.definitions.threads.get(&thread).map(|thread| thread.tid);
+        Some(Allocation { size, stack, tid, definitions: self.definitions })
     }
 
     fn search(&mut self, mut events: Events) -> Result<(), Malformed> {
@@ -54,8 +54,8 @@ impl Lookup {
         while let Some(event) = events.read()? {
             match event {
                 Event::Thread(index) => thread = index,
-                Event::Alloc { sequence, info } if sequence == self.sequence => {
-                    self.found = Some((thread, info));
+                Event::Alloc { sequence, alloc_class } if sequence == self.sequence => {
+                    self.found = Some((thread, alloc_class));
                     return Ok(());
                 }
                 _ => {}

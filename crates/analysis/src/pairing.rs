@@ -3,8 +3,8 @@
 //! Given: the tables of two traces. Gives back: a number for each function, the same in both where it is the same function. What must hold:
 //! it is the same whichever trace is called the first; two files of one trace are never made one. The page has the same rule in
 //! `crates/web/page/src/work/pairing.ts`.
-use crate::names::Level;
-use crate::table::{Table, TableLevel};
+use crate::frame_names::Level;
+use crate::stack_table::{StackTable, StackTableLevel};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// One of the two traces.
@@ -23,7 +23,7 @@ pub struct Called<'a> {
 }
 
 impl<'a> Called<'a> {
-    pub fn of(table: &'a Table, level: &TableLevel) -> Self {
+    pub fn of(table: &'a StackTable, level: &StackTableLevel) -> Self {
         let text = |string| table.text(string);
         Called { function: text(level.function), file: text(level.file), module: text(level.module) }
     }
@@ -59,8 +59,8 @@ pub struct Pairing<'a> {
 const NOTHING: u32 = 0;
 
 impl<'a> Pairing<'a> {
-    pub fn new(after: &'a Table, before: &'a Table) -> Self {
-        let all = |table: &'a Table| table.levels.iter().map(|level| Called::of(table, level)).collect::<Vec<_>>();
+    pub fn new(after: &'a StackTable, before: &'a StackTable) -> Self {
+        let all = |table: &'a StackTable| table.levels.iter().map(|level| Called::of(table, level)).collect::<Vec<_>>();
         Self::of(&all(after), &all(before))
     }
 

@@ -11,15 +11,15 @@ pub trait Blocks {
 
 /// The blocks of a trace in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Held(Vec<RawBlock>);
+pub struct BlocksInMemory(Vec<RawBlock>);
 
-impl Held {
+impl BlocksInMemory {
     pub fn new(blocks: impl IntoIterator<Item = RawBlock>) -> Self {
-        Held(blocks.into_iter().filter(|block| block.kind == BlockKind::Events).collect())
+        BlocksInMemory(blocks.into_iter().filter(|block| block.kind == BlockKind::Events).collect())
     }
 }
 
-impl Blocks for Held {
+impl Blocks for BlocksInMemory {
     fn events(&mut self, number: usize) -> Option<&RawBlock> {
         self.0.get(number)
     }

@@ -1,6 +1,6 @@
 //! What `include` and `exclude` look for: a text or a regular expression in a level's function, file or module.
-use crate::names::Level;
-use crate::table::{Table, TableLevel};
+use crate::frame_names::Level;
+use crate::stack_table::{StackTable, StackTableLevel};
 use regex_lite::{Regex, RegexBuilder};
 use std::fmt;
 
@@ -79,7 +79,7 @@ impl Pattern {
         self.fits_any(level.marker().or(level.function), level.file, level.module)
     }
 
-    pub(crate) fn matches_level(&self, table: &Table, level: &TableLevel) -> bool {
+    pub(crate) fn matches_level(&self, table: &StackTable, level: &StackTableLevel) -> bool {
         self.fits_any(table.text(level.function), table.text(level.file), table.text(level.module))
     }
 

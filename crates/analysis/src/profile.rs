@@ -1,6 +1,6 @@
 //! The answer to most questions: what each stack cost within a range.
-use crate::book::SiteId;
 use crate::costs::Costs;
+use crate::definitions::SiteId;
 use crate::moment::When;
 
 /// Between two points of a trace.

@@ -1,7 +1,7 @@
 //! A question about a trace: which part of it, and how to look. docs/views.md has the words.
 //!
 //! The same words are options of `print` and parameters of the server's URLs; both come in through `Query::set`.
-use crate::class::Class;
+use crate::code_class::CodeClass;
 use crate::costs::{Costs, to_signed};
 use crate::moment::{When, parse_duration};
 use crate::pattern::Pattern;
@@ -107,13 +107,13 @@ impl Cost {
 
 /// Classes of levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassSet(u8);
+pub struct CodeClassSet(u8);
 
-impl ClassSet {
-    pub const fn contains(self, class: Class) -> bool {
+impl CodeClassSet {
+    pub const fn contains(self, class: CodeClass) -> bool {
         self.0 & 1 << class as u8 != 0
     }
-    const fn insert(&mut self, class: Class) {
+    const fn insert(&mut self, class: CodeClass) {
         self.0 |= 1 << class as u8;
     }
 }
@@ -151,7 +151,7 @@ pub struct Query {
     pub threads: Vec<u32>,
     pub size: Option<Span>,
     pub lifetime: Option<Span>,
-    pub hide: ClassSet,
+    pub hide: CodeClassSet,
     pub collapse: bool,
     pub merge: Merge,
     pub suppressions: bool,
@@ -185,7 +185,7 @@ impl Default for Query {
             threads: Vec::new(),
             size: None,
             lifetime: None,
-            hide: ClassSet::default(),
+            hide: CodeClassSet::default(),
             collapse: false,
             merge: Merge::Function,
             suppressions: true,
@@ -414,16 +414,19 @@ impl Query {
     }
 }
 
-fn parse_classes(text: &str) -> Option<ClassSet> {
-    let mut set = ClassSet::default();
+fn parse_classes(text: &str) -> Option<CodeClassSet> {
+    let mut set = CodeClassSet::default();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match word {
             "all-but-mine" => {
-                Class::ALL.into_iter().filter(|class| *class != Class::Program).for_each(|class| set.insert(class));
+                CodeClass::ALL
+                    .into_iter()
+                    .filter(|class| *class != CodeClass::Program)
+                    .for_each(|class| set.insert(class));
             }
-            "std" => set.insert(Class::Runtime),
+            "std" => set.insert(CodeClass::Runtime),
             "program" => return None,
-            _ => set.insert(Class::ALL.into_iter().find(|class| class.name() == word)?),
+            _ => set.insert(CodeClass::ALL.into_iter().find(|class| class.name() == word)?),
         }
     }
     Some(set)
@@ -465,8 +468,8 @@ mod tests {
         assert_eq!((query.include.len(), query.threads.as_slice()), (2, &[3][..]));
         assert_eq!(query.size, Some(Span { min: 1024, max: 2 << 20 }));
         assert_eq!(query.lifetime, Some(Span { min: 0, max: 1_000_000 }));
-        assert!(query.hide.contains(Class::Runtime) && query.hide.contains(Class::Libc));
-        assert!(!query.hide.contains(Class::Program) && !query.hide.contains(Class::Dependency));
+        assert!(query.hide.contains(CodeClass::Runtime) && query.hide.contains(CodeClass::Libc));
+        assert!(!query.hide.contains(CodeClass::Program) && !query.hide.contains(CodeClass::Dependency));
         assert_eq!((query.merge, query.cost()), (Merge::Line, Cost::Leaked));
         assert_eq!(query.compare, Some(Compare::Range(When::Ns(1_000_000_000), When::Ns(2_000_000_000))));
         assert_eq!(query.given().iter().filter(|(name, _)| *name == "from").count(), 1);

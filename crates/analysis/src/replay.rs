@@ -1,6 +1,6 @@
 //! Counts the whole session of a trace, and nothing else.
 use crate::engine::Engine;
-use crate::report::Report;
+use crate::session_report::Report;
 use format::RawBlock;
 
 #[derive(Default)]

@@ -32,7 +32,7 @@ use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};
 use crate::profile::{Profile, Range};
 use crate::query::{BadQuery, Compare, Query};
-use crate::table::Table;
+use crate::stack_table::StackTable;
 use keys::Keys;
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ use sum::Totals;
 /// A trace that can be asked.
 pub struct Trace<'a> {
     pub engine: &'a Engine,
-    pub table: &'a Table,
+    pub table: &'a StackTable,
     pub blocks: &'a mut dyn Blocks,
     /// All that happened is in it.
     pub complete: bool,

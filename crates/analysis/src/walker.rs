@@ -21,9 +21,9 @@ pub(crate) struct Now {
 /// Who counts.
 pub(crate) trait Sink {
     type Kept: Kept;
-    /// What to remember of a block; `None`: the info is not known.
-    fn keep(&self, now: &Now, info: u32) -> Option<Self::Kept>;
-    fn alloc(&mut self, now: &Now, info: u32, kept: Self::Kept);
+    /// What to remember of a block; `None`: the allocation class is not known.
+    fn keep(&self, now: &Now, alloc_class: u32) -> Option<Self::Kept>;
+    fn alloc(&mut self, now: &Now, alloc_class: u32, kept: Self::Kept);
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// `exec` took all blocks with it.
     fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
@@ -70,12 +70,12 @@ impl<S: Sink> Walker<S> {
         true
     }
 
-    /// KDE's rule: nothing happened since it was allocated. Its reader knows infos, not blocks, and remembers info 0 after a free:
-    /// so a block of that info is temporary whenever a free came before.
+    /// KDE's rule: nothing happened since it was allocated. Its reader knows allocation classes, not blocks, and remembers allocation class 0 after a free:
+    /// so a block of that allocation class is temporary whenever a free came before.
     #[cold]
-    fn temporary_for_kde(&mut self, sequence: u64, info: u32, how: Freed) -> bool {
+    fn temporary_for_kde(&mut self, sequence: u64, alloc_class: u32, how: Freed) -> bool {
         let latest = std::mem::replace(&mut self.latest, NONE);
-        let is_mistaken = self.now.counting == Counting::Info && latest == NONE && info == 0;
+        let is_mistaken = self.now.counting == Counting::AllocClass && latest == NONE && alloc_class == 0;
         how == Freed::Call && (latest == sequence || is_mistaken)
     }
 
@@ -95,11 +95,11 @@ impl<S: Sink> Walker<S> {
 
 impl<S: Sink> Visitor for Walker<S> {
     #[inline(always)]
-    fn alloc(&mut self, sequence: u64, info: u32) {
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
         self.now.events += 1;
         self.now.next_sequence = sequence + 1;
         self.latest = sequence;
-        let Some(kept) = self.sink.keep(&self.now, info) else {
+        let Some(kept) = self.sink.keep(&self.now, alloc_class) else {
             self.damaged += 1;
             return;
         };
@@ -107,7 +107,7 @@ impl<S: Sink> Visitor for Walker<S> {
             self.damaged += 1;
             return;
         }
-        self.sink.alloc(&self.now, info, kept);
+        self.sink.alloc(&self.now, alloc_class, kept);
     }
 
     #[inline(always)]
@@ -119,7 +119,7 @@ impl<S: Sink> Visitor for Walker<S> {
         };
         let temporary = match self.now.counting {
             Counting::Thread => self.latest == sequence && how == Freed::Call,
-            Counting::Block | Counting::Info => self.temporary_for_kde(sequence, kept.info(), how),
+            Counting::Block | Counting::AllocClass => self.temporary_for_kde(sequence, kept.alloc_class(), how),
         };
         self.sink.free(&self.now, sequence, kept, how, temporary);
     }
@@ -127,7 +127,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
-        if self.now.counting == Counting::Info {
+        if self.now.counting == Counting::AllocClass {
             self.latest = NONE;
         }
     }

@@ -3,7 +3,7 @@
 use analysis::{Costs, Replay, Report};
 use format::*;
 
-/// A little trace: two infos of 100 and 10 bytes at stacks 1 and 2, one of 0 bytes at stack 2, one of 7 at stack 1.
+/// A little trace: two allocation classes of 100 and 10 bytes at stacks 1 and 2, one of 0 bytes at stack 2, one of 7 at stack 1.
 struct Trace {
     blocks: Vec<RawBlock>,
     events: EventEncoder,
@@ -19,11 +19,11 @@ impl Trace {
         let mut stacks = StackEncoder::new();
         let one = stacks.push(0, Frame::new(1, 0x100, false));
         let two = stacks.push(one, Frame::new(1, 0x200, false));
-        let mut infos = InfoEncoder::new();
+        let mut alloc_classes = AllocClassEncoder::new();
         for (size, stack) in [(100, one), (10, two), (0, two), (7, one)] {
-            infos.push(size, stack);
+            alloc_classes.push(size, stack);
         }
-        Trace { blocks: vec![stacks.take(), infos.take()], events: EventEncoder::new() }
+        Trace { blocks: vec![stacks.take(), alloc_classes.take()], events: EventEncoder::new() }
     }
 
     fn report(mut self) -> Report {
@@ -276,15 +276,15 @@ fn a_lost_block_of_events_is_told() {
 #[test]
 fn lost_definitions_damage_only_what_needs_them() {
     let mut trace = Trace::new();
-    let mut infos = InfoEncoder::new();
+    let mut alloc_classes = AllocClassEncoder::new();
     for size in 0..4 {
-        infos.push(size, 1);
+        alloc_classes.push(size, 1);
     }
-    infos.take();
-    infos.push(50, 1);
-    infos.take(); // lost: info 4
-    infos.push(60, 3);
-    trace.blocks.push(infos.take());
+    alloc_classes.take();
+    alloc_classes.push(50, 1);
+    alloc_classes.take(); // lost: allocation class 4
+    alloc_classes.push(60, 3);
+    trace.blocks.push(alloc_classes.take());
     trace.events.alloc(4);
     let known = trace.events.alloc(5);
     trace.events.alloc(6);
@@ -300,17 +300,17 @@ fn lost_definitions_damage_only_what_needs_them() {
 fn a_library_loaded_twice_is_one_stack() {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut stacks = StackEncoder::new();
-    let mut infos = InfoEncoder::new();
+    let mut alloc_classes = AllocClassEncoder::new();
     let mut events = EventEncoder::new();
     for instance in [1, 2, 3] {
         let root = stacks.push(0, Frame::new(instance, 0x10, false));
         let leaf = stacks.push(root, Frame::new(instance, 0x20, true));
-        events.alloc(infos.push(8, leaf));
+        events.alloc(alloc_classes.push(8, leaf));
     }
     let report = replay(&[
         Module::to_block(&[module(1, "/a.so"), module(2, "/b.so"), module(3, "/a.so")]),
         stacks.take(),
-        infos.take(),
+        alloc_classes.take(),
         events.take(),
     ]);
     let found: Vec<(u32, u64)> = report.sites.iter().map(|site| (site.stack, site.costs.live_bytes)).collect();
@@ -351,8 +351,8 @@ fn a_naive_replay_agrees() {
         let (mut peak, mut at_peak) = (0, [0; 3]);
         for _ in 0..2000 {
             if live.is_empty() || random(100) < 52 {
-                let info = random(4) as usize;
-                live.push((trace.events.alloc(info as u32), info));
+                let alloc_class = random(4) as usize;
+                live.push((trace.events.alloc(alloc_class as u32), alloc_class));
             } else {
                 let at = random(live.len() as u64) as usize;
                 trace.events.free(live.swap_remove(at).0);

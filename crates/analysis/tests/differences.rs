@@ -1,20 +1,21 @@
 //! What changed between two traces made by hand: functions by name and file, with exact numbers.
 #![allow(clippy::unwrap_used, reason = "a test")]
 use analysis::view::{FunctionDiff, diff_functions};
-use analysis::{Classes, Cost, Engine, Pairing, Profile, Query, Suppressions, Table};
+use analysis::{CodeClasses, Cost, Engine, Pairing, Profile, Query, StackTable, Suppressions};
 use format::*;
 
 /// A function, its file, the module that it is in, and how many bytes it keeps.
 type Row = (Option<&'static str>, Option<&'static str>, &'static str, u64);
 
 /// A trace in which each of these is called by `main`.
-fn trace(program: &str, rows: &[Row]) -> (Profile, Table) {
+fn trace(program: &str, rows: &[Row]) -> (Profile, StackTable) {
     let mut names = SymbolsBuilder::default();
-    let (mut stacks, mut infos, mut events) = (StackEncoder::new(), InfoEncoder::new(), EventEncoder::new());
+    let (mut stacks, mut alloc_classes, mut events) =
+        (StackEncoder::new(), AllocClassEncoder::new(), EventEncoder::new());
     let mut modules = vec![Module { instance: 1, path: program.into(), ..Module::default() }];
     names.module(1, SymbolState::Debug, "");
     let main = names.function("main", "main", "main");
-    names.frame(1, vec![Place { function: Some(main), file: None, line: None, inlined: false }]);
+    names.frame(1, vec![CodeLocation { function: Some(main), file: None, line: None, inlined: false }]);
     let root = stacks.push(0, Frame::new(1, 1, false));
     for (offset, (function, file, module, size)) in (2..).zip(rows) {
         modules.push(Module { instance: offset, path: (*module).into(), ..Module::default() });
@@ -22,20 +23,20 @@ fn trace(program: &str, rows: &[Row]) -> (Profile, Table) {
         if let Some(function) = function {
             let function = Some(names.function(function, function, function));
             let file = file.map(|file| names.string(file));
-            names.frame(u64::from(offset), vec![Place { function, file, line: Some(7), inlined: false }]);
+            names.frame(u64::from(offset), vec![CodeLocation { function, file, line: Some(7), inlined: false }]);
         }
         let leaf = stacks.push(root, Frame::new(offset, u64::from(offset), false));
-        events.alloc(infos.push(*size, leaf));
+        events.alloc(alloc_classes.push(*size, leaf));
     }
     let session = Session { exe: program.into(), ..Session::default() };
-    let blocks = [session.to_block(), Module::to_block(&modules), stacks.take(), infos.take(), events.take()];
+    let blocks = [session.to_block(), Module::to_block(&modules), stacks.take(), alloc_classes.take(), events.take()];
     let mut engine = Engine::new();
     blocks.iter().chain([&names.take().to_block()]).for_each(|block| engine.add(block));
-    let table = Table::new(engine.book(), &Classes::new(program), Suppressions::new());
+    let table = StackTable::new(engine.definitions(), &CodeClasses::new(program), Suppressions::new());
     (engine.whole_profile().unwrap(), table)
 }
 
-fn changes(after: &(Profile, Table), before: &(Profile, Table)) -> Vec<FunctionDiff> {
+fn changes(after: &(Profile, StackTable), before: &(Profile, StackTable)) -> Vec<FunctionDiff> {
     let pairing = Pairing::new(&after.1, &before.1);
     let query = Query::new([("by", "function")]).unwrap();
     diff_functions((&after.0, &after.1), (&before.0, &before.1), &pairing, &query, Cost::Live)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
-use analysis::{Engine, Held, Query, Span, When};
+use analysis::{BlocksInMemory, Engine, Query, Span, When};
 use common::{Rng, Trace, random_trace};
 use std::collections::BTreeMap;
 
@@ -45,9 +45,9 @@ fn random_query(rng: &mut Rng, trace: &Trace) -> Query {
     query
 }
 
-/// The sites that never allocated have no number in the engine; the others have them in order of their infos.
+/// The sites that never allocated have no number in the engine; the others have them in order of their allocation classes.
 fn compare(name: &str, engine: &Engine, trace: &Trace, query: &Query, context: &str) {
-    let mut blocks = Held::new(trace.blocks.iter().cloned());
+    let mut blocks = BlocksInMemory::new(trace.blocks.iter().cloned());
     let profile = engine.profile(&mut blocks, query).unwrap();
     let ours: BTreeMap<usize, _> = profile.stacks.iter().map(|(site, costs)| (*site as usize, *costs)).collect();
     let naive = trace.naive(query);
@@ -92,7 +92,7 @@ fn a_range_may_be_asked_for_while_the_trace_grows() {
             let mut whole = Engine::new();
             trace.blocks[..=number].iter().for_each(|block| whole.add(block));
             let query = Query::new([("from", "30%"), ("to", "80%")]).unwrap();
-            let mut blocks = Held::new(trace.blocks.iter().cloned());
+            let mut blocks = BlocksInMemory::new(trace.blocks.iter().cloned());
             let (ours, theirs) = (growing.profile(&mut blocks, &query), whole.profile(&mut blocks, &query));
             assert_eq!(ours.unwrap().stacks, theirs.unwrap().stacks, "seed {seed}, block {number}");
         }
@@ -103,5 +103,5 @@ fn a_range_may_be_asked_for_while_the_trace_grows() {
 fn blocks_that_are_gone_are_told() {
     let trace = random_trace(&mut Rng(1), 300);
     let engine = engine(Engine::new(), &trace);
-    assert!(engine.profile(&mut Held::default(), &Query::default()).is_err());
+    assert!(engine.profile(&mut BlocksInMemory::default(), &Query::default()).is_err());
 }

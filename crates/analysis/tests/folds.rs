@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
-use analysis::{Classes, Costs, Engine, Held, Query, Span, Suppressions, Table, View, When, view};
+use analysis::{BlocksInMemory, CodeClasses, Costs, Engine, Query, Span, StackTable, Suppressions, View, When, view};
 use common::{Rng, Trace, random_trace};
 use format::{Block, BlockKind, FileWriter, RawBlock, Reader, Totals, fold};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ fn without_own_peak(sites: BTreeMap<usize, Costs>) -> BTreeMap<usize, Costs> {
 }
 
 fn compare(engine: &Engine, cut: &Cut, trace: &Trace, query: &Query, context: &str) {
-    let profile = engine.profile(&mut Held::new(cut.blocks.iter().cloned()), query).unwrap();
+    let profile = engine.profile(&mut BlocksInMemory::new(cut.blocks.iter().cloned()), query).unwrap();
     let ours = profile.stacks.iter().map(|(site, costs)| (*site as usize, *costs)).collect();
     let naive = trace.naive(query);
     assert_eq!(without_own_peak(ours), without_own_peak(naive.sites), "{context} {query:?}; left is ours");
@@ -139,8 +139,8 @@ fn the_timeline_shows_a_folded_peak() {
         let cut = random_cut(&mut rng, &trace);
         let mut engine = Engine::new();
         cut.blocks.iter().for_each(|block| engine.add(block));
-        let table = Table::new(engine.book(), &Classes::new("/a"), Suppressions::new());
-        let mut held = Held::new(cut.blocks.iter().cloned());
+        let table = StackTable::new(engine.definitions(), &CodeClasses::new("/a"), Suppressions::new());
+        let mut held = BlocksInMemory::new(cut.blocks.iter().cloned());
         let mut trace_view = view::Trace { engine: &engine, table: &table, blocks: &mut held, complete: true };
         let mut out = Vec::new();
         let query = Query::new([("points", "7"), ("top", "3")]).unwrap();
@@ -154,7 +154,7 @@ fn the_timeline_shows_a_folded_peak() {
         let bands = answer["bands"].as_array().unwrap().iter().chain([&answer["other"]]);
         let sum: u64 = bands.map(|band| band["live_bytes"][at].as_u64().unwrap()).sum();
         assert_eq!(sum, totals.peak_bytes, "seed {seed}");
-        seen += (engine.book().folded_until_ns().is_some_and(|until| until >= totals.peak_time_ns)) as u32;
+        seen += (engine.definitions().folded_until_ns().is_some_and(|until| until >= totals.peak_time_ns)) as u32;
     }
     assert!(seen > 50, "{seen} peaks were folded");
 }
@@ -249,7 +249,7 @@ fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
         let cut = random_cut(&mut rng, &trace);
         let mut whole = Engine::new();
         cut.blocks.iter().for_each(|block| whole.add(block));
-        let Some(until) = whole.book().folded_until_ns().filter(|until| *until > 0) else { continue };
+        let Some(until) = whole.definitions().folded_until_ns().filter(|until| *until > 0) else { continue };
         for from in [until - 1, until] {
             let mut out = FileWriter::new(Vec::new(), 1).unwrap();
             let mut source = format::Source::new(Cursor::new(file(&cut.blocks))).unwrap();
@@ -258,7 +258,7 @@ fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
             let mut engine = Engine::new();
             blocks(out.get_ref()).iter().for_each(|(_, block)| engine.add(block));
             assert_eq!(
-                (trimmed.folded_until_ns, engine.book().folded_until_ns()),
+                (trimmed.folded_until_ns, engine.definitions().folded_until_ns()),
                 (is_within, is_within),
                 "seed {seed}"
             );

@@ -1,7 +1,10 @@
 //! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2): a replay counts them or calls them damaged, never panics,
 //! and its totals are those of its sites; every view answers every question about them. A failure prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
-use analysis::{AnswerError, Classes, Engine, Held, Lookup, Query, Replay, Report, Suppressions, Table, View, view};
+use analysis::{
+    AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, Replay, Report, StackTable, Suppressions, View,
+    view,
+};
 use format::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,15 +32,16 @@ fn number(name: &str) -> Option<u64> {
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];
-    let (mut stacks, mut infos, mut events) = (StackEncoder::new(), InfoEncoder::new(), EventEncoder::new());
-    let (mut known_stacks, mut known_infos) = (0, 0);
+    let (mut stacks, mut alloc_classes, mut events) =
+        (StackEncoder::new(), AllocClassEncoder::new(), EventEncoder::new());
+    let (mut known_stacks, mut known_alloc_classes) = (0, 0);
     let mut live = Vec::new();
     for _ in 0..4 {
         for _ in 0..1 + rng.below(5) {
             let parent = rng.below(known_stacks as usize + 1) as u32;
             known_stacks = stacks.push(parent, Frame::new(rng.below(4) as u16, rng.next() & 0xfff, false));
             let size = if wild { rng.next() >> rng.below(64) } else { rng.next() >> rng.below(40).max(16) };
-            known_infos = infos.push(size, known_stacks) + 1;
+            known_alloc_classes = alloc_classes.push(size, known_stacks) + 1;
         }
         for _ in 0..rng.below(200) {
             match rng.below(20) {
@@ -59,12 +63,12 @@ fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
                     let sequence = live.swap_remove(at);
                     if rng.below(4) == 0 { events.free_by_realloc(sequence) } else { events.free(sequence) }
                 }
-                _ => live.push(events.alloc(rng.below(known_infos as usize) as u32)),
+                _ => live.push(events.alloc(rng.below(known_alloc_classes as usize) as u32)),
             }
         }
-        blocks.extend([stacks.take(), infos.take()]);
+        blocks.extend([stacks.take(), alloc_classes.take()]);
         if rng.below(4) == 0 {
-            blocks.push(folded(rng, known_infos));
+            blocks.push(folded(rng, known_alloc_classes));
         }
         blocks.push(events.take());
     }
@@ -72,13 +76,13 @@ fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
 }
 
 /// Counts that may be anything.
-fn folded(rng: &mut Rng, infos: u32) -> RawBlock {
+fn folded(rng: &mut Rng, alloc_classes: u32) -> RawBlock {
     let mut any = || rng.next() >> (rng.next() % 64);
     let mut rows = Vec::new();
-    for info in 0..infos + 2 {
+    for alloc_class in 0..alloc_classes + 2 {
         let allocations = any();
         let row = FoldedRow {
-            info,
+            alloc_class,
             thread: any() as u32 % 4,
             allocations,
             deallocations: allocations / 2,
@@ -167,8 +171,8 @@ fn question(rng: &mut Rng, view: View) -> Query {
 
 struct Opened {
     engine: Engine,
-    table: Table,
-    blocks: Held,
+    table: StackTable,
+    blocks: BlocksInMemory,
 }
 
 impl Opened {
@@ -176,8 +180,8 @@ impl Opened {
         blocks.iter().for_each(|block| engine.add(block));
         let mut known = Suppressions::new();
         known.add("leak:/a\n", analysis::Source::File);
-        let table = Table::new(engine.book(), &Classes::new("/a"), known);
-        Opened { engine, table, blocks: Held::new(blocks.iter().cloned()) }
+        let table = StackTable::new(engine.definitions(), &CodeClasses::new("/a"), known);
+        Opened { engine, table, blocks: BlocksInMemory::new(blocks.iter().cloned()) }
     }
 
     fn trace(&mut self) -> view::Trace<'_> {
@@ -259,7 +263,7 @@ fn round(seed: u64) {
         lookup.add(block).ok();
     }
     if let Some(found) = lookup.finish() {
-        assert!(found.book.frames(found.stack).count() < 1000);
+        assert!(found.definitions.frames(found.stack).count() < 1000);
     }
 }
 

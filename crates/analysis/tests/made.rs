@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
-use analysis::{Engine, Held, Query, When};
+use analysis::{BlocksInMemory, Engine, Query, When};
 use common::{Kind, Rng, Trace, random_trace};
 use format::{FileWriter, RawBlock, RssSample, Session, Source, Summary, merge, trim};
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
         let mut query = Query::default();
         (query.from, query.to) = (from.map(When::Ns), Some(When::Ns(to)));
         let answer = |blocks: &[RawBlock]| {
-            let profile = engine(blocks).profile(&mut Held::new(blocks.iter().cloned()), &query).unwrap();
+            let profile = engine(blocks).profile(&mut BlocksInMemory::new(blocks.iter().cloned()), &query).unwrap();
             (profile.stacks, profile.totals)
         };
         let (whole, short) = (answer(&blocks), answer(&trimmed));
@@ -105,8 +105,8 @@ fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
             continue;
         };
         match kind {
-            Kind::Alloc { sequence, info } => {
-                let size = traces[number].infos[info].0;
+            Kind::Alloc { sequence, alloc_class } => {
+                let size = traces[number].alloc_classes[alloc_class].0;
                 live[number].insert(sequence, size);
                 now += size;
                 peak = peak.max(now);
@@ -152,7 +152,7 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
         let first = starts.iter().min().unwrap();
         let end = traces.iter().zip(&starts).map(|(trace, at)| at - first + length(trace)).max();
         assert_eq!(Some(ours.runtime_ns), end, "seed {seed}");
-        assert_eq!(all.book().threads.len(), 0);
+        assert_eq!(all.definitions().threads.len(), 0);
         assert!(merged.summary.complete);
         assert_eq!(
             (told.allocations, told.deallocations, told.temporary, told.leaked_bytes, told.peak_bytes),
@@ -206,8 +206,8 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
             assert_eq!(engine.totals(), whole.totals(), "seed {seed}, {what}");
             for _ in 0..4 {
                 let query = random_query(&mut rng, trace.runtime_ns);
-                let expected = whole.profile(&mut Held::new(blocks.iter().cloned()), &query).unwrap();
-                let found = engine.profile(&mut Held::new(made.iter().cloned()), &query).unwrap();
+                let expected = whole.profile(&mut BlocksInMemory::new(blocks.iter().cloned()), &query).unwrap();
+                let found = engine.profile(&mut BlocksInMemory::new(made.iter().cloned()), &query).unwrap();
                 assert_eq!(found.totals, expected.totals, "seed {seed}, {what}: {query:?}");
             }
         }
@@ -240,7 +240,7 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
         // Between the first and the second.
         let mut query = Query::default();
         query.at = Some(When::Ns(length(&traces[0])));
-        let between = found.profile(&mut Held::new(all.iter().cloned()), &query).unwrap();
+        let between = found.profile(&mut BlocksInMemory::new(all.iter().cloned()), &query).unwrap();
         assert_eq!((between.totals.live_bytes, between.totals.live_allocations), (0, 0), "seed {seed}");
         // An index changes nothing.
         let mut indexed = Engine::indexed_finely(4, 1 << 20);
@@ -248,7 +248,8 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
         assert_eq!(indexed.totals(), found.totals(), "seed {seed}");
         for _ in 0..6 {
             let query = random_query(&mut rng, found.runtime_ns());
-            let answer = |engine: &Engine| engine.profile(&mut Held::new(all.iter().cloned()), &query).unwrap().totals;
+            let answer =
+                |engine: &Engine| engine.profile(&mut BlocksInMemory::new(all.iter().cloned()), &query).unwrap().totals;
             assert_eq!(answer(&indexed), answer(&found), "seed {seed}: {query:?}");
         }
     }
@@ -262,12 +263,12 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     } else {
         "X a\ns 2 /a\ni 10 1\nt 1 0\ni 20 1\nt 2 1\n"
     };
-    let (mut infos, mut live, mut now) = (0, Vec::new(), 0);
+    let (mut alloc_classes, mut live, mut now) = (0, Vec::new(), 0);
     for _ in 0..rng.below(300) {
         match rng.below(8) {
             0 if !is_raw => {
                 text += &format!("a {:x} {}\n", rng.below(100), rng.below(3));
-                infos += 1;
+                alloc_classes += 1;
             }
             1 => {
                 now += rng.below(30);
@@ -278,10 +279,10 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
                 live.push(address);
                 text += &format!("+ {:x} {} {address:x}\n", rng.below(5), rng.below(3));
             }
-            2..5 if infos > 0 => {
-                let info = rng.below(infos);
-                live.push(info);
-                text += &format!("+ {info:x}\n");
+            2..5 if alloc_classes > 0 => {
+                let alloc_class = rng.below(alloc_classes);
+                live.push(alloc_class);
+                text += &format!("+ {alloc_class:x}\n");
             }
             _ if !live.is_empty() => {
                 let at = if rng.below(2) == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
@@ -313,7 +314,7 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
         }
         let totals = engines[0].totals();
         assert_eq!(engines[1].totals(), totals, "seed {seed}");
-        let Some(told) = engines[0].book().summary.map(|summary| summary.totals) else {
+        let Some(told) = engines[0].definitions().summary.map(|summary| summary.totals) else {
             assert!(is_raw, "seed {seed}");
             continue;
         };

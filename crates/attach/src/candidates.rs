@@ -4,9 +4,9 @@
 //! functions of which one leads to the other, only those are left out whose calls the other one is certain to see.
 use crate::code::Site;
 use crate::files::{Function, Object, Symbols};
+use crate::hooked_functions::{self, Wanted};
 use crate::maps::Maps;
 use crate::memory::Memory;
-use crate::names::{self, Wanted};
 use capture::entry::Shim;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
 
@@ -36,20 +36,21 @@ pub struct Look<'a> {
 impl<'a> Look<'a> {
     /// `is_static`: the program has no loader.
     pub fn at(object: &'a Object, symbols: Symbols, maps: &Maps, memory: &Memory, is_static: bool) -> Look<'a> {
-        let is_allocator = |function: &Function| names::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
+        let is_allocator =
+            |function: &Function| hooked_functions::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
         // In a static program nothing is exported, and what was hidden has become local.
         let usable = |function: &&Function| {
-            !function.is_local || object.is_program && (is_static || names::has_prefix(&function.name))
+            !function.is_local || object.is_program && (is_static || hooked_functions::has_prefix(&function.name))
         };
         let mut candidates: Vec<Candidate> = Vec::new();
         // Names that begin with no prefix come first: of two names for one function they are the ones that count.
         let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
-        functions.sort_by_key(|function| names::has_prefix(&function.name));
+        functions.sort_by_key(|function| hooked_functions::has_prefix(&function.name));
         if !functions.iter().any(|function| is_allocator(function)) {
             functions.clear();
         }
         for function in functions {
-            let Some(wanted) = names::find(&function.name) else { continue };
+            let Some(wanted) = hooked_functions::find(&function.name) else { continue };
             let is_known = candidates.iter().any(|known| known.function.at == function.at);
             if !is_known && maps.at(function.at).is_some_and(|mapping| mapping.execute) {
                 candidates.push(Candidate::new(function, wanted, memory));

@@ -6,7 +6,7 @@
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::process::Process;
-use crate::unwind::Table;
+use crate::unwind::UnwindTable;
 use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
@@ -95,7 +95,7 @@ impl Object {
     }
 
     /// The table of its unwind information, if it was linked without one.
-    pub fn unwind_table(&self, process: &Process) -> Option<Table> {
+    pub fn unwind_table(&self, process: &Process) -> Option<UnwindTable> {
         let data = ReadCache::new(self.open(process)?);
         let header = FileHeader64::<Endianness>::parse(&data).ok()?;
         let endian = header.endian().ok()?;
@@ -105,7 +105,7 @@ impl Object {
         }
         let sections = header.sections(endian, &data).ok()?;
         let (_, section) = sections.section_by_name(endian, b".eh_frame")?;
-        Table::of(section.data(endian, &data).ok()?, self.bias.wrapping_add(section.sh_addr(endian)))
+        UnwindTable::of(section.data(endian, &data).ok()?, self.bias.wrapping_add(section.sh_addr(endian)))
     }
 
     fn read(&self, data: &ReadCache<File>, wanted: impl Fn(&[u8]) -> bool) -> Option<Symbols> {

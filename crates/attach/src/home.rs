@@ -6,7 +6,7 @@
 //! What must hold: memory is had by system calls of the target itself, made crash-safe; nothing of it is ever unmapped, for
 //! a thread may be anywhere in it; it is had once and used again by every later attach.
 use crate::error::Refusal;
-use crate::image::{Image, Places};
+use crate::image::{CoreAddresses, Image};
 use crate::journal::{self, Journal};
 use crate::memory::Memory;
 use crate::remote::Remote;
@@ -72,7 +72,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
 }
 
 /// Writes the image, and then that it is there; nobody runs in it yet.
-pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<Places, Refusal> {
+pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let (content, places) =
         image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
     for segment in &image.segments {
@@ -87,7 +87,7 @@ pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<Pla
 }
 
 /// Where things are in an image that is there already.
-pub fn places(journal: &Journal, image: &Image) -> Result<Places, Refusal> {
+pub fn places(journal: &Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let found = image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
     Ok(found.1)
 }

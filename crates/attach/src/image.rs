@@ -5,7 +5,7 @@
 //! tests see to that).
 use crate::error::Refusal;
 use capture::api::ENTRIES;
-use capture::entry::{Shim, Table};
+use capture::entry::{CoreTable, Shim};
 use object::Endianness;
 use object::elf::{self, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
@@ -34,7 +34,7 @@ pub struct Image {
 
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct CoreAddresses {
     pub core: u64,
     pub loader: u64,
     pub shims: [u64; Shim::COUNT],
@@ -48,7 +48,7 @@ impl Image {
     }
 
     /// What lies at `base`, and where things are.
-    pub fn at(&self, base: u64) -> Option<(Vec<u8>, Places)> {
+    pub fn at(&self, base: u64) -> Option<(Vec<u8>, CoreAddresses)> {
         let mut content = self.content.clone();
         for (at, addend) in &self.relocations {
             let place = content.get_mut(*at as usize..*at as usize + 8)?;
@@ -66,12 +66,12 @@ impl Image {
         for (index, report) in reports.iter_mut().enumerate() {
             *report = word(2 + Shim::COUNT + index)?;
         }
-        let places = Places { core: word(0)?, loader: word(1)?, shims, reports };
+        let places = CoreAddresses { core: word(0)?, loader: word(1)?, shims, reports };
         Some((content, places))
     }
 }
 
-const _: () = assert!(size_of::<Table>() == (2 + Shim::COUNT + ENTRIES) * 8);
+const _: () = assert!(size_of::<CoreTable>() == (2 + Shim::COUNT + ENTRIES) * 8);
 
 fn read(file: &[u8]) -> Option<Image> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;

@@ -7,13 +7,13 @@ use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
 use crate::files::{Object, Symbols};
+use crate::hooked_functions::{self, Wanted};
 use crate::imports::{self, Export, Import};
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::memory::Memory;
-use crate::names::{self, Wanted};
 use crate::process::Process;
-use crate::unwind::Table;
+use crate::unwind::UnwindTable;
 use capture::entry::{INTERNAL, Range, Shim};
 
 /// One function.
@@ -47,7 +47,7 @@ pub struct Plan {
     /// What cannot be recorded, for people.
     pub notes: Vec<String>,
     /// Of a program that has no table of its unwind information: the table, and where the program is.
-    pub table: Option<(Table, Range)>,
+    pub table: Option<(UnwindTable, Range)>,
 }
 
 impl Plan {
@@ -63,8 +63,8 @@ impl Plan {
             if object.name().starts_with("ld-linux") {
                 continue;
             }
-            let symbols = object.functions(process, names::is_wanted);
-            if let Some(tool) = names::sanitizer(object.name(), &symbols) {
+            let symbols = object.functions(process, hooked_functions::is_wanted);
+            if let Some(tool) = hooked_functions::sanitizer(object.name(), &symbols) {
                 return Err(Refusal::Sanitizer { pid: process.pid, tool });
             }
             is_go |= object.is_program && symbols.is_go;
@@ -135,7 +135,7 @@ impl Plan {
         for candidate in &candidates {
             let Wanted { mut shim, plain, .. } = candidate.wanted;
             // By its address: a function of several names is a candidate under only one of them.
-            let nothrow_at = names::nothrow_of(&candidate.function.name);
+            let nothrow_at = hooked_functions::nothrow_of(&candidate.function.name);
             let nothrow_at = nothrow_at.and_then(|name| symbols.find(&name)).map(|function| function.at);
             let nothrow = candidates.iter().position(|other| Some(other.function.at) == nothrow_at);
             if nothrow_at == Some(candidate.function.at) {

@@ -6,7 +6,7 @@
 use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
-use crate::image::{Image, Places};
+use crate::image::{CoreAddresses, Image};
 use crate::imports::Export;
 use crate::interrupt::Patience;
 use crate::journal::{self, Journal, Pad};
@@ -41,7 +41,7 @@ const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
 pub struct Prepared {
     pub(crate) checked: Checked,
     pub(crate) journal: Journal,
-    pub(crate) places: Places,
+    pub(crate) places: CoreAddresses,
     pub(crate) loader: Loader,
     pub(crate) written: Written,
     /// By which the words of tables are told that lead to them.

@@ -6,7 +6,7 @@
 use crate::check::Checked;
 use crate::code::{JUMP, Site};
 use crate::error::Refusal;
-use crate::image::Places;
+use crate::image::CoreAddresses;
 use crate::journal::{Journal, Patch, Redirect};
 use crate::loader::Loader;
 use crate::plan::{Plan, Planned, Way};
@@ -43,7 +43,7 @@ pub struct Written {
 pub fn write_slots(
     checked: &Checked,
     journal: &mut Journal,
-    places: &Places,
+    places: &CoreAddresses,
     plan: &Plan,
     loader: &Loader,
     notes: &mut Vec<String>,
@@ -109,7 +109,7 @@ fn take_slot(journal: &mut Journal, module: Range) -> Result<u64, NoSlot> {
 fn write_slot(
     checked: &Checked,
     journal: &mut Journal,
-    places: &Places,
+    places: &CoreAddresses,
     planned: &Planned,
     site: &Site,
     nothrow: u64,
@@ -145,7 +145,7 @@ fn write_slot(
 fn import_slot(
     checked: &Checked,
     journal: &mut Journal,
-    places: &Places,
+    places: &CoreAddresses,
     planned: &Planned,
     nothrow: u64,
 ) -> Result<u64, NoSlot> {
@@ -168,7 +168,12 @@ fn import_slot(
 }
 
 /// The loader's function is a return and padding; there is nothing to displace.
-fn loader_slot(checked: &Checked, journal: &mut Journal, places: &Places, loader: &Loader) -> Result<Ready, NoSlot> {
+fn loader_slot(
+    checked: &Checked,
+    journal: &mut Journal,
+    places: &CoreAddresses,
+    loader: &Loader,
+) -> Result<Ready, NoSlot> {
     let mut code = [0; 32];
     checked.memory.read(loader.changed, &mut code).map_err(NoSlot::Memory)?;
     let site = Site::find(loader.changed, &code, 0).map_err(NoSlot::Why)?;

@@ -9,11 +9,11 @@ const MOST: usize = 4 << 20;
 
 /// (function, its description): addresses in memory, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table(Vec<(u64, u64)>);
+pub struct UnwindTable(Vec<(u64, u64)>);
 
-impl Table {
+impl UnwindTable {
     /// `section`: the bytes of `.eh_frame`, which is mapped at `at`.
-    pub fn of(section: &[u8], at: u64) -> Option<Table> {
+    pub fn of(section: &[u8], at: u64) -> Option<UnwindTable> {
         let frames = EhFrame::new(section, NativeEndian);
         let bases = BaseAddresses::default().set_eh_frame(at);
         let mut entries = frames.entries(&bases);
@@ -27,7 +27,7 @@ impl Table {
             found.push((description.initial_address(), at + description.offset() as u64));
         }
         found.sort_unstable();
-        (!found.is_empty()).then_some(Table(found))
+        (!found.is_empty()).then_some(UnwindTable(found))
     }
 
     pub fn length(&self) -> u64 {
@@ -63,12 +63,12 @@ mod tests {
         let parsed = object::File::parse(&file[..]).unwrap();
         let section = |name: &str| parsed.section_by_name(name).unwrap();
         let (frames, header) = (section(".eh_frame"), section(".eh_frame_hdr"));
-        let table = Table::of(frames.data().unwrap(), frames.address()).unwrap();
+        let table = UnwindTable::of(frames.data().unwrap(), frames.address()).unwrap();
         let ours = table.bytes(header.address()).unwrap();
         let theirs = header.data().unwrap();
         assert_eq!(ours[8..12], theirs[8..12], "the count");
         let pairs = |bytes: &[u8]| bytes[12..].chunks_exact(8).map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(pairs(&ours), pairs(theirs));
-        assert_eq!(Table::of(b"nonsense", 0), None);
+        assert_eq!(UnwindTable::of(b"nonsense", 0), None);
     }
 }

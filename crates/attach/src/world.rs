@@ -236,7 +236,7 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
     loop {
         match ptrace::poll(tid) {
             Some(Event::Stopped) => {
-                unhurt(process, tid);
+                restart_interrupted_syscall(process, tid);
                 return Ok(Waited::Stopped);
             }
             Some(Event::Gone) => return Ok(Waited::Gone),
@@ -259,7 +259,7 @@ const EINTR: u64 = -4i64 as u64;
 const SYSCALL_LEN: u64 = 2;
 
 /// Makes a call start again that only our stop has ended.
-fn unhurt(process: &Process, tid: Tid) {
+fn restart_interrupted_syscall(process: &Process, tid: Tid) {
     let Ok(mut registers) = ptrace::registers(tid) else { return };
     if registers.rax != EINTR || !FRAGILE.contains(&registers.orig_rax) {
         return;

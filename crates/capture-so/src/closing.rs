@@ -1,5 +1,5 @@
-//! The exported `dlclose`: a word to the core, then a jump to libc's. See `capture::unwatched`.
-use capture::unwatched::closing;
+//! The exported `dlclose`: a word to the core, then a jump to libc's. See `capture::dl_find_object`.
+use capture::dl_find_object::closing;
 use core::arch::naked_asm;
 
 #[unsafe(naked)]

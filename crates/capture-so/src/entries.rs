@@ -10,7 +10,7 @@
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
 use capture::core::CORE;
-use capture::entry::{Entry, Table};
+use capture::entry::{Entry, CoreTable};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
@@ -18,7 +18,7 @@ use core::arch::naked_asm;
 
 #[unsafe(no_mangle)]
 #[used]
-static heaptrack_core_table: Table = Table {
+static heaptrack_core_table: CoreTable = CoreTable {
     core: &CORE,
     loader: heaptrack_loader_entry,
     // In the order of `Shim`.

@@ -27,7 +27,7 @@ use crate::local::{Local, Threads};
 use crate::modules::{KnownModules, Modules};
 use crate::rule::Rules;
 use crate::sys;
-use channel::{Farewell, Geometry, Header, Loss, Region, Stamp, UnrecordedExec};
+use channel::{ExitHandshake, Geometry, Header, Loss, Region, Stamp, UnrecordedExec};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -258,7 +258,7 @@ impl Core {
     }
     /// # Safety
     /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called by
-    /// the loader's notification, at start-up, or in `unwatched::alone`.
+    /// the loader's notification, at start-up, or in `dl_find_object::alone`.
     #[allow(clippy::mut_from_ref)]
     unsafe fn known_modules(&self) -> &mut KnownModules {
         // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it is
@@ -324,15 +324,15 @@ impl Core {
             return;
         }
         let header = self.header();
-        header.farewell.store(Farewell::Said as u32, Ordering::Release);
+        header.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
         for _ in 0..TRIES {
-            let is_over = header.farewell.load(Ordering::Acquire) != Farewell::Said as u32;
+            let is_over = header.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
             if is_over || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
                 return;
             }
-            sys::futex_wait(&header.farewell, Farewell::Said as u32, TRY_MS);
+            sys::futex_wait(&header.exit_handshake, ExitHandshake::Said as u32, TRY_MS);
         }
     }
 

@@ -99,7 +99,7 @@ shims! {
 
 /// What the profiler must find in the image: exported as `heaptrack_core_table`.
 #[repr(C)]
-pub struct Table {
+pub struct CoreTable {
     pub core: &'static Core,
     /// In place of the loader's empty function.
     pub loader: unsafe extern "C" fn(),

@@ -4,7 +4,7 @@
 //! put a jump there. The call comes on the loader's own thread with the loader's lock held, after mapping and before
 //! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
 //!
-//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves: [`crate::unwatched`].
+//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves: [`crate::dl_find_object`].
 use crate::elf::Debug;
 use crate::patch::{Page, Patcher};
 

@@ -73,7 +73,7 @@ struct Check {
 
 /// A frame to look for or to remember.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct FrameState {
     pub pc: u64,
     pub cfa: u64,
     pub rbp: u64,
@@ -296,7 +296,7 @@ impl Memo {
     /// # Safety
     /// What `find` asks for, about `place`.
     #[inline(always)]
-    pub unsafe fn find_youngest(&mut self, place: Place) -> Result<(StackId, u32), u64> {
+    pub unsafe fn find_youngest(&mut self, place: FrameState) -> Result<(StackId, u32), u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let entry = self.set(hash)[0];
         let number = entry as u32;
@@ -324,7 +324,7 @@ impl Memo {
     /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
     /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
     #[inline(always)]
-    pub unsafe fn find(&mut self, place: Place, deepest: usize) -> Result<Tail, u64> {
+    pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, u64> {
         // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
         unsafe { self.find_from(0, place, deepest, 0) }
     }
@@ -334,7 +334,7 @@ impl Memo {
     /// # Safety
     /// What `find` asks for, about `place`.
     #[inline(always)]
-    pub unsafe fn find_older(&mut self, place: Place, differs: u64) -> Result<Tail, u64> {
+    pub unsafe fn find_older(&mut self, place: FrameState, differs: u64) -> Result<Tail, u64> {
         // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
         unsafe { self.find_from(1, place, usize::MAX, differs) }
     }
@@ -344,7 +344,13 @@ impl Memo {
     /// # Safety
     /// What `find` asks for, about `place`.
     #[inline(always)]
-    unsafe fn find_from(&mut self, skip: usize, place: Place, deepest: usize, mut differs: u64) -> Result<Tail, u64> {
+    unsafe fn find_from(
+        &mut self,
+        skip: usize,
+        place: FrameState,
+        deepest: usize,
+        mut differs: u64,
+    ) -> Result<Tail, u64> {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
         for way in skip..WAYS {
@@ -508,7 +514,7 @@ impl Memo {
         first: u32,
         count: usize,
         tail: Option<u32>,
-        frame: impl Fn(usize) -> (Place, Fact),
+        frame: impl Fn(usize) -> (FrameState, Fact),
     ) -> bool {
         if count == 0 || count > self.longest() {
             return false;
@@ -547,7 +553,7 @@ impl Memo {
     }
 
     /// Makes a node findable.
-    fn enter(&mut self, place: Place, number: u32, needs_rbp: bool) {
+    fn enter(&mut self, place: FrameState, number: u32, needs_rbp: bool) {
         let hash = Self::hash(place.pc, place.cfa);
         let set = self.set(hash);
         for way in (1..WAYS).rev() {
@@ -579,15 +585,15 @@ mod tests {
         pcs.to_vec()
     }
 
-    fn place(stack: &[u64], i: usize) -> Place {
-        Place { pc: stack[i], cfa: stack.as_ptr() as u64 + 8 * (i as u64 + 1), rbp: 7 }
+    fn place(stack: &[u64], i: usize) -> FrameState {
+        FrameState { pc: stack[i], cfa: stack.as_ptr() as u64 + 8 * (i as u64 + 1), rbp: 7 }
     }
 
     fn fact(depth: u16) -> Fact {
         Fact { depth, needs_rbp: false, by_code: false, caller_slot: 0 }
     }
 
-    fn remember(memo: &mut Memo, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (Place, Fact)) -> u32 {
+    fn remember(memo: &mut Memo, count: usize, tail: Option<u32>, frame: impl Fn(usize) -> (FrameState, Fact)) -> u32 {
         let first = memo.number(count);
         memo.remember(first, count, tail, frame);
         first
@@ -686,13 +692,14 @@ mod tests {
         let frame = |words: &[u64], i: usize| {
             let fact =
                 Fact { depth: 3 - i as u16, needs_rbp: i < 2, by_code: false, caller_slot: if i < 2 { 2 } else { 0 } };
-            (Place { rbp: words[2 * i], ..place(words, 2 * i + 1) }, fact)
+            (FrameState { rbp: words[2 * i], ..place(words, 2 * i + 1) }, fact)
         };
         let mut memo = memo();
         let root = remember(&mut memo, 1, None, |_| frame(&words, 2));
         let two = remember(&mut memo, 2, Some(root), |i| frame(&words, i));
-        let one = remember(&mut memo, 3, None, |i| (Place { pc: 0x1009, ..frame(&words, i).0 }, frame(&words, i).1));
-        let leaf = |words: &[u64], pc| Place { pc, ..frame(words, 0).0 };
+        let one =
+            remember(&mut memo, 3, None, |i| (FrameState { pc: 0x1009, ..frame(&words, i).0 }, frame(&words, i).1));
+        let leaf = |words: &[u64], pc| FrameState { pc, ..frame(words, 0).0 };
         // SAFETY: the places are in `words`.
         assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1001)) }.ok(), Some((two, 1)));
         // SAFETY: the places are in `words`.
@@ -710,7 +717,7 @@ mod tests {
         }
         // The leaf's own rbp is compared with what the place says.
         // SAFETY: the places are in `words`.
-        assert_eq!(unsafe { memo.find_youngest(Place { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
+        assert_eq!(unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
         std::mem::forget(memo);
     }
 
@@ -732,7 +739,7 @@ mod tests {
     fn walks_with_guessed_frames_hold_only_on_their_own_stack() {
         let mut memo = memo();
         let words = stack(&[0x1001, 0x1002, 0x1003]);
-        let Place { cfa, .. } = place(&words, 0);
+        let FrameState { cfa, .. } = place(&words, 0);
         assert!(!memo.has_left_guesses(0) && !memo.has_left_guesses(u64::MAX - 1), "nothing was guessed yet");
         remember(&mut memo, 3, None, |i| (place(&words, i), fact(3 - i as u16)));
         let page = Range { low: cfa & !4095, high: (cfa & !4095) + 4096 };

@@ -17,12 +17,12 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where a path is put together: a forked child comes here on whatever stack it has.
-struct Desk(UnsafeCell<Value>);
+struct PathBuffer(UnsafeCell<Value>);
 
 // SAFETY: only `register` uses it, and its callers promise that there is one writer of the table at a time.
-unsafe impl Sync for Desk {}
+unsafe impl Sync for PathBuffer {}
 
-static DESK: Desk = Desk(UnsafeCell::new(Value::EMPTY));
+static PATH_BUFFER: PathBuffer = PathBuffer(UnsafeCell::new(Value::EMPTY));
 
 /// Modules that can be loaded at the same time.
 const LIVE: usize = 2048;
@@ -93,13 +93,13 @@ pub const KERNEL_OBJECT: &[u8] = b"linux-vdso.so.1";
 
 /// What the kernel may be asked about new modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum May {
+pub enum KernelQueries {
     /// In a sandbox any call may be the last.
-    AskNothing,
+    Forbidden,
     /// They were loaded some time ago, and the program may stand elsewhere by now.
-    Ask,
+    WithoutFolder,
     /// They were loaded just now: relative paths begin where the program stands.
-    AskForFolder,
+    WithFolder,
 }
 
 /// What a look at the loader's list found.
@@ -170,7 +170,7 @@ impl KnownModules {
         debug: *const Debug,
         program: Headers,
         stamp: Stamp,
-        may: May,
+        queries: KernelQueries,
     ) -> Change {
         let mut change = Change::default();
         for known in self.all_mut() {
@@ -187,10 +187,10 @@ impl KnownModules {
             while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
                 left -= 1;
                 let is_listed_twice = is_other_namespace && self.is_mapped(m);
-                let is_new = !self.is_known(m) && !is_listed_twice && may != May::AskNothing;
+                let is_new = !self.is_known(m) && !is_listed_twice && queries != KernelQueries::Forbidden;
                 // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps are
                 // whole (see `LinkMap`).
-                if is_new && unsafe { self.meet(region, m, program, stamp, may) } {
+                if is_new && unsafe { self.meet(region, m, program, stamp, queries) } {
                     change.loaded += 1;
                     // SAFETY: `d` is a board whose list is stable, and `m` an entry of that list, both by the caller's
                     // promise.
@@ -253,7 +253,7 @@ impl KnownModules {
         self.drop_unseen(region, stamp);
         // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet` asks
         // for.
-        unsafe { self.meet(region, map, program, stamp, May::Ask) };
+        unsafe { self.meet(region, map, program, stamp, KernelQueries::WithoutFolder) };
         table.publish(region, self.all());
     }
 
@@ -275,9 +275,16 @@ impl KnownModules {
     ///
     /// # Safety
     /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
-    unsafe fn meet(&mut self, region: &Region, map: &LinkMap, program: Headers, stamp: Stamp, may: May) -> bool {
+    unsafe fn meet(
+        &mut self,
+        region: &Region,
+        map: &LinkMap,
+        program: Headers,
+        stamp: Stamp,
+        queries: KernelQueries,
+    ) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
-        let may_ask_folder = may == May::AskForFolder && self.is_adopted == 0;
+        let may_ask_folder = queries == KernelQueries::WithFolder && self.is_adopted == 0;
         // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `register`
         // asks for.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
@@ -486,20 +493,20 @@ unsafe fn register(
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    // SAFETY: only this function uses `DESK`, and the caller promises to be the only writer, so there is no other reference.
-    let desk = unsafe { &mut *DESK.0.get() };
+    // SAFETY: only this function uses `PATH_BUFFER`, and the caller promises to be the only writer, so there is no other reference.
+    let buffer = unsafe { &mut *PATH_BUFFER.0.get() };
     // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays while the caller keeps the
     // object.
     let name = if has_name { unsafe { bytes(map.name) } } else { &[] };
     // A short program may be gone before anybody else can ask for its path, or for the folder that it stood in when the
     // loader took `./libx.so`. Nothing without /proc.
     let is_told = if !has_name {
-        is_program(map, program) && desk.read_link(b"/proc/self/exe\0")
+        is_program(map, program) && buffer.read_link(b"/proc/self/exe\0")
     } else {
-        may_ask_folder && is_relative(name) && desk.join_folder(name)
+        may_ask_folder && is_relative(name) && buffer.join_folder(name)
     };
     let name = if has_name || is_program(map, program) { name } else { KERNEL_OBJECT };
-    let name = if is_told { desk.get() } else { name };
+    let name = if is_told { buffer.get() } else { name };
     let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
     let flags = if families::is_hooked(start) { ModuleFlags::HOOKED } else { 0 };
     Description { map: address, dynamic, start, end, bias: map.bias, eh_frame_hdr, build_id, build_id_len, flags, name }

@@ -13,15 +13,15 @@ pub use checked::check_stack;
 use crate::cfi::{self, How, Row, reg};
 use crate::context::Context;
 use crate::core::Core;
+use crate::dl_find_object;
 use crate::epilogue::{self, Epilogue};
 use crate::expression;
 use crate::local::thread_pointer;
-use crate::memo::{BROKEN, Fact, Memo, Place};
+use crate::memo::{BROKEN, Fact, FrameState, Memo};
 use crate::modules::Found as Module;
 use crate::proof::Proof;
 use crate::rule::{Kind, Rule};
 use crate::sys;
-use crate::unwatched;
 use channel::{FrameKey, Loss, StackId};
 use core::sync::atomic::Ordering;
 
@@ -69,8 +69,8 @@ impl Frame {
     fn key(&self) -> u64 {
         self.inside().wrapping_add(1)
     }
-    fn place(&self) -> Place {
-        Place { pc: self.pc(), cfa: self.cfa, rbp: self.rbp }
+    fn place(&self) -> FrameState {
+        FrameState { pc: self.pc(), cfa: self.cfa, rbp: self.rbp }
     }
 }
 
@@ -334,7 +334,7 @@ impl Walk<'_> {
         }
         // What can come and go unseen must be read anew each time.
         let instance = self.scratch.module.as_ref().map_or(u16::MAX, |module| module.instance);
-        if !unwatched::may_go(instance) {
+        if !dl_find_object::may_go(instance) {
             self.core.rules().put(inside(pc).wrapping_add(1), rule);
         }
         rule

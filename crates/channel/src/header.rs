@@ -46,14 +46,14 @@ pub enum OnFull {
     Drop = 1,
 }
 
-/// A watched target that ends by itself lets its memory be looked at before. Stored in `Header::farewell`.
+/// A watched target that ends by itself lets its memory be looked at before. Stored in `Header::exit_handshake`.
 ///
 /// ```text
 /// Unsaid --target's destructor--> Said --collector has looked--> Answered
 /// ```
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum ExitHandshake {
     Unsaid = 0,
     Said = 1,
     Answered = 2,
@@ -173,12 +173,12 @@ pub struct Header {
     /// Slots that were used and are free, see `free_slots.rs`.
     pub free_slots: AtomicU64,
     // -- the live front end
-    /// C, before the target starts: nonzero = signals are taken and a farewell is said.
+    /// C, before the target starts: nonzero = signals are taken and a exit_handshake is said.
     pub watched: u32,
     /// Reports that signals asked for.
     pub requests: Requests,
-    /// `Farewell`, a futex.
-    pub farewell: AtomicU32,
+    /// `ExitHandshake`, a futex.
+    pub exit_handshake: AtomicU32,
     /// T: how often the program itself paused recording.
     pub pauses: AtomicU32,
     /// T: nonzero when the program itself ended recording.

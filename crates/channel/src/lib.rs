@@ -20,6 +20,7 @@
 #![cfg_attr(not(loom), no_std)]
 
 mod checks;
+mod clock_skipping;
 mod frame;
 mod free_slots;
 mod geometry;
@@ -30,7 +31,6 @@ mod model_memory;
 #[cfg(loom)]
 pub mod model_signal;
 mod module;
-mod pace;
 mod record;
 mod region;
 mod requests;
@@ -46,7 +46,9 @@ pub use checks::Check;
 pub use frame::FrameKey;
 pub use free_slots::Reaped;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
-pub use header::{Clock, Farewell, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION};
+pub use header::{
+    Clock, ExitHandshake, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION,
+};
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 #[cfg(loom)]
 pub use model_memory::ModelMemory;

@@ -6,7 +6,7 @@
 //! begin_events      begun += 1                  from here on the event arrives, is counted as dropped, or is in flight
 //! has_room          room for its words?         else the thread waits, and in the end drops the event (`room.rs`)
 //! publish_intent    intent = last stamp         "an event not older than this is on its way"
-//! stamp             the clock, or last stamp + 1 (`pace.rs`)
+//! stamp             the clock, or last stamp + 1 (`clock_skipping.rs`)
 //! commit            words, then head            the collector can see it
 //! clear_intent      intent = none, or resting
 //! ```
@@ -15,8 +15,8 @@
 //! is committed; see [`RingWriter::abandon`].
 mod checked;
 
+use crate::clock_skipping::ClockSkipping;
 use crate::header::{Header, Loss};
-use crate::pace::Pace;
 use crate::record::{Kind, Stamp, encode_mark};
 use crate::region::Region;
 use crate::ring::Ring;
@@ -61,7 +61,7 @@ pub struct WriterState {
     settled: u64,
     words: *const AtomicU64,
     words_len: usize,
-    pace: Pace,
+    clock_skipping: ClockSkipping,
 }
 
 impl WriterState {
@@ -91,7 +91,7 @@ impl WriterState {
             settled: shared.begun.load(Ordering::Relaxed),
             words,
             words_len,
-            pace: Pace::NEW,
+            clock_skipping: ClockSkipping::NEW,
         }
     }
 
@@ -233,7 +233,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
             return false;
         }
         self.publish_intent();
-        let is_clock_due = !self.state.pace.step(self.host.header());
+        let is_clock_due = !self.state.clock_skipping.step(self.host.header());
         // Where stamps are not plain, every event needs the clock.
         if is_clock_due && !self.host.has_plain_stamps() {
             self.clear_intent();
@@ -248,7 +248,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
     #[inline(always)]
     pub fn stamp(&mut self) -> Stamp {
         let last = self.state.last_stamp;
-        let is_clock_due = !self.state.pace.step(self.host.header());
+        let is_clock_due = !self.state.clock_skipping.step(self.host.header());
         self.next_stamp(is_clock_due.then(|| self.host.stamp_after(last)))
     }
 
@@ -256,7 +256,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
     fn next_stamp(&mut self, clock: Option<Stamp>) -> Stamp {
         self.check_stamp(clock);
         if let Some(now) = clock {
-            self.state.pace.look(now);
+            self.state.clock_skipping.look(now);
         }
         self.state.last_stamp = clock.unwrap_or(self.state.last_stamp + 1);
         self.state.last_stamp
@@ -272,7 +272,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
 
     #[inline(always)]
     pub fn clear_intent(&mut self) {
-        let is_due = self.state.pace.is_due();
+        let is_due = self.state.clock_skipping.is_due();
         let next = if is_due { Intent::NONE } else { Intent::resting(self.state.last_stamp + 1) };
         self.shared().intent.store(next.0, Ordering::Release);
     }

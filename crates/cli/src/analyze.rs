@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use web::{Options, Server, Shelf};
+use web::{Options, Server, TraceStore};
 
 /// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
 #[derive(Debug, Parser)]
@@ -58,7 +58,7 @@ pub struct Analyze {
 }
 
 pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
-    let shelf = shelf(options)?;
+    let store = store(options)?;
     let server = Server::bind(options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.port)?;
     let mut address = server.address();
     if options.compare.is_some() {
@@ -70,15 +70,15 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
         .and_then(|()| std::io::stdout().flush())
         .context("cannot say the address")?;
     tell(options, &server);
-    shelf.start();
+    store.start();
     if !options.no_browser && is_at_hand() {
         open_browser(&address);
     }
-    server.serve(shelf)?;
+    server.serve(store)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
+fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| unreadable(path, &error));
     let rules = options.rules.as_deref().map(read).transpose()?.unwrap_or_default();
     let mut suppressions = String::new();
@@ -99,7 +99,7 @@ fn shelf(options: &Analyze) -> anyhow::Result<Arc<Shelf>> {
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
         opener: crate::source::open,
     };
-    Ok(Shelf::new(&files, settings)?)
+    Ok(TraceStore::new(&files, settings)?)
 }
 
 fn tell(options: &Analyze, server: &Server) {

@@ -5,7 +5,7 @@
 //! recording began.
 use crate::args::{Attach, OnFull};
 use crate::library;
-use crate::names::Names;
+use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::record::{Ending, FAILED_CHECK, has_memory};
 use crate::status::{Bytes, Count, StatusLine};

@@ -13,7 +13,7 @@ use made::Files;
 use std::ffi::OsString;
 
 /// An option, a value that must make a difference, and the other options without which it makes none.
-struct Asked {
+struct TriedOption {
     option: &'static str,
     value: Option<String>,
     with: Vec<String>,
@@ -23,7 +23,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-impl Asked {
+impl TriedOption {
     fn words(&self) -> Vec<String> {
         let option = format!("--{}", self.option);
         match &self.value {
@@ -34,11 +34,11 @@ impl Asked {
 }
 
 /// The options of `print` with a value for each; of `output`, because some need others there.
-fn options(files: &Files, output: Output) -> Vec<Asked> {
-    let switch = |option, value: &str| Asked { option, value: Some(value.into()), with: Vec::new() };
+fn options(files: &Files, output: Output) -> Vec<TriedOption> {
+    let switch = |option, value: &str| TriedOption { option, value: Some(value.into()), with: Vec::new() };
     let file = |option, name: &str| switch(option, &files.word(name));
-    let flag = |option| Asked { option, value: None, with: Vec::new() };
-    let needing = |asked: Asked, with: &str| Asked { with: words(with), ..asked };
+    let flag = |option| TriedOption { option, value: None, with: Vec::new() };
+    let needing = |asked: TriedOption, with: &str| TriedOption { with: words(with), ..asked };
     let is = |view| output == Output::View(view);
     let leaked = if output == Output::Folded { "--flamegraph-cost-type leaked" } else { "" };
     let own = if is(View::Flame) { "--hide all-but-mine" } else { "" };
@@ -174,7 +174,7 @@ fn is_left_out(output: Output, option: &str) -> bool {
 }
 
 /// The words without an option, and with it.
-fn lines(files: &Files, output: Output, asked: &Asked) -> (Vec<String>, Vec<String>) {
+fn lines(files: &Files, output: Output, asked: &TriedOption) -> (Vec<String>, Vec<String>) {
     let without = [asking(files, output), asked.with.clone()].concat();
     let is_base = matches!(asked.option, "diff" | "compare");
     if output == Output::View(View::Diff) && is_base {
@@ -195,7 +195,7 @@ struct Counts {
 
 impl Counts {
     /// One output with one option.
-    fn check(&mut self, files: &Files, output: Output, asked: &Asked) {
+    fn check(&mut self, files: &Files, output: Output, asked: &TriedOption) {
         let (without, with) = lines(files, output, asked);
         let line = with.join(" ");
         let written = match run(files, &with) {

@@ -26,7 +26,7 @@ pub enum Content {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum DestinationKind {
     Stdout,
     /// A device, a pipe or an open descriptor: written to as it is.
     Special,
@@ -36,7 +36,7 @@ enum Place {
 #[derive(Clone, Debug)]
 pub struct Destination {
     path: PathBuf,
-    place: Place,
+    place: DestinationKind,
 }
 
 impl Destination {
@@ -45,7 +45,7 @@ impl Destination {
     pub fn new(option: &Path, default_name: &OsStr, content: Content, inputs: &[&Path]) -> anyhow::Result<Self> {
         let destination = Self::find(option, default_name, content)?;
         destination.refuse_inputs(inputs)?;
-        if destination.place == Place::File {
+        if destination.place == DestinationKind::File {
             destination.refuse_traces(content)?;
         }
         Ok(destination)
@@ -53,7 +53,7 @@ impl Destination {
 
     fn find(option: &Path, default_name: &OsStr, content: Content) -> anyhow::Result<Self> {
         if is_stdout(option) {
-            return Ok(Destination { path: PathBuf::from("stdout"), place: Place::Stdout });
+            return Ok(Destination { path: PathBuf::from("stdout"), place: DestinationKind::Stdout });
         }
         let path = if names_folder(option) {
             if !option.is_dir() {
@@ -64,13 +64,13 @@ impl Destination {
             option.to_owned()
         };
         if is_special(&path) {
-            return Ok(Destination { path, place: Place::Special });
+            return Ok(Destination { path, place: DestinationKind::Special });
         }
         let path = if content == Content::Trace { with_htz(&path) } else { path };
         if path.is_dir() {
             bail!("cannot write {}: it is a folder", path.display());
         }
-        Ok(Destination { path, place: Place::File })
+        Ok(Destination { path, place: DestinationKind::File })
     }
 
     pub fn path(&self) -> &Path {
@@ -80,8 +80,10 @@ impl Destination {
     /// By device and inode, so that links, relative paths and other mounts do not hide an input.
     fn refuse_inputs(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         let there = match self.place {
-            Place::Stdout => rustix::fs::fstat(io::stdout()).ok().map(|stat| (stat.st_dev, stat.st_ino)),
-            Place::Special | Place::File => fs::metadata(&self.path).ok().map(|data| (data.dev(), data.ino())),
+            DestinationKind::Stdout => rustix::fs::fstat(io::stdout()).ok().map(|stat| (stat.st_dev, stat.st_ino)),
+            DestinationKind::Special | DestinationKind::File => {
+                fs::metadata(&self.path).ok().map(|data| (data.dev(), data.ino()))
+            }
         };
         let is_file = |path: &Path| fs::metadata(path).ok().filter(Metadata::is_file);
         let same = |input: &&&Path| is_file(input).is_some_and(|data| there == Some((data.dev(), data.ino())));
@@ -109,11 +111,11 @@ impl Destination {
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let cannot = || format!("cannot write {}", self.path.display());
-        if self.place == Place::Stdout {
+        if self.place == DestinationKind::Stdout {
             return to_stdout(write);
         }
         let packing = if content == Content::Trace { Packing::Plain } else { Packing::of(&self.path) };
-        if self.place == Place::Special {
+        if self.place == DestinationKind::Special {
             let file = File::options().write(true).open(&self.path).with_context(cannot)?;
             return match whole(file, packing, cannot, write) {
                 // The reader of a pipe has seen enough.

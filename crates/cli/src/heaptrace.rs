@@ -5,16 +5,16 @@
 //! nothing is written but reports.
 mod attach;
 mod flame;
-mod names;
+mod frame_names;
+mod live_report;
 mod options;
 mod output;
-mod process;
-mod report;
+mod report_thread;
 mod signals;
-mod teller;
 mod tree;
 mod units;
 mod watch;
+mod watched_process;
 
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal};
 use crate::record::{cannot, code, refusal, wait_for};

@@ -6,7 +6,7 @@ use crate::analyze::{is_at_hand, open_browser};
 use crate::say;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use web::{Options, Server, Shelf};
+use web::{Options, Server, TraceStore};
 
 pub struct Live {
     address: String,
@@ -34,9 +34,9 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
         tool,
         opener: crate::source::open,
     };
-    let shelf = Shelf::growing(path, options);
-    shelf.start();
-    std::thread::Builder::new().name("heaptrack-page".into()).spawn(move || server.serve(shelf))?;
+    let store = TraceStore::growing(path, options);
+    store.start();
+    std::thread::Builder::new().name("heaptrack-page".into()).spawn(move || server.serve(store))?;
     say(format_args!("heaptrack: {address}"));
     if is_at_hand() {
         open_browser(&address);

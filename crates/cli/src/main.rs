@@ -27,7 +27,7 @@ mod lib_install;
 mod library;
 mod live;
 mod merge;
-mod names;
+mod naming_thread;
 mod output;
 mod print;
 mod program;

@@ -8,7 +8,7 @@
 use crate::destination::{is_special, is_stdout, names_folder};
 use crate::unfinished::behind_links;
 use anyhow::{Context, anyhow};
-use collector::{Place, part};
+use collector::{TracePath, part};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Output {
     pattern: PathBuf,
-    place: Arc<Place>,
+    place: Arc<TracePath>,
     /// Folders that we made, outermost first.
     made: Vec<PathBuf>,
     is_named: bool,
@@ -83,8 +83,13 @@ impl Output {
         let own = expand(&pattern, host().as_bytes(), std::process::id());
         // On the disk that a link leads to, because the file is renamed to there.
         let folder = folder_of(&behind_links(&own));
-        let mut output =
-            Output { pattern, place: Arc::new(Place::new(PathBuf::new())), made: Vec::new(), is_named: false, sink };
+        let mut output = Output {
+            pattern,
+            place: Arc::new(TracePath::new(PathBuf::new())),
+            made: Vec::new(),
+            is_named: false,
+            sink,
+        };
         output.make_folder(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         if own.is_dir() {
             anyhow::bail!("cannot write {}: it is a folder", own.display());
@@ -99,7 +104,7 @@ impl Output {
         // Its lock is held as long as we write: a command that wants to append waits for us, and no other recording takes the name.
         let (path, file) =
             made.map_err(|error| anyhow!("cannot write to {}: {error}; give another place with -o", folder.display()))?;
-        output.place = Arc::new(Place::new(path));
+        output.place = Arc::new(TracePath::new(path));
         Ok((output, file, is_kde))
     }
 
@@ -119,7 +124,7 @@ impl Output {
         folder_of(&self.place.path())
     }
 
-    pub fn place(&self) -> Arc<Place> {
+    pub fn place(&self) -> Arc<TracePath> {
         Arc::clone(&self.place)
     }
 

@@ -2,13 +2,13 @@
 //!
 //! Works on what is there: a finished trace, one that is being written, one that was cut or damaged, one of KDE's. What was lost is
 //! said in the output; only a file that is no trace at all is an error (one sentence, exit code 2).
-mod again;
 mod entry;
+mod event_blocks;
+mod extra_sections;
 mod json;
 mod lens;
 mod open;
 mod options;
-mod ours;
 mod paint;
 mod text;
 mod units;
@@ -19,7 +19,8 @@ use crate::destination::{Content, Destination, named_after, to_stdout};
 use crate::trouble::{counted, unreadable};
 use analysis::view::{self, View};
 use analysis::{
-    BadQuery, Compare, Cost, Costs, Lookup, Pairing, Profile, Query, Table, When, to_signed, why_empty, why_none_of,
+    BadQuery, Compare, Cost, Costs, Lookup, Pairing, Profile, Query, StackTable, When, to_signed, why_empty,
+    why_none_of,
 };
 use anyhow::{Context, anyhow};
 use entry::{Numbers, difference, difference_of_one, merged, of_profile};
@@ -34,12 +35,12 @@ use std::process::ExitCode;
 use text::{Ending, Left, Section, Style, seconds};
 
 /// A trace with all that is needed to answer.
-struct Asked {
+struct LoadedTrace {
     opened: Opened,
-    table: Table,
+    table: StackTable,
     profile: Profile,
     /// The same of the blocks that the program reported itself, if it did.
-    custom: Option<Box<Asked>>,
+    custom: Option<Box<LoadedTrace>>,
 }
 
 pub fn run(options: &Print) -> anyhow::Result<ExitCode> {
@@ -82,13 +83,13 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         anyhow!("--flamegraph-cost-type {cost}: must be one of {}", Cost::ALL.map(|(name, _)| name).join(", "))
     })?;
     let files = Files::of(options)?;
-    let mut asked = Asked::new(options.file(), options, &query)?;
+    let mut asked = LoadedTrace::new(options.file(), options, &query)?;
     let view = match (options.view, &options.diff) {
         (None, Some(_)) if options.json => Some(View::Diff),
         (view, _) => view,
     };
     let mut base = match &query.compare {
-        Some(Compare::File(file)) => Some(Asked::new(Path::new(file), options, &query)?),
+        Some(Compare::File(file)) => Some(LoadedTrace::new(Path::new(file), options, &query)?),
         _ => None,
     };
     if let Some(view) = view {
@@ -125,7 +126,7 @@ fn as_option(bad: &BadQuery) -> String {
 #[derive(Clone, Copy)]
 enum Before<'a> {
     /// Another trace.
-    Other(&'a Asked),
+    Other(&'a LoadedTrace),
     /// Another point or range of the same one.
     Same(&'a Profile),
 }
@@ -143,7 +144,7 @@ fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result
     Ok(json::allocation(out, &lookup.finish().ok_or_else(none)?)?)
 }
 
-impl Asked {
+impl LoadedTrace {
     fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
         let mut asked = Self::of(query.domain, path, options, query)?;
         if query.domain == Domain::Custom && !asked.opened.has_custom {
@@ -162,8 +163,11 @@ impl Asked {
             let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
             opened.classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
         }
-        let table =
-            Table::new(opened.engine.book(), &opened.classes, options.known.load(&opened.engine.book().suppressions)?);
+        let table = StackTable::new(
+            opened.engine.definitions(),
+            &opened.classes,
+            options.known.load(&opened.engine.definitions().suppressions)?,
+        );
         if domain == query.domain
             && let Some(misfit) = query.misfit(&opened.engine)
         {
@@ -179,7 +183,7 @@ impl Asked {
                 opened.engine.profile(&mut again, query).map_err(|error| unreadable(path, &error))?
             }
         };
-        Ok(Asked { opened, table, profile, custom: None })
+        Ok(LoadedTrace { opened, table, profile, custom: None })
     }
 
     /// The other point or range of the same trace that the query compares with.
@@ -201,7 +205,7 @@ impl Asked {
     }
 
     fn json<'a>(&'a self, query: &Query, options: &Print, lens: &'a Lens<'a>) -> json::Report<'a> {
-        let Asked { opened, table, profile, .. } = self;
+        let LoadedTrace { opened, table, profile, .. } = self;
         json::Report {
             opened,
             profile,
@@ -221,15 +225,15 @@ impl Asked {
 
     /// One sentence about what is missing.
     fn warn(&self) {
-        let book = self.opened.engine.book();
+        let definitions = self.opened.engine.definitions();
         let name = self.opened.path.display();
         let faults = self.opened.engine.faults();
         if self.opened.damage_count > 0 || !faults.is_empty() {
             crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
-        } else if book.losses.lost_events > 0 && book.has_ended() {
-            let lost = counted(book.losses.lost_events, "event is", "events are");
+        } else if definitions.losses.lost_events > 0 && definitions.has_ended() {
+            let lost = counted(definitions.losses.lost_events, "event is", "events are");
             crate::say(format_args!("heaptrack: {lost} missing in {name}; what is there is shown"));
-        } else if !self.opened.complete() && book.session.kde().is_none() {
+        } else if !self.opened.complete() && definitions.session.kde().is_none() {
             crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
         }
     }
@@ -238,10 +242,10 @@ impl Asked {
         &mut self,
         view: View,
         query: &Query,
-        base: Option<&mut Asked>,
+        base: Option<&mut LoadedTrace>,
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
-        let again = |asked: &Asked| asked.opened.again().map_err(|error| unreadable(&asked.opened.path, &error));
+        let again = |asked: &LoadedTrace| asked.opened.again().map_err(|error| unreadable(&asked.opened.path, &error));
         let mut blocks = again(self)?;
         let mut base_blocks = base.as_ref().map(|base| again(base)).transpose()?;
         let mut trace = view::Trace {
@@ -263,16 +267,16 @@ impl Asked {
     }
 
     fn write_text(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
-        let book = self.opened.engine.book();
+        let definitions = self.opened.engine.definitions();
         let style = Style::new(options, paint);
         let lens = Lens::new(query, &self.opened.classes);
         header(out, &[self])?;
-        writeln!(out, "{}\n", ours::ending(&self.opened))?;
+        writeln!(out, "{}\n", extra_sections::ending(&self.opened))?;
         let left = self.left();
         if let Some(note) = self.why_empty(query) {
             writeln!(out, "{note}\n")?;
         } else {
-            let entries = merged(of_profile(book, &lens, &self.profile, &self.table, query));
+            let entries = merged(of_profile(definitions, &lens, &self.profile, &self.table, query));
             for cost in lists(options, query) {
                 self.section(cost, &left, query).write(out, &entries, &style)?;
             }
@@ -284,14 +288,14 @@ impl Asked {
         self.ending(query).write(out)?;
         if !self.profile.range.instant {
             let leaked_blocks = self.profile.totals.live_allocations - self.suppressed(&self.profile, query).1;
-            ours::details(out, &self.opened, &self.profile, &left, leaked_blocks)?;
+            extra_sections::details(out, &self.opened, &self.profile, &left, leaked_blocks)?;
         }
-        ours::missing(out, &self.opened)?;
+        extra_sections::missing(out, &self.opened)?;
         if let Some(custom) = &self.custom {
             custom.write_custom(options, query, paint, out)?;
         }
         if options.print_suppressions {
-            ours::suppressions(out, &view::suppression_rows(&self.profile, &self.table))?;
+            extra_sections::suppressions(out, &view::suppression_rows(&self.profile, &self.table))?;
         }
         Ok(())
     }
@@ -313,7 +317,7 @@ impl Asked {
             costs.push((query.cost(), self.heading(query.cost(), left)));
         }
         let costs: Vec<_> = costs.into_iter().map(|(cost, what)| (cost, format!("IN YOUR OWN CODE, {what}"))).collect();
-        Ok(ours::blamed(out, &self.profile, &self.table, query, &costs, options.rows(), paint)?)
+        Ok(extra_sections::blamed(out, &self.profile, &self.table, query, &costs, options.rows(), paint)?)
     }
 
     fn write_verdicts(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
@@ -328,7 +332,7 @@ impl Asked {
         let mut all = query.within(&self.opened.engine);
         all.limit = 0;
         let leaks = view::judge(&mut trace, &all).map_err(|error| unreadable(&self.opened.path, &error))?;
-        Ok(ours::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
+        Ok(extra_sections::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
     }
 
     /// Behind malloc's: what the program's own allocators did.
@@ -343,7 +347,7 @@ impl Asked {
         if !costs.contains(&Cost::Leaked) && query.cost.is_none() && query.at.is_none() {
             costs.push(Cost::Leaked);
         }
-        let entries = of_profile(self.opened.engine.book(), &lens, &self.profile, &self.table, query);
+        let entries = of_profile(self.opened.engine.definitions(), &lens, &self.profile, &self.table, query);
         let entries = merged(entries);
         if let Some(note) = self.why_empty(query) {
             writeln!(out, "{note}\n")?;
@@ -364,21 +368,21 @@ impl Asked {
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
         let style = Style::new(options, paint);
-        let book = self.opened.engine.book();
+        let definitions = self.opened.engine.definitions();
         let lens = Lens::new(query, &self.opened.classes);
-        let after = of_profile(book, &lens, &self.profile, &self.table, query);
+        let after = of_profile(definitions, &lens, &self.profile, &self.table, query);
         let other_lens;
         let entries = match before {
             Before::Other(base) => {
                 header(out, &[self, base])?;
                 other_lens = Lens::new(query, &base.opened.classes);
-                let other_book = base.opened.engine.book();
+                let other_book = base.opened.engine.definitions();
                 let before = of_profile(other_book, &other_lens, &base.profile, &base.table, query);
                 difference(after, &before, &Pairing::new(&self.table, &base.table))
             }
             Before::Same(profile) => {
                 header(out, &[self])?;
-                difference_of_one(after, &of_profile(book, &lens, profile, &self.table, query))
+                difference_of_one(after, &of_profile(definitions, &lens, profile, &self.table, query))
             }
         };
         writeln!(out)?;
@@ -391,7 +395,7 @@ impl Asked {
         for cost in changes(options, query) {
             let rows = self.changed_functions(before, query, cost);
             let heading = format!("WHAT CHANGED {}", change_heading(cost));
-            ours::changes(out, &heading, &rows, cost, options.given_rows(), paint)?;
+            extra_sections::changes(out, &heading, &rows, cost, options.given_rows(), paint)?;
         }
         let base = match before {
             Before::Other(base) => base.ending(query),
@@ -417,7 +421,7 @@ impl Asked {
         let is_end = matches!(range.to, When::End) || range.to_ns >= self.opened.engine.runtime_ns();
         match is_end {
             false => Left::at(range.to_ns),
-            true if self.opened.engine.book().session.attached => Left::at_detach(),
+            true if self.opened.engine.definitions().session.attached => Left::at_detach(),
             true => Left::leaked(),
         }
     }
@@ -521,16 +525,16 @@ impl Asked {
 
     /// As exports want it. `suppress`: what is suppressed does not count as live, because only what leaked is asked for.
     fn report(&self, suppress: bool) -> analysis::Report {
-        let book = self.opened.engine.book();
+        let definitions = self.opened.engine.definitions();
         let sites = self.profile.stacks.iter().map(|(site, costs)| {
             let mut costs = *costs;
             if suppress && self.table.stack(*site).suppressed.is_some() {
                 (costs.live_bytes, costs.live_allocations) = (0, 0);
             }
-            analysis::SiteCosts { stack: book.stack_of(*site), costs }
+            analysis::SiteCosts { stack: definitions.stack_of(*site), costs }
         });
         analysis::Report {
-            book: book.clone(),
+            definitions: definitions.clone(),
             totals: self.opened.engine.totals(),
             faults: self.opened.engine.faults(),
             sites: sites.collect(),
@@ -576,14 +580,14 @@ const fn change_heading(cost: Cost) -> &'static str {
     }
 }
 
-fn header(out: &mut impl Write, all: &[&Asked]) -> io::Result<()> {
+fn header(out: &mut impl Write, all: &[&LoadedTrace]) -> io::Result<()> {
     for (at, asked) in all.iter().enumerate() {
         let what = if at == 0 { "file" } else { "diff file" };
         let path = asked.opened.path.display();
         writeln!(out, "reading {what} \"{path}\" - please wait, this might take some time...")?;
     }
     for asked in all {
-        writeln!(out, "Debuggee command was: {}", asked.opened.engine.book().session.command.join(" "))?;
+        writeln!(out, "Debuggee command was: {}", asked.opened.engine.definitions().session.command.join(" "))?;
     }
     writeln!(out, "finished reading file, now analyzing data:\n")
 }
@@ -592,8 +596,10 @@ fn header(out: &mut impl Write, all: &[&Asked]) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
-    use format::{EventEncoder, FileWriter, Frame, InfoEncoder, Module, RawBlock, Session, StackEncoder, Summary};
-    use format::{Place, SymbolState, SymbolsBuilder};
+    use format::{
+        AllocClassEncoder, EventEncoder, FileWriter, Frame, Module, RawBlock, Session, StackEncoder, Summary,
+    };
+    use format::{CodeLocation, SymbolState, SymbolsBuilder};
     use serde_json::{Value, json};
 
     /// Two stacks of a program, one of them through JIT code and a cut.
@@ -602,8 +608,8 @@ mod tests {
         let main = stacks.push(0, Frame::new(1, 0x1139, false));
         let cut = stacks.push(main, Frame::CUT);
         let jit = stacks.push(cut, Frame::new(0, 0x7f00_0000_1000, false));
-        let mut infos = InfoEncoder::new();
-        let (small, large) = (infos.push(10, main), infos.push(1000, jit));
+        let mut alloc_classes = AllocClassEncoder::new();
+        let (small, large) = (alloc_classes.push(10, main), alloc_classes.push(1000, jit));
         let mut events = EventEncoder::new();
         events.alloc(large);
         events.alloc(small);
@@ -620,7 +626,7 @@ mod tests {
             session.to_block(),
             Module::to_block(&[module]),
             stacks.take(),
-            infos.take(),
+            alloc_classes.take(),
             events.take(),
             Summary { complete: true, ..Summary::default() }.to_block(),
         ]
@@ -698,14 +704,14 @@ mod tests {
         let outer = Some(names.function("main", "main", "main"));
         let (library, own) = (Some(names.string("/usr/include/c++/12/f.h")), Some(names.string("/home/me/a.cc")));
         let places = vec![
-            Place { function: inner, file: library, line: Some(3), inlined: true },
-            Place { function: outer, file: own, line: Some(9), inlined: false },
+            CodeLocation { function: inner, file: library, line: Some(3), inlined: true },
+            CodeLocation { function: outer, file: own, line: Some(9), inlined: false },
         ];
         names.frame(0x1139, places);
         names.module(0, SymbolState::Symbols, "");
         let script = Some(names.function("JS:*go /x.js:2:1", "go", "go"));
         let at = Some(names.string("/x.js"));
-        names.frame(0x7f00_0000_1000, vec![Place { function: script, file: at, line: Some(2), inlined: false }]);
+        names.frame(0x7f00_0000_1000, vec![CodeLocation { function: script, file: at, line: Some(2), inlined: false }]);
         let mut blocks = blocks();
         blocks.push(names.take().to_block());
         let bytes = file(&blocks);

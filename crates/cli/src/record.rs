@@ -6,7 +6,7 @@
 use crate::args::{OnFull, Record, SearchOptions};
 use crate::launch;
 use crate::library;
-use crate::names::Names;
+use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
 use crate::say;

@@ -21,14 +21,14 @@ const THREADS: usize = 2;
 
 /// A trace that is read several times; its names are looked for once.
 pub struct Trace {
-    held: Held,
+    held: PinnedFile,
     names: Vec<RawBlock>,
     domain: Domain,
 }
 
 impl Trace {
     pub fn new(path: &Path) -> Result<Self, format::Error> {
-        let held = Held::new(path);
+        let held = PinnedFile::new(path);
         let source = open_file(held.path())?;
         let names = if source.is_raw() { names(path, source)? } else { Vec::new() };
         Ok(Trace { held, names, domain: Domain::Malloc })
@@ -48,12 +48,12 @@ impl Trace {
 }
 
 /// A file that is read more than once: the same one each time, although a recording with `--max-size` may put a shorter one in its place.
-pub struct Held {
+pub struct PinnedFile {
     path: PathBuf,
     _file: Option<File>,
 }
 
-impl Held {
+impl PinnedFile {
     pub fn new(path: &Path) -> Self {
         // Anything else could block; who reads it says what is wrong with it.
         let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
@@ -61,7 +61,7 @@ impl Held {
         let way = file.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
         // Without /proc there is no other way than its name.
         let way = way.filter(|way| way.exists()).unwrap_or_else(|| path.to_owned());
-        Held { path: way, _file: file }
+        PinnedFile { path: way, _file: file }
     }
 
     pub fn path(&self) -> &Path {

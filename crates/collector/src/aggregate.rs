@@ -7,8 +7,8 @@
 //! A site is what the first `depth` frames of a stack have in common, leaf first. One that has nothing alive keeps its peaks
 //! until there are too many sites; then all but the largest go. If even that makes no room, new stacks are
 //! counted as [`OTHER`].
+use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
-use crate::infos::Infos;
 use crate::stacks::{self, Stacks};
 use channel::Stamp;
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ const MOST_SITES: usize = 1 << 17;
 const MOST_FRAMES: usize = 2 << 20;
 /// Sites without a live block that keep their peaks when others must go.
 const KEPT_PEAKS: usize = 1024;
-/// Infos without a live block that are not worth looking for.
+/// AllocClasses without a live block that are not worth looking for.
 const FEW_INFOS: usize = 1 << 16;
 /// The site of all stacks that found no place.
 const OTHER: u32 = 0;
@@ -98,7 +98,7 @@ pub struct Aggregate {
     frames_kept: usize,
     /// Site + 1 by stack, 0: not asked for yet.
     by_stack: Vec<u32>,
-    by_info: Vec<u32>,
+    by_alloc_class: Vec<u32>,
     /// New stacks that get no place before it is looked for again.
     refusals: usize,
     next_sweep: usize,
@@ -122,7 +122,7 @@ impl Aggregate {
             unused: Vec::new(),
             frames_kept: 0,
             by_stack: Vec::new(),
-            by_info: Vec::new(),
+            by_alloc_class: Vec::new(),
             refusals: 0,
             next_sweep: FEW_INFOS,
             clock: Clock::default(),
@@ -131,7 +131,7 @@ impl Aggregate {
         }
     }
 
-    /// Forgets everything but the time. The recorder forgets its blocks and infos.
+    /// Forgets everything but the time. The recorder forgets its blocks and allocation classes.
     pub fn clear(&mut self) {
         let clock = self.clock;
         *self = Aggregate { clock, ..Self::bounded(self.depth, self.most_sites) };
@@ -158,23 +158,23 @@ impl Aggregate {
     }
 
     #[inline(always)]
-    pub fn site_of(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+    pub fn site_of(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
         match self.by_stack.get(stack as usize) {
             Some(&site) if site != 0 => site - 1,
-            _ => self.find_site(stack, stacks, infos),
+            _ => self.find_site(stack, stacks, alloc_classes),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_site(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+    fn find_site(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
         if stack == stacks::OTHER {
             return OTHER;
         }
         let frames: Arc<[u64]> = stacks.frames(stack).take(self.depth).collect();
         let site = match self.by_frames.get(&frames) {
             Some(site) => *site,
-            None => self.new_site(frames, infos),
+            None => self.new_site(frames, alloc_classes),
         };
         let at = stack as usize;
         if self.by_stack.len() <= at {
@@ -190,13 +190,13 @@ impl Aggregate {
         self.by_frames.len() >= self.most_sites || self.frames_kept >= MOST_FRAMES
     }
 
-    fn new_site(&mut self, frames: Arc<[u64]>, infos: &mut Infos) -> u32 {
+    fn new_site(&mut self, frames: Arc<[u64]>, alloc_classes: &mut AllocClasses) -> u32 {
         if self.is_full() {
             if self.refusals > 0 {
                 self.refusals -= 1;
                 return OTHER;
             }
-            self.fold(infos);
+            self.fold(alloc_classes);
             if self.is_full() {
                 return OTHER;
             }
@@ -218,8 +218,8 @@ impl Aggregate {
     }
 
     /// Makes room: sites without a live block go, those with the highest peaks last.
-    fn fold(&mut self, infos: &mut Infos) {
-        infos.forget_dead();
+    fn fold(&mut self, alloc_classes: &mut AllocClasses) {
+        alloc_classes.forget_dead();
         let mut idle: Vec<u32> = self.by_frames.values().copied().filter(|site| self.is_idle(*site)).collect();
         idle.sort_unstable_by_key(|site| Reverse(self.sites.get(*site as usize).map_or(0, |site| site.peak_bytes)));
         for index in idle.into_iter().skip(KEPT_PEAKS.min(self.most_sites / 16)) {
@@ -244,33 +244,33 @@ impl Aggregate {
         self.by_stack.clear();
     }
 
-    pub fn new_info(&mut self, infos: &mut Infos, size: u64, site: u32) -> u32 {
-        if infos.known() >= self.next_sweep {
-            infos.forget_dead();
-            self.next_sweep = (infos.known() * 2).max(FEW_INFOS);
+    pub fn new_alloc_class(&mut self, alloc_classes: &mut AllocClasses, size: u64, site: u32) -> u32 {
+        if alloc_classes.known() >= self.next_sweep {
+            alloc_classes.forget_dead();
+            self.next_sweep = (alloc_classes.known() * 2).max(FEW_INFOS);
         }
-        let index = infos.next_index();
-        infos.add(size, site, index);
-        if self.by_info.len() <= index as usize {
-            self.by_info.resize(index as usize + 1, OTHER);
+        let index = alloc_classes.next_index();
+        alloc_classes.add(size, site, index);
+        if self.by_alloc_class.len() <= index as usize {
+            self.by_alloc_class.resize(index as usize + 1, OTHER);
         }
-        if let Some(place) = self.by_info.get_mut(index as usize) {
+        if let Some(place) = self.by_alloc_class.get_mut(index as usize) {
             *place = site;
         }
         index
     }
 
     #[inline(always)]
-    fn site_mut(&mut self, info: u32) -> Option<&mut Site> {
-        let site = *self.by_info.get(info as usize)?;
+    fn site_mut(&mut self, alloc_class: u32) -> Option<&mut Site> {
+        let site = *self.by_alloc_class.get(alloc_class as usize)?;
         self.sites.get_mut(site as usize)
     }
 
     #[inline(always)]
-    pub fn alloc(&mut self, info: u32, size: u64) {
+    pub fn alloc(&mut self, alloc_class: u32, size: u64) {
         self.allocations += 1;
         self.events += 1;
-        let Some(site) = self.site_mut(info) else { return };
+        let Some(site) = self.site_mut(alloc_class) else { return };
         site.count += 1;
         site.bytes += size;
         site.peak_count = site.peak_count.max(site.count);
@@ -278,9 +278,9 @@ impl Aggregate {
     }
 
     #[inline(always)]
-    pub fn free(&mut self, info: u32, size: u64) {
+    pub fn free(&mut self, alloc_class: u32, size: u64) {
         self.events += 1;
-        let Some(site) = self.site_mut(info) else { return };
+        let Some(site) = self.site_mut(alloc_class) else { return };
         site.count -= 1;
         site.bytes -= size;
     }
@@ -288,8 +288,8 @@ impl Aggregate {
     /// Every site that has live blocks, in no order.
     pub fn live(&self, blocks: &Blocks) -> Vec<LiveSite> {
         let mut oldest = vec![u64::MAX; self.sites.len()];
-        blocks.for_each(|Block { sequence: birth, info }| {
-            let site = self.by_info.get(info as usize).copied().unwrap_or(OTHER);
+        blocks.for_each(|Block { sequence: birth, alloc_class }| {
+            let site = self.by_alloc_class.get(alloc_class as usize).copied().unwrap_or(OTHER);
             if let Some(place) = oldest.get_mut(site as usize) {
                 *place = birth.min(*place);
             }
@@ -318,7 +318,7 @@ mod tests {
     struct Bench {
         aggregate: Aggregate,
         stacks: Stacks,
-        infos: Infos,
+        alloc_classes: AllocClasses,
         blocks: Blocks,
     }
 
@@ -327,26 +327,27 @@ mod tests {
             Bench {
                 aggregate: Aggregate::bounded(depth, most_sites),
                 stacks: Stacks::unwritten(),
-                infos: Infos::default(),
+                alloc_classes: AllocClasses::default(),
                 blocks: Blocks::new(),
             }
         }
         fn alloc(&mut self, stamp: u64, address: u64, size: u64, frames: &[u64]) {
             self.stacks.define(0, &Path { first: 1, tail: 0, frames });
             let stack = self.stacks.id(0, 1);
-            let site = self.aggregate.site_of(stack, &self.stacks, &mut self.infos);
-            let known = self.infos.find(size, site);
-            let info = known.unwrap_or_else(|| self.aggregate.new_info(&mut self.infos, size, site));
+            let site = self.aggregate.site_of(stack, &self.stacks, &mut self.alloc_classes);
+            let known = self.alloc_classes.find(size, site);
+            let alloc_class =
+                known.unwrap_or_else(|| self.aggregate.new_alloc_class(&mut self.alloc_classes, size, site));
             let sequence = self.aggregate.birth(stamp);
-            self.blocks.insert(address, Block { sequence, info }).unwrap();
-            self.infos.usage_mut(info).unwrap().live += 1;
-            self.aggregate.alloc(info, size);
+            self.blocks.insert(address, Block { sequence, alloc_class }).unwrap();
+            self.alloc_classes.usage_mut(alloc_class).unwrap().live += 1;
+            self.aggregate.alloc(alloc_class, size);
         }
         fn free(&mut self, address: u64) {
             let block = self.blocks.remove(address).unwrap();
-            let usage = self.infos.usage_mut(block.info).unwrap();
+            let usage = self.alloc_classes.usage_mut(block.alloc_class).unwrap();
             usage.live -= 1;
-            self.aggregate.free(block.info, usage.size);
+            self.aggregate.free(block.alloc_class, usage.size);
         }
         fn live(&self) -> Vec<LiveSite> {
             let mut live = self.aggregate.live(&self.blocks);
@@ -409,7 +410,7 @@ mod tests {
             bench.alloc(0, 16, n % 1000, &[1000 + n, 1]);
             bench.free(16);
         }
-        assert!(bench.aggregate.sites.len() <= 65 && bench.infos.known() <= FEW_INFOS);
+        assert!(bench.aggregate.sites.len() <= 65 && bench.alloc_classes.known() <= FEW_INFOS);
         bench.alloc(0, 8, 1, &[5]);
         assert_eq!(bench.live()[0].peak_bytes, 1_000_000);
         assert_eq!((bench.aggregate.allocations(), bench.aggregate.events()), (200_002, 400_003));

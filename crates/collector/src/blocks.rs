@@ -1,4 +1,4 @@
-//! The live blocks: address -> (sequence number, info).
+//! The live blocks: address -> (sequence number, allocation class).
 //!
 //! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
 //! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
@@ -8,17 +8,17 @@
 //! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
 //! clean after millions of events. The place of an address is `hash * length / 2^64`, which keeps the order of hashes
 //! and lets a length be any number.
-use crate::mapping::{Table, prefetch};
+use crate::mapping::{ZeroedTable, prefetch};
 
 /// One live allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Number of the allocation in the trace; below 2^48.
     pub sequence: u64,
-    pub info: u32,
+    pub alloc_class: u32,
 }
 
-/// `address (48) | sequence 47..32 (16)`, `sequence 31..0 (32) | info (32)`. Address 0 = empty.
+/// `address (48) | sequence 47..32 (16)`, `sequence 31..0 (32) | allocation class (32)`. Address 0 = empty.
 type Entry = [u64; 2];
 
 const SHARD_BITS: u32 = 2;
@@ -30,7 +30,7 @@ const ROOMY: usize = 32768;
 
 #[inline(always)]
 const fn entry(address: u64, block: Block) -> Entry {
-    [address << 16 | block.sequence >> 32, block.sequence << 32 | block.info as u64]
+    [address << 16 | block.sequence >> 32, block.sequence << 32 | block.alloc_class as u64]
 }
 
 #[inline(always)]
@@ -40,7 +40,7 @@ const fn address_of(entry: &Entry) -> u64 {
 
 #[inline(always)]
 const fn block_of(entry: &Entry) -> Block {
-    Block { sequence: (entry[0] & 0xffff) << 32 | entry[1] >> 32, info: entry[1] as u32 }
+    Block { sequence: (entry[0] & 0xffff) << 32 | entry[1] >> 32, alloc_class: entry[1] as u32 }
 }
 
 #[inline(always)]
@@ -56,7 +56,7 @@ pub struct Blocks {
 
 #[derive(Debug)]
 struct Shard {
-    entries: Table,
+    entries: ZeroedTable,
     used: usize,
 }
 
@@ -129,7 +129,7 @@ impl Blocks {
 
 impl Shard {
     fn with_length(length: usize) -> Self {
-        Shard { entries: Table::zeroed(length), used: 0 }
+        Shard { entries: ZeroedTable::zeroed(length), used: 0 }
     }
 
     #[inline(always)]
@@ -267,7 +267,7 @@ mod tests {
             for sequence in 0..20_000u64 {
                 let address = 0x5555_0000_0000 + (next(&mut state) % addresses) * stride;
                 if next(&mut state) % 5 < 3 {
-                    let block = Block { sequence: sequence << 15, info: sequence as u32 };
+                    let block = Block { sequence: sequence << 15, alloc_class: sequence as u32 };
                     match blocks.insert(address, block) {
                         Ok(()) => assert_eq!(model.insert(address, block), None, "seed {seed}"),
                         Err(live) => assert_eq!(model.get(&address), Some(&live), "seed {seed}"),
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn largest_values_come_back() {
         let mut blocks = Blocks::new();
-        let block = Block { sequence: (1 << 48) - 1, info: u32::MAX };
+        let block = Block { sequence: (1 << 48) - 1, alloc_class: u32::MAX };
         assert_eq!(blocks.insert((1 << 48) - 1, block), Ok(()));
         assert_eq!(blocks.remove((1 << 48) - 1), Some(block));
     }
@@ -296,7 +296,7 @@ mod tests {
     fn a_block_costs_less_than_40_bytes() {
         let mut blocks = Blocks::new();
         for n in 0..2_000_000u64 {
-            assert_eq!(blocks.insert(0x7f00_0000_0000 + n * 48, Block { sequence: n, info: 0 }), Ok(()));
+            assert_eq!(blocks.insert(0x7f00_0000_0000 + n * 48, Block { sequence: n, alloc_class: 0 }), Ok(()));
             if n > 10_000 && n % 1000 == 0 {
                 assert!(blocks.bytes() as u64 <= (n * 34).max(2816 << 10), "{} bytes for {n}", blocks.bytes());
             }

@@ -6,7 +6,7 @@
 //! ```
 //! Given: the file and how large it may become. What must hold: no block waits for a fold unless the bound would be broken otherwise; under the
 //! trace's name there is a whole file at every moment; what cannot be folded small enough ends the recording like a full disk.
-use crate::place::Place;
+use crate::trace_path::TracePath;
 use format::{BlockKind, Error, FileWriter, HEADER_LEN, IndexEntry, RawBlock, Reader, fold};
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ const RESERVED: u64 = 8;
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub bytes: u64,
-    pub place: Arc<Place>,
+    pub place: Arc<TracePath>,
 }
 
 impl Bound {

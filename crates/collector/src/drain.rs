@@ -6,7 +6,7 @@
 use crate::audit::{AtWork, Audited, Counts};
 use crate::mapping::{Mapping, SlotArea};
 use crate::merge::Merge;
-use crate::process::Process;
+use crate::proc_files::Process;
 use crate::queue::Store;
 use channel::{Fence, Header, Owner, Reaped, SlotHeader, SlotState, Stamp};
 use rustix::thread::futex;

@@ -7,7 +7,7 @@ use crate::drain::Drain;
 use crate::mapping::{Mapping, Setup};
 use crate::merge::{Merge, Patience, Stopped};
 use crate::modules::text;
-use crate::process::Process;
+use crate::proc_files::Process;
 use crate::queue::Store;
 use crate::recorder::Recorder;
 use crate::sink::Sink;

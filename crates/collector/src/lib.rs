@@ -13,17 +13,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod aggregate;
+mod alloc_classes;
 mod audit;
 mod blocks;
 mod bound;
 mod clock;
+mod domain_recorder;
 mod drain;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hub;
-mod infos;
-mod lane;
 mod live;
 mod mapping;
 mod memory;
@@ -31,8 +31,7 @@ mod merge;
 mod modules;
 mod observed;
 pub mod part;
-mod place;
-mod process;
+mod proc_files;
 mod queue;
 mod recorder;
 mod recording;
@@ -44,6 +43,7 @@ mod spill;
 mod stacks;
 mod stats;
 mod threads;
+mod trace_path;
 mod writer;
 
 pub use aggregate::LiveSite;
@@ -55,7 +55,7 @@ pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
 pub use memory::Memory;
 pub use observed::{Inspect, Observed, Replaced};
-pub use place::Place;
 pub use recording::{Attachment, End, FailedCheck, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{Inbox, Inherited, Launch, Received, children_peak_rss, environment, spawn};
 pub use stats::Stats;
+pub use trace_path::TracePath;

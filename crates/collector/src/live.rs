@@ -43,21 +43,21 @@ impl Backlog {
     }
 
     /// Counts a snapshot until the result is dropped.
-    pub(crate) fn hold(&self, sites: usize, modules: usize) -> Held {
+    pub(crate) fn hold(&self, sites: usize, modules: usize) -> BacklogShare {
         let cost = sites + modules + FIXED_COST;
         self.0.fetch_add(cost, Ordering::AcqRel);
-        Held { backlog: Arc::clone(&self.0), cost }
+        BacklogShare { backlog: Arc::clone(&self.0), cost }
     }
 }
 
 /// A snapshot's share of the backlog.
 #[derive(Debug)]
-pub struct Held {
+pub struct BacklogShare {
     backlog: Arc<AtomicUsize>,
     cost: usize,
 }
 
-impl Drop for Held {
+impl Drop for BacklogShare {
     fn drop(&mut self) {
         self.backlog.fetch_sub(self.cost, Ordering::AcqRel);
     }
@@ -80,7 +80,7 @@ pub struct Snapshot {
     /// The last look at it, which for a target that is gone was before its end.
     pub memory: Memory,
     /// Keeps the session's count of waiting snapshots right.
-    pub held: Held,
+    pub held: BacklogShare,
 }
 
 #[cfg(test)]

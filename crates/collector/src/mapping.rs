@@ -218,19 +218,19 @@ impl Drop for SlotArea {
 /// A table of zeroes in memory of its own, in huge pages once it is large: its use is random, and with small pages the
 /// processor spends more time on finding them than on the table.
 #[derive(Debug)]
-pub struct Table {
+pub struct ZeroedTable {
     base: ptr::NonNull<[u64; 2]>,
     length: usize,
     mapped: usize,
 }
 
-// SAFETY: the mapping at `base` belongs to this `Table` alone (`zeroed` to `drop`), holds numbers, and is not tied to a
+// SAFETY: the mapping at `base` belongs to this `ZeroedTable` alone (`zeroed` to `drop`), holds numbers, and is not tied to a
 // thread.
-unsafe impl Send for Table {}
+unsafe impl Send for ZeroedTable {}
 
 const HUGE_PAGE: usize = 2 << 20;
 
-impl Table {
+impl ZeroedTable {
     pub fn zeroed(length: usize) -> Self {
         let bytes = length * size_of::<[u64; 2]>();
         let is_large = bytes >= HUGE_PAGE / 2;
@@ -242,7 +242,7 @@ impl Table {
         // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of advice
         // keep the bytes as they are.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, advice) };
-        Table { base: base.cast(), length, mapped }
+        ZeroedTable { base: base.cast(), length, mapped }
     }
 }
 
@@ -278,7 +278,7 @@ fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
     ptr::NonNull::new(base)
 }
 
-impl std::ops::Deref for Table {
+impl std::ops::Deref for ZeroedTable {
     type Target = [[u64; 2]];
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -288,7 +288,7 @@ impl std::ops::Deref for Table {
     }
 }
 
-impl std::ops::DerefMut for Table {
+impl std::ops::DerefMut for ZeroedTable {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
         // SAFETY: `zeroed` has mapped at least `length` initialised entries at `base`, page-aligned, and only `drop` unmaps
@@ -297,9 +297,9 @@ impl std::ops::DerefMut for Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for ZeroedTable {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `Table` alone. Slices of it borrow `self`, so none
+        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `ZeroedTable` alone. Slices of it borrow `self`, so none
         // is left.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
@@ -332,15 +332,15 @@ impl AliveWord {
 
 /// A word that the kernel marks when the thread that holds it ends, however it ends. To be dropped by that thread. If it is
 /// forgotten instead, the word stays mapped for ever.
-pub struct Held {
+pub struct HeldUntilDeath {
     alive: AliveWord,
     list: *mut RobustList,
 }
 
-impl Drop for Held {
+impl Drop for HeldUntilDeath {
     fn drop(&mut self) {
         // SAFETY: `hold_until_death` made `list` from a `Box` and gave it to the kernel only. This is the same thread,
-        // because `Held` holds a raw pointer and so is not `Send`; the kernel forgets the list here before it is freed.
+        // because `HeldUntilDeath` holds a raw pointer and so is not `Send`; the kernel forgets the list here before it is freed.
         unsafe {
             libc::syscall(libc::SYS_set_robust_list, ptr::null::<RobustList>(), 3 * size_of::<usize>());
             drop(Box::from_raw(self.list));
@@ -351,7 +351,7 @@ impl Drop for Held {
 
 /// Marks the word as held by the calling thread: when the thread ends, however it ends, the kernel sets
 /// `FUTEX_OWNER_DIED` in it. Replaces the thread's list of libc's robust mutexes, of which this program has none.
-pub fn hold_until_death(alive: AliveWord) -> io::Result<Held> {
+pub fn hold_until_death(alive: AliveWord) -> io::Result<HeldUntilDeath> {
     let word = alive.word();
     let list = Box::leak(Box::new(RobustList {
         first: ptr::null_mut(),
@@ -363,15 +363,15 @@ pub fn hold_until_death(alive: AliveWord) -> io::Result<Held> {
     list.node = head.cast();
     list.first = (&raw mut list.node).cast();
     list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
-    // SAFETY: `head` is leaked memory that only `Held::drop` frees, after it has taken the list from the kernel. It is a
+    // SAFETY: `head` is leaked memory that only `HeldUntilDeath::drop` frees, after it has taken the list from the kernel. It is a
     // complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`, which stays mapped
-    // as long as `alive`, so until `Held::drop`.
+    // as long as `alive`, so until `HeldUntilDeath::drop`.
     let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
     }
     word.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
-    Ok(Held { alive, list: head })
+    Ok(HeldUntilDeath { alive, list: head })
 }
 
 /// Whether the thread `tid` of process `pid` still exists. Works without /proc.

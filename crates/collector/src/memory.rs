@@ -88,7 +88,7 @@ fn allocator(smaps: &str) -> (u64, u64) {
         } else if let Some(rest) = line.strip_prefix("Rss:") {
             resident += if is_ours { kilobytes(rest) } else { 0 };
         } else if line.as_bytes().first().is_some_and(u8::is_ascii_hexdigit) && line.contains('-') {
-            // Names of fields begin with letters beyond f, or capitals.
+            // Names of fields begin with inboxes beyond f, or capitals.
             is_ours = is_allocator(line);
         }
     }

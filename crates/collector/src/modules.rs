@@ -3,7 +3,7 @@
 //! Given: the shared memory. Gives back: modules that are new, or gone, since the last look. What must hold: called
 //! after the rings were copied and before the copied events are written, a module precedes all frames in it.
 use crate::clock::Timeline;
-use crate::process::Process;
+use crate::proc_files::Process;
 use channel::{BUILD_ID_MAX, Region};
 use format::Module;
 use std::path::{Path, PathBuf};

@@ -6,11 +6,11 @@
 use crate::aggregate::LiveSite;
 use crate::blocks::Blocks;
 use crate::clock::Timeline;
-use crate::lane::Lane;
+use crate::domain_recorder::DomainRecorder;
 use crate::mapping::Mapping;
 use crate::merge::{Consumer, Item, Verdict};
 use crate::modules::Modules;
-use crate::process::Process;
+use crate::proc_files::Process;
 use crate::sink::Sink;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
@@ -22,8 +22,8 @@ pub struct Recorder {
     mapping: Arc<Mapping>,
     pub timeline: Timeline,
     pub process: Process,
-    malloc: Lane,
-    custom: Lane,
+    malloc: DomainRecorder,
+    custom: DomainRecorder,
     stacks: Stacks,
     /// Of both domains: the address says which.
     blocks: Blocks,
@@ -39,8 +39,8 @@ impl Recorder {
             mapping,
             timeline,
             process,
-            malloc: Lane::new(Domain::Malloc, sink),
-            custom: Lane::new(Domain::Custom, Sink::trace()),
+            malloc: DomainRecorder::new(Domain::Malloc, sink),
+            custom: DomainRecorder::new(Domain::Custom, Sink::trace()),
             stacks,
             blocks: Blocks::new(),
             threads: Threads::default(),
@@ -129,18 +129,18 @@ impl Recorder {
     }
 
     #[inline(always)]
-    fn lane<const IS_CUSTOM: bool>(&mut self) -> &mut Lane {
+    fn domain<const IS_CUSTOM: bool>(&mut self) -> &mut DomainRecorder {
         if IS_CUSTOM { &mut self.custom } else { &mut self.malloc }
     }
 
     /// Thread and time of the event that is written next.
     #[inline(always)]
     fn context<const IS_CUSTOM: bool>(&mut self, item: &Item) {
-        if self.lane::<IS_CUSTOM>().differs(item.source) {
+        if self.domain::<IS_CUSTOM>().differs(item.source) {
             self.switch::<IS_CUSTOM>(item.source);
         }
-        let lane = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
-        lane.set_time(item.event.stamp(), &mut self.timeline);
+        let domain = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+        domain.set_time(item.event.stamp(), &mut self.timeline);
     }
 
     #[inline(never)]
@@ -151,7 +151,7 @@ impl Recorder {
             None if self.malloc.is_live() => 0,
             None => self.start_thread(source / 2, 0),
         };
-        self.lane::<IS_CUSTOM>().switch(source, thread);
+        self.domain::<IS_CUSTOM>().switch(source, thread);
     }
 
     fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
@@ -169,16 +169,16 @@ impl Recorder {
     #[inline(always)]
     fn alloc<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
         let stamp = item.event.stamp();
-        let lane = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
-        if lane.is_live() {
-            lane.set_time(stamp, &mut self.timeline);
+        let domain = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+        if domain.is_live() {
+            domain.set_time(stamp, &mut self.timeline);
         }
-        let block = lane.next_block(stamp, size, stack, &self.stacks);
+        let block = domain.next_block(stamp, size, stack, &self.stacks);
         if self.blocks.insert(address, block).is_err() {
             return Verdict::StillLive;
         }
         self.context::<IS_CUSTOM>(item);
-        self.lane::<IS_CUSTOM>().alloc(block, size);
+        self.domain::<IS_CUSTOM>().alloc(block, size);
         Verdict::Taken
     }
 
@@ -186,7 +186,7 @@ impl Recorder {
     fn free<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, by_realloc: bool) -> Verdict {
         let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
         self.context::<IS_CUSTOM>(item);
-        self.lane::<IS_CUSTOM>().free(block, by_realloc);
+        self.domain::<IS_CUSTOM>().free(block, by_realloc);
         Verdict::Taken
     }
 
@@ -215,9 +215,9 @@ impl Recorder {
             return;
         }
         self.blocks.clear();
-        for lane in [&mut self.malloc, &mut self.custom] {
-            lane.mark(stamp, &mut self.timeline);
-            lane.new_image(image);
+        for domain in [&mut self.malloc, &mut self.custom] {
+            domain.mark(stamp, &mut self.timeline);
+            domain.new_image(image);
         }
     }
 
@@ -226,11 +226,11 @@ impl Recorder {
         match item.event {
             Event::Alloc { address, .. } => {
                 if let Some(block) = self.blocks.remove(address) {
-                    self.lane::<IS_CUSTOM>().free_implied(block);
+                    self.domain::<IS_CUSTOM>().free_implied(block);
                 }
                 self.take(item);
             }
-            Event::Free { .. } => self.lane::<IS_CUSTOM>().unknown_free(),
+            Event::Free { .. } => self.domain::<IS_CUSTOM>().unknown_free(),
             _ => (),
         }
     }

@@ -158,8 +158,8 @@ pub(crate) struct Subject {
     pub(crate) attached: Option<HeapAtAttach>,
 }
 
-/// The collecting thread's ends of all its letter boxes.
-pub(crate) struct Letters {
+/// The collecting thread's ends of its channels.
+pub(crate) struct Inboxes {
     /// Blocks that others made.
     pub(crate) further: mpsc::Receiver<RawBlock>,
     pub(crate) asks: mpsc::Receiver<Ask>,
@@ -227,14 +227,14 @@ impl Recording {
         let (ready, is_ready) = mpsc::channel();
         let (asks, asks_inbox) = mpsc::channel();
         let (to_reader, snapshots) = mpsc::channel();
-        let letters = Letters { further, asks: asks_inbox, snapshots: to_reader };
+        let inboxes = Inboxes { further, asks: asks_inbox, snapshots: to_reader };
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
             let held = hold_until_death(AliveWord::Session(Arc::clone(&shared)));
             let failed = held.is_err();
             let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
             let _ = ready.send(answer);
-            let mut collector = Collector::new(shared, plan, writer, sink, numbers, stopping, letters);
+            let mut collector = Collector::new(shared, plan, writer, sink, numbers, stopping, inboxes);
             if !failed {
                 collector.run();
             }

@@ -12,10 +12,10 @@ use crate::live::{Ask, Backlog};
 use crate::mapping::{Mapping, SharedHeader};
 use crate::memory::Looks;
 use crate::merge::{Merge, Patience, Stopped};
-use crate::process::Process;
+use crate::proc_files::Process;
 use crate::queue::Store;
 use crate::recorder::Recorder;
-use crate::recording::{Letters, Subject};
+use crate::recording::{Inboxes, Subject};
 use crate::sampler::Sampler;
 use crate::sink::Sink;
 use crate::spill::Spill;
@@ -69,7 +69,7 @@ pub(crate) struct Collector {
     session_written: bool,
     suppressions_written: bool,
     losses: Losses,
-    letters: Letters,
+    inboxes: Inboxes,
     /// Snapshots that wait, and those that were asked for and not made.
     backlog: Backlog,
     unanswered: u64,
@@ -96,7 +96,7 @@ impl Collector {
         sink: Sink,
         stats: Arc<Stats>,
         stop: Arc<AtomicBool>,
-        letters: Letters,
+        inboxes: Inboxes,
     ) -> Self {
         let header = SharedHeader::of(&mapping);
         let now = Instant::now();
@@ -118,7 +118,7 @@ impl Collector {
             session_written: false,
             suppressions_written: false,
             losses: Losses::default(),
-            letters,
+            inboxes,
             backlog: Backlog::default(),
             unanswered: 0,
             last_watermark: 0,
@@ -169,7 +169,7 @@ impl Collector {
             return self.empty_rings();
         }
         // Before the instant that is merged up to: an answer holds everything up to its question.
-        let asks: Vec<Ask> = self.letters.asks.try_iter().collect();
+        let asks: Vec<Ask> = self.inboxes.asks.try_iter().collect();
         let now = self.recorder.timeline.sample(&self.header);
         let watermark = self.drain.watermark(now);
         let drained = self.drain.empty_rings(&mut self.merge);
@@ -292,7 +292,7 @@ impl Collector {
         if let Some(block) = self.sampler.take() {
             self.writer.put(block, events);
         }
-        for block in self.letters.further.try_iter() {
+        for block in self.inboxes.further.try_iter() {
             self.writer.put(block, events);
         }
         let losses = self.read_losses();

@@ -1,14 +1,14 @@
 //! Where ordered and paired events go: into a trace, or into numbers.
 //!
-//! Given: what the recorder found (an allocation of an info, the block that a free ends). Gives back: encoded events, or
+//! Given: what the recorder found (an allocation of an allocation class, the block that a free ends). Gives back: encoded events, or
 //! an aggregate that can be asked at any time. What must hold: order and pairing are the recorder's business alone; a
 //! sink only keeps.
 use crate::aggregate::Aggregate;
+use crate::alloc_classes::AllocClasses;
 use crate::blocks::Block;
-use crate::infos::Infos;
 use crate::stacks::Stacks;
 use channel::Stamp;
-use format::{EventEncoder, InfoEncoder};
+use format::{AllocClassEncoder, EventEncoder};
 
 /// How a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,31 +29,31 @@ pub enum Sink {
 #[derive(Debug)]
 pub struct Encoders {
     pub events: EventEncoder,
-    pub infos: InfoEncoder,
+    pub alloc_classes: AllocClassEncoder,
 }
 
 impl Sink {
     pub fn trace() -> Self {
-        Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), infos: InfoEncoder::new() }))
+        Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), alloc_classes: AllocClassEncoder::new() }))
     }
 
-    /// What infos are told apart by: the stack, or the site that it belongs to.
+    /// What allocation classes are told apart by: the stack, or the site that it belongs to.
     #[inline(always)]
-    pub fn key(&mut self, stack: u32, stacks: &Stacks, infos: &mut Infos) -> u32 {
+    pub fn key(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
         match self {
             Sink::Trace(_) => stack,
-            Sink::Live(live) => live.site_of(stack, stacks, infos),
+            Sink::Live(live) => live.site_of(stack, stacks, alloc_classes),
         }
     }
 
-    pub fn new_info(&mut self, infos: &mut Infos, size: u64, key: u32) -> u32 {
+    pub fn new_alloc_class(&mut self, alloc_classes: &mut AllocClasses, size: u64, key: u32) -> u32 {
         match self {
             Sink::Trace(trace) => {
-                let index = trace.infos.push(size, key);
-                infos.add(size, key, index);
+                let index = trace.alloc_classes.push(size, key);
+                alloc_classes.add(size, key, index);
                 index
             }
-            Sink::Live(live) => live.new_info(infos, size, key),
+            Sink::Live(live) => live.new_alloc_class(alloc_classes, size, key),
         }
     }
 
@@ -67,10 +67,10 @@ impl Sink {
     }
 
     #[inline(always)]
-    pub fn alloc(&mut self, info: u32, size: u64) {
+    pub fn alloc(&mut self, alloc_class: u32, size: u64) {
         match self {
-            Sink::Trace(trace) => drop(trace.events.alloc(info)),
-            Sink::Live(live) => live.alloc(info, size),
+            Sink::Trace(trace) => drop(trace.events.alloc(alloc_class)),
+            Sink::Live(live) => live.alloc(alloc_class, size),
         }
     }
 
@@ -80,7 +80,7 @@ impl Sink {
             (Sink::Trace(trace), Freed::Called) => trace.events.free(block.sequence),
             (Sink::Trace(trace), Freed::ByRealloc) => trace.events.free_by_realloc(block.sequence),
             (Sink::Trace(trace), Freed::Implied) => trace.events.free_implied(block.sequence),
-            (Sink::Live(live), _) => live.free(block.info, size),
+            (Sink::Live(live), _) => live.free(block.alloc_class, size),
         }
     }
 

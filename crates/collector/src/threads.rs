@@ -3,7 +3,7 @@
 //! Given: ThreadStart events by slot. Gives back: the trace's thread index of a slot, and thread descriptions to write
 //! before they are used. What must hold: an index is never used again; a name that becomes known later is written
 //! again.
-use crate::process::Process;
+use crate::proc_files::Process;
 use format::Thread;
 
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ struct Replay {
     threads: HashMap<u32, format::Thread>,
     events_by_thread: HashMap<u32, u64>,
     modules: Vec<format::Module>,
-    infos: Vec<format::Info>,
+    alloc_classes: Vec<format::AllocClass>,
     stacks: Vec<format::StackNode>,
     samples: usize,
     checkpoints: usize,
@@ -44,13 +44,13 @@ fn replay(path: &Path) -> Replay {
             Block::Modules(modules) => found.modules.extend(modules),
             Block::Threads(threads) => found.threads.extend(threads.into_iter().map(|t| (t.index, t))),
             Block::Stacks(stacks) => found.stacks.extend(stacks.nodes),
-            Block::Infos(infos) => found.infos.extend(infos.infos),
+            Block::AllocClasses(alloc_classes) => found.alloc_classes.extend(alloc_classes.alloc_classes),
             Block::Samples(samples) => found.samples += samples.len(),
             Block::Losses(losses) => found.losses = losses,
             Block::Checkpoint(checkpoint) => {
                 found.checkpoints += 1;
                 let mut live: HashMap<u32, u64> = HashMap::new();
-                found.live.values().for_each(|info| *live.entry(*info).or_default() += 1);
+                found.live.values().for_each(|alloc_class| *live.entry(*alloc_class).or_default() += 1);
                 assert_eq!(checkpoint.live.iter().copied().collect::<HashMap<_, _>>(), live);
                 assert_eq!(checkpoint.next_sequence, found.allocations);
             }
@@ -62,11 +62,11 @@ fn replay(path: &Path) -> Replay {
                         *found.events_by_thread.entry(thread).or_default() += 1;
                     }
                     match event {
-                        Event::Alloc { sequence, info } => {
+                        Event::Alloc { sequence, alloc_class } => {
                             assert_eq!(sequence, found.allocations);
                             found.allocations += 1;
-                            found.allocated_bytes += found.infos[info as usize].size;
-                            found.live.insert(sequence, info);
+                            found.allocated_bytes += found.alloc_classes[alloc_class as usize].size;
+                            found.live.insert(sequence, alloc_class);
                         }
                         Event::Free { sequence, how } => {
                             assert!(found.live.remove(&sequence).is_some(), "freed twice");
@@ -204,7 +204,7 @@ fn one_thread_in_detail() {
     assert_eq!(found.losses.by_cause, [("unreadable_stack".to_owned(), 1)]);
     assert_eq!(found.losses.implied_frees, 1);
     assert_eq!(
-        found.infos.iter().map(|info| (info.size, info.stack)).collect::<Vec<_>>(),
+        found.alloc_classes.iter().map(|alloc_class| (alloc_class.size, alloc_class.stack)).collect::<Vec<_>>(),
         [(100, 2), (50, 2), (70, 1), (80, 1), (1, 1), (9, 0)]
     );
     assert_eq!(found.stacks[1].parent, 1);

@@ -2,7 +2,7 @@
 //!
 //! Given: all blocks but the events. What must hold: what is lost in a damaged file has a place of its own, so that the numbers
 //! of what follows stay right.
-use format::{Block, BlockKind, Frame, Info, Module, RssSample, Session, Source, StackNode, Summary, Symbols};
+use format::{AllocClass, Block, BlockKind, Frame, Module, RssSample, Session, Source, StackNode, Summary, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
 /// What is of no use here.
@@ -10,12 +10,12 @@ const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Checkpoint];
 /// Lost definitions that are kept a place for; a file that claims more of them lies.
 const HOLES: usize = 1 << 22;
 const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
-/// An info whose definition was lost.
-pub(crate) const LOST_INFO: Info = Info { size: u64::MAX, stack: 0 };
+/// An allocation class whose definition was lost.
+pub(crate) const LOST_ALLOC_CLASS: AllocClass = AllocClass { size: u64::MAX, stack: 0 };
 
 /// A function at an address; numbers of `Definitions::strings`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NamedLocation {
     pub(crate) function: Option<u32>,
     pub(crate) file: Option<u32>,
     pub(crate) line: u32,
@@ -34,12 +34,12 @@ pub(crate) struct Definitions {
     pub(crate) modules: BTreeMap<u16, Module>,
     /// Stack id - 1.
     pub(crate) nodes: Vec<StackNode>,
-    pub(crate) infos: Vec<Info>,
+    pub(crate) alloc_classes: Vec<AllocClass>,
     /// By time.
     pub(crate) samples: Vec<RssSample>,
     pub(crate) strings: Vec<String>,
     /// Frame -> its places, innermost first.
-    pub(crate) places: HashMap<u64, Vec<Place>>,
+    pub(crate) places: HashMap<u64, Vec<NamedLocation>>,
     known: HashMap<String, u32>,
     holes: usize,
 }
@@ -71,8 +71,14 @@ impl Definitions {
                 let first = (stacks.first as usize).saturating_sub(1);
                 extend(&mut self.nodes, first, stacks.nodes, LOST_NODE, &mut self.holes);
             }
-            Block::Infos(infos) => {
-                extend(&mut self.infos, infos.first as usize, infos.infos, LOST_INFO, &mut self.holes);
+            Block::AllocClasses(alloc_classes) => {
+                extend(
+                    &mut self.alloc_classes,
+                    alloc_classes.first as usize,
+                    alloc_classes.alloc_classes,
+                    LOST_ALLOC_CLASS,
+                    &mut self.holes,
+                );
             }
             Block::Samples(samples) => self.samples.extend(samples),
             Block::Symbols(symbols) => self.add_symbols(&symbols),
@@ -90,7 +96,7 @@ impl Definitions {
                 if places.is_empty() && self.places.contains_key(&frame) {
                     continue;
                 }
-                let place = |place: &format::Place| Place {
+                let place = |place: &format::CodeLocation| NamedLocation {
                     function: place.function.and_then(|index| text(symbols.functions.get(index as usize)?.full)),
                     file: place.file.and_then(text),
                     line: place.line.unwrap_or(0),

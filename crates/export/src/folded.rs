@@ -3,7 +3,7 @@
 //! Given: a report and a cost. Gives back: rows, and lines of them. What must hold: rows with the same levels are one; a level holds
 //! no `;` and no line feed; costs of zero have no row. Levels outside of `main` are left out: all programs have the same there.
 use analysis::{Costs, Level, Report};
-use format::{Frame, Sort};
+use format::{Frame, KdeFileKind};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -29,7 +29,7 @@ pub fn rows_of<'a>(
     shown: impl Fn(&mut dyn Iterator<Item = Level<'a>>) -> Vec<Level<'a>>,
 ) -> Vec<Row> {
     // Such a file says where code was in memory, not where it is in its module.
-    let is_absolute = matches!(report.session.kde(), Some(Sort::Interpreted | Sort::Old));
+    let is_absolute = matches!(report.session.kde(), Some(KdeFileKind::Interpreted | KdeFileKind::Old));
     let mut rows: Vec<Row> = Vec::new();
     let mut known: HashMap<Vec<String>, usize> = HashMap::new();
     for site in &report.sites {

@@ -1,10 +1,10 @@
 //! The heap while events go by: bytes that live, in all and by stack.
-use crate::definitions::{Definitions, LOST_INFO};
+use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use format::{Event, Events, IntMap};
 
 #[derive(Default)]
 pub(crate) struct Heap {
-    /// Sequence number -> info.
+    /// Sequence number -> allocation class.
     live: IntMap<u64, u32>,
     /// By stack.
     pub(crate) by_stack: Vec<u64>,
@@ -27,9 +27,9 @@ impl Heap {
         // The rest of a malformed block is lost, as for every other reader.
         while let Ok(Some(event)) = events.read() {
             match event {
-                Event::Alloc { sequence, info } => {
-                    if self.add(definitions, info) {
-                        self.live.insert(sequence, info);
+                Event::Alloc { sequence, alloc_class } => {
+                    if self.add(definitions, alloc_class) {
+                        self.live.insert(sequence, alloc_class);
                         self.allocations += 1;
                         after(self);
                     }
@@ -42,8 +42,8 @@ impl Heap {
         }
     }
 
-    fn add(&mut self, definitions: &Definitions, info: u32) -> bool {
-        let known = definitions.infos.get(info as usize).filter(|known| **known != LOST_INFO);
+    fn add(&mut self, definitions: &Definitions, alloc_class: u32) -> bool {
+        let known = definitions.alloc_classes.get(alloc_class as usize).filter(|known| **known != LOST_ALLOC_CLASS);
         let Some((known, stack)) = known.and_then(|known| Some((known, self.by_stack.get_mut(known.stack as usize)?)))
         else {
             return false;
@@ -54,8 +54,8 @@ impl Heap {
     }
 
     fn remove(&mut self, definitions: &Definitions, sequence: u64) {
-        let Some(info) = self.live.remove(&sequence) else { return };
-        let Some(known) = definitions.infos.get(info as usize) else { return };
+        let Some(alloc_class) = self.live.remove(&sequence) else { return };
+        let Some(known) = definitions.alloc_classes.get(alloc_class as usize) else { return };
         self.bytes = self.bytes.saturating_sub(known.size);
         if let Some(stack) = self.by_stack.get_mut(known.stack as usize) {
             *stack = stack.saturating_sub(known.size);

@@ -1,16 +1,16 @@
 //! KDE's own format, version 3, as `heaptrack_interpret` writes it: what KDE's tools open.
 //!
 //! Given: a trace, twice (names may stand behind the events that need them). Gives back: text. What must hold, because those readers
-//! fail or crash otherwise: strings stand before pointers, pointers before traces, traces before infos, infos before events;
-//! infos are numbered by their first use, without a gap; a free names an info that is defined; times never go back.
+//! fail or crash otherwise: strings stand before pointers, pointers before traces, traces before allocation classes, allocation classes before events;
+//! allocation classes are numbered by their first use, without a gap; a free names an allocation class that is defined; times never go back.
 //!
 //! ```text
 //! v X I S A                                 who was recorded
 //! s (string)  i (pointer)  t (trace)  a     definitions, just before their first use
-//! + -                                       an allocation, a free: the number of an info
+//! + -                                       an allocation, a free: the number of an allocation class
 //! c R                                       milliseconds, pages that are resident
 //! ```
-use crate::definitions::{Definitions, LOST_INFO};
+use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use crate::hex::{line, one_line, put};
 use crate::{Error, Opener};
 use format::{BlockKind, Event, Events, Frame, IntMap, Module};
@@ -23,7 +23,7 @@ const NOT_EVENTS: &[BlockKind] = &[
     BlockKind::Modules,
     BlockKind::Threads,
     BlockKind::Stacks,
-    BlockKind::Infos,
+    BlockKind::AllocClasses,
     BlockKind::Samples,
     BlockKind::Losses,
     BlockKind::Unseen,
@@ -73,12 +73,12 @@ struct Writer<'a> {
     /// Our numbers -> KDE's; `NONE`: not written yet.
     strings: Vec<u32>,
     traces: Vec<u32>,
-    infos: Vec<u32>,
+    alloc_classes: Vec<u32>,
     pointers: IntMap<u64, u32>,
     next_string: u32,
     next_trace: u32,
-    next_info: u32,
-    /// Sequence number -> KDE's info.
+    next_alloc_class: u32,
+    /// Sequence number -> KDE's allocation class.
     live: IntMap<u64, u32>,
     image: u32,
     now_ms: u64,
@@ -98,14 +98,14 @@ impl<'a> Writer<'a> {
             },
             strings: vec![NONE; definitions.strings.len()],
             traces: vec![NONE; definitions.nodes.len()],
-            infos: vec![NONE; definitions.infos.len()],
+            alloc_classes: vec![NONE; definitions.alloc_classes.len()],
             definitions,
             out,
             text: Vec::with_capacity(2 * BUFFER),
             pointers: IntMap::default(),
             next_string: 1,
             next_trace: 1,
-            next_info: 0,
+            next_alloc_class: 0,
             live: IntMap::default(),
             image: 0,
             now_ms: 0,
@@ -138,9 +138,9 @@ impl<'a> Writer<'a> {
         // The rest of a malformed block is lost, as for every other reader.
         while let Ok(Some(event)) = events.read() {
             match event {
-                Event::Alloc { sequence, info } => self.alloc(sequence, info),
+                Event::Alloc { sequence, alloc_class } => self.alloc(sequence, alloc_class),
                 Event::Free { sequence, .. } => match self.live.remove(&sequence) {
-                    Some(info) => line(&mut self.text, b'-', &[info as u64]),
+                    Some(alloc_class) => line(&mut self.text, b'-', &[alloc_class as u64]),
                     None => self.written.damaged += 1,
                 },
                 Event::UnknownFree => self.written.unknown_frees += 1,
@@ -161,31 +161,36 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn alloc(&mut self, sequence: u64, info: u32) {
-        let Some(info) = self.info(info) else {
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
+        let Some(alloc_class) = self.alloc_class(alloc_class) else {
             self.written.damaged += 1;
             return;
         };
         self.written.allocations += 1;
-        line(&mut self.text, b'+', &[info as u64]);
-        self.live.insert(sequence, info);
+        line(&mut self.text, b'+', &[alloc_class as u64]);
+        self.live.insert(sequence, alloc_class);
     }
 
     #[inline]
-    fn info(&mut self, info: u32) -> Option<u32> {
-        match *self.infos.get(info as usize)? {
-            NONE => self.new_info(info),
+    fn alloc_class(&mut self, alloc_class: u32) -> Option<u32> {
+        match *self.alloc_classes.get(alloc_class as usize)? {
+            NONE => self.new_alloc_class(alloc_class),
             known => Some(known),
         }
     }
 
-    fn new_info(&mut self, info: u32) -> Option<u32> {
-        let known = self.definitions.infos.get(info as usize).copied().filter(|known| *known != LOST_INFO)?;
+    fn new_alloc_class(&mut self, alloc_class: u32) -> Option<u32> {
+        let known = self
+            .definitions
+            .alloc_classes
+            .get(alloc_class as usize)
+            .copied()
+            .filter(|known| *known != LOST_ALLOC_CLASS)?;
         let trace = self.trace(known.stack);
         line(&mut self.text, b'a', &[known.size, trace as u64]);
-        let number = self.next_info;
-        self.next_info += 1;
-        *self.infos.get_mut(info as usize)? = number;
+        let number = self.next_alloc_class;
+        self.next_alloc_class += 1;
+        *self.alloc_classes.get_mut(alloc_class as usize)? = number;
         Some(number)
     }
 
@@ -316,8 +321,8 @@ impl<'a> Writer<'a> {
         let mut gone: Vec<(u64, u32)> = self.live.drain().collect();
         gone.sort_unstable();
         self.written.ended_by_exec += gone.len() as u64;
-        for (_, info) in gone {
-            line(&mut self.text, b'-', &[info as u64]);
+        for (_, alloc_class) in gone {
+            line(&mut self.text, b'-', &[alloc_class as u64]);
         }
     }
 

@@ -18,7 +18,8 @@ use format::{BlockKind, Frame};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-const NOT_EVENTS: &[BlockKind] = &[BlockKind::Symbols, BlockKind::Stacks, BlockKind::Infos, BlockKind::Checkpoint];
+const NOT_EVENTS: &[BlockKind] =
+    &[BlockKind::Symbols, BlockKind::Stacks, BlockKind::AllocClasses, BlockKind::Checkpoint];
 const MS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Infos, Losses, Malformed, Module, RssSample, Session,
+    AllocClasses, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module, RssSample, Session,
     Stacks, Summary, Suppressions, Symbols, Thread, Unseen,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -15,7 +15,7 @@ pub enum BlockKind {
     Modules = 3,
     Threads = 4,
     Stacks = 5,
-    Infos = 6,
+    AllocClasses = 6,
     Events = 7,
     Samples = 8,
     Losses = 9,
@@ -26,7 +26,7 @@ pub enum BlockKind {
     /// The footer: where the blocks are.
     Index = 13,
     /// The custom domain's, see `Domain`.
-    CustomInfos = 14,
+    CustomAllocClasses = 14,
     CustomEvents = 15,
     CustomCheckpoint = 16,
     CustomSummary = 17,
@@ -48,7 +48,7 @@ impl BlockKind {
         BlockKind::Modules,
         BlockKind::Threads,
         BlockKind::Stacks,
-        BlockKind::Infos,
+        BlockKind::AllocClasses,
         BlockKind::Events,
         BlockKind::Samples,
         BlockKind::Losses,
@@ -56,7 +56,7 @@ impl BlockKind {
         BlockKind::Symbols,
         BlockKind::Summary,
         BlockKind::Index,
-        BlockKind::CustomInfos,
+        BlockKind::CustomAllocClasses,
         BlockKind::CustomEvents,
         BlockKind::CustomCheckpoint,
         BlockKind::CustomSummary,
@@ -87,7 +87,7 @@ pub enum Block<'a> {
     Modules(Vec<Module>),
     Threads(Vec<Thread>),
     Stacks(Stacks),
-    Infos(Infos),
+    AllocClasses(AllocClasses),
     Events(Events<'a>),
     Samples(Vec<RssSample>),
     Losses(Losses),
@@ -123,7 +123,7 @@ impl RawBlock {
             BlockKind::Modules => Block::Modules(Module::decode(bytes)?),
             BlockKind::Threads => Block::Threads(Thread::decode(bytes)?),
             BlockKind::Stacks => Block::Stacks(Stacks::decode(bytes)?),
-            BlockKind::Infos => Block::Infos(Infos::decode(bytes)?),
+            BlockKind::AllocClasses => Block::AllocClasses(AllocClasses::decode(bytes)?),
             BlockKind::Events => Block::Events(Events::decode(bytes)?),
             BlockKind::Samples => Block::Samples(RssSample::decode(bytes)?),
             BlockKind::Losses => Block::Losses(Losses::decode(bytes)?),
@@ -131,7 +131,7 @@ impl RawBlock {
             BlockKind::Symbols => Block::Symbols(Symbols::decode(bytes)?),
             BlockKind::Summary => Block::Summary(Summary::decode(bytes)?),
             BlockKind::Index => Block::Index(Index::decode(bytes)?),
-            BlockKind::CustomInfos
+            BlockKind::CustomAllocClasses
             | BlockKind::CustomEvents
             | BlockKind::CustomCheckpoint
             | BlockKind::CustomSummary

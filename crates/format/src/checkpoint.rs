@@ -12,9 +12,9 @@ pub struct Checkpoint {
     pub image: u32,
     /// Totals up to here; `leaked_*` is what is live.
     pub totals: Totals,
-    /// `(info, live blocks)`, by info, no zero counts.
+    /// `(allocation class, live blocks)`, by allocation class, no zero counts.
     pub live: Vec<(u32, u64)>,
-    /// `(sequence number, info)` of each live block, by sequence number. Rarer, for it is large.
+    /// `(sequence number, allocation class)` of each live block, by sequence number. Rarer, for it is large.
     pub blocks: Option<Vec<(u64, u32)>>,
 }
 
@@ -28,18 +28,18 @@ impl Checkpoint {
         self.totals.put(&mut out);
         put(&mut out, self.live.len() as u64);
         let mut last = 0;
-        for &(info, count) in &self.live {
-            put(&mut out, zigzag(info as i64 - last));
+        for &(alloc_class, count) in &self.live {
+            put(&mut out, zigzag(alloc_class as i64 - last));
             put(&mut out, count);
-            last = info as i64;
+            last = alloc_class as i64;
         }
         out.push(self.blocks.is_some() as u8);
         if let Some(blocks) = &self.blocks {
             put(&mut out, blocks.len() as u64);
             let mut last = 0u64;
-            for &(sequence, info) in blocks {
+            for &(sequence, alloc_class) in blocks {
                 put(&mut out, zigzag(sequence.wrapping_sub(last) as i64));
-                put(&mut out, info as u64);
+                put(&mut out, alloc_class as u64);
                 last = sequence;
             }
         }
@@ -62,10 +62,10 @@ impl Checkpoint {
     }
 
     fn live(cursor: &mut Cursor) -> Result<Vec<(u32, u64)>, Malformed> {
-        let mut info = 0i64;
+        let mut alloc_class = 0i64;
         cursor.list(|cursor| {
-            info = info.wrapping_add(unzigzag(cursor.u64()?));
-            Ok((u32::try_from(info).map_err(|_| Malformed::Overflow)?, cursor.u64()?))
+            alloc_class = alloc_class.wrapping_add(unzigzag(cursor.u64()?));
+            Ok((u32::try_from(alloc_class).map_err(|_| Malformed::Overflow)?, cursor.u64()?))
         })
     }
 

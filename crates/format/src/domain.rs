@@ -1,6 +1,6 @@
 //! Whose blocks: malloc's, or those that the program reported itself.
 //!
-//! Each domain has infos, events, folded events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
+//! Each domain has allocation classes, events, folded events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
 //! whoever knows only malloc's kinds sees malloc's trace, and a reader set to the custom domain sees a trace of the same
 //! shape, in which the custom blocks are the only ones.
 use crate::{BlockKind, RawBlock};
@@ -17,7 +17,7 @@ impl BlockKind {
     /// The kind that holds the same for the custom domain; kinds that both share stay as they are.
     pub const fn custom(self) -> BlockKind {
         match self {
-            BlockKind::Infos => BlockKind::CustomInfos,
+            BlockKind::AllocClasses => BlockKind::CustomAllocClasses,
             BlockKind::Events => BlockKind::CustomEvents,
             BlockKind::Checkpoint => BlockKind::CustomCheckpoint,
             BlockKind::Summary => BlockKind::CustomSummary,
@@ -29,7 +29,7 @@ impl BlockKind {
     /// What a block of this kind is to somebody who looks at one domain; `None`: nothing, it is the other's.
     pub const fn in_domain(self, domain: Domain) -> Option<BlockKind> {
         let plain = match self {
-            BlockKind::CustomInfos => BlockKind::Infos,
+            BlockKind::CustomAllocClasses => BlockKind::AllocClasses,
             BlockKind::CustomEvents => BlockKind::Events,
             BlockKind::CustomCheckpoint => BlockKind::Checkpoint,
             BlockKind::CustomSummary => BlockKind::Summary,

@@ -7,7 +7,7 @@
 //!         number of events, byte lengths of the seven columns (all varints), then the columns:
 //! runs    a byte per turn: | frees 7..4 | allocations 3..0 |, first the allocations, then the frees;
 //!         15 = 15 and more: a varint of what is beyond 15 follows, the allocations' first
-//! low     per allocation: the low byte of its info's index; its sequence number is one more than that of the
+//! low     per allocation: the low byte of its allocation class's index; its sequence number is one more than that of the
 //!         allocation before
 //! high    per allocation: the rest of that index (index >> 8), or 255: the rest stands in `wide`
 //! wide    per 255 in `high`: index >> 8, varint
@@ -41,7 +41,7 @@ pub enum Freed {
 pub enum Event {
     Alloc {
         sequence: u64,
-        info: u32,
+        alloc_class: u32,
     },
     Free {
         sequence: u64,
@@ -107,14 +107,14 @@ impl EventEncoder {
 
     /// The allocation's sequence number, counted from 0 through the whole file.
     #[inline]
-    pub fn alloc(&mut self, info: u32) -> u64 {
+    pub fn alloc(&mut self, alloc_class: u32) -> u64 {
         if self.turn_frees != 0 {
             self.end_turn();
         }
         self.turn_allocs += 1;
         self.events += 1;
-        self.low.push(info as u8);
-        let rest = info >> 8;
+        self.low.push(alloc_class as u8);
+        let rest = alloc_class >> 8;
         self.high.push(rest.min(WIDE) as u8);
         if rest >= WIDE {
             put(&mut self.wide, rest as u64);
@@ -387,7 +387,7 @@ impl<'a> Events<'a> {
             self.done += 1;
             let sequence = self.now.sequence;
             self.now.sequence += 1;
-            return Ok(Some(Event::Alloc { sequence, info: self.read_info()? }));
+            return Ok(Some(Event::Alloc { sequence, alloc_class: self.read_alloc_class()? }));
         }
         if self.turn_frees != 0 {
             self.turn_frees -= 1;
@@ -402,7 +402,7 @@ impl<'a> Events<'a> {
     }
 
     #[inline]
-    fn read_info(&mut self) -> Result<u32, Malformed> {
+    fn read_alloc_class(&mut self) -> Result<u32, Malformed> {
         let low = self.low.byte()? as u32;
         let mut rest = self.high.byte()? as u32;
         if rest == WIDE {
@@ -546,14 +546,14 @@ mod tests {
             Ok(vec![
                 Event::Image(1),
                 Event::Thread(3),
-                Event::Alloc { sequence: 0, info: 7 },
-                Event::Alloc { sequence: 1, info: 0x1234_5678 },
+                Event::Alloc { sequence: 0, alloc_class: 7 },
+                Event::Alloc { sequence: 1, alloc_class: 0x1234_5678 },
                 Event::Time(200_000),
                 Event::Free { sequence: 0, how: Freed::Call },
                 Event::UnknownFree,
                 Event::Thread(4),
                 Event::Free { sequence: 1, how: Freed::Realloc },
-                Event::Alloc { sequence: 2, info: 0xfeff },
+                Event::Alloc { sequence: 2, alloc_class: 0xfeff },
                 Event::Free { sequence: 2, how: Freed::Implied },
                 Event::Image(2),
             ])
@@ -581,7 +581,7 @@ mod tests {
         );
         assert_eq!(
             read_all(&block)?,
-            [Event::Free { sequence: 0, how: Freed::Call }, Event::Alloc { sequence: 2, info: 3 }]
+            [Event::Free { sequence: 0, how: Freed::Call }, Event::Alloc { sequence: 2, alloc_class: 3 }]
         );
         Ok(())
     }
@@ -593,7 +593,7 @@ mod tests {
             let mut expected = Vec::new();
             for sequence in 0..length {
                 encoder.alloc(5);
-                expected.push(Event::Alloc { sequence, info: 5 });
+                expected.push(Event::Alloc { sequence, alloc_class: 5 });
             }
             for sequence in (0..length).rev() {
                 encoder.free(sequence);

@@ -4,7 +4,7 @@
 //! have failed.
 //!
 //! ```text
-//! word  0 ..= 7fff_ffff          an allocation: its info
+//! word  0 ..= 7fff_ffff          an allocation: its allocation class
 //!       8000_0000 ..= ffff_feff  a plain free: how many allocations ago its block was made
 //!       ffff_ff00 ..             anything else: a code; its value is in the two words that follow, low half first
 //! ```
@@ -104,12 +104,12 @@ fn walk_other<V: Visitor>(visitor: &mut V, code: u32, value: u64, sequence: u64)
 
 impl Visitor for Flat {
     #[inline]
-    fn alloc(&mut self, sequence: u64, info: u32) {
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
         self.next_sequence = sequence + 1;
-        if info < FREE {
-            self.words.push(info);
+        if alloc_class < FREE {
+            self.words.push(alloc_class);
         } else {
-            self.push_other(ALLOC, info as u64);
+            self.push_other(ALLOC, alloc_class as u64);
         }
     }
 

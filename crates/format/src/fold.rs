@@ -2,11 +2,11 @@
 //!
 //! Given: a trace that still grows, and a place in it. Gives back: a trace with all that stands behind that place as it is, and before it no
 //! events but the allocations of what lived there (`folded.rs`). What must hold: sums over the whole session, what lives at any time after the cut,
-//! and every number of an event, a stack or an info are the same in both; memory is bounded by live blocks and infos.
+//! and every number of an event, a stack or an allocation class are the same in both; memory is bounded by live blocks and allocation classes.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
 use crate::{
-    BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, Infos, IntMap, Malformed, RawBlock, Reader, RssSample,
-    Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, RawBlock, Reader,
+    RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
@@ -71,8 +71,8 @@ impl Folder {
         match block.kind {
             BlockKind::Events | BlockKind::CustomEvents => past.walk(&mut Events::decode(payload)?)?,
             BlockKind::Folded | BlockKind::CustomFolded => past.add_folded(&Folded::decode(payload)?),
-            BlockKind::Infos | BlockKind::CustomInfos => {
-                past.add_infos(&Infos::decode(payload)?)?;
+            BlockKind::AllocClasses | BlockKind::CustomAllocClasses => {
+                past.add_alloc_classes(&AllocClasses::decode(payload)?)?;
                 return Ok(false);
             }
             BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
@@ -110,12 +110,12 @@ impl Folder {
 
 #[derive(Clone, Copy)]
 struct Born {
-    info: u32,
+    alloc_class: u32,
     thread: u32,
     tick: u64,
 }
 
-/// What happened with one info in one thread. What it held at the peak is settled at its first change after that.
+/// What happened with one allocation class in one thread. What it held at the peak is settled at its first change after that.
 #[derive(Clone, Copy, Default)]
 struct Use {
     row: FoldedRow,
@@ -130,7 +130,7 @@ struct Past {
     live: IntMap<u64, Born>,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// By info and thread.
+    /// By allocation class and thread.
     uses: IntMap<u64, Use>,
     next_sequence: u64,
     thread: u32,
@@ -142,23 +142,23 @@ struct Past {
     folded: Folded,
 }
 
-const fn key(info: u32, thread: u32) -> u64 {
-    (info as u64) << 32 | thread as u64
+const fn key(alloc_class: u32, thread: u32) -> u64 {
+    (alloc_class as u64) << 32 | thread as u64
 }
 
 impl Past {
-    fn add_infos(&mut self, infos: &Infos) -> Result<(), Malformed> {
-        if infos.first as usize != self.sizes.len() {
+    fn add_alloc_classes(&mut self, alloc_classes: &AllocClasses) -> Result<(), Malformed> {
+        if alloc_classes.first as usize != self.sizes.len() {
             return Err(Malformed::Reference);
         }
-        self.sizes.extend(infos.infos.iter().map(|info| info.size));
+        self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
         Ok(())
     }
 
     /// An earlier cut. It stands before all events.
     fn add_folded(&mut self, folded: &Folded) {
         for row in &folded.rows {
-            self.uses.insert(key(row.info, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
+            self.uses.insert(key(row.alloc_class, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
         }
         self.folded = Folded { rows: Vec::new(), ..folded.clone() };
     }
@@ -174,15 +174,15 @@ impl Past {
         events.walk(self, u64::MAX).map(drop)
     }
 
-    fn size(&self, info: u32) -> u64 {
-        self.sizes.get(info as usize).copied().unwrap_or(0)
+    fn size(&self, alloc_class: u32) -> u64 {
+        self.sizes.get(alloc_class as usize).copied().unwrap_or(0)
     }
 
     /// The use that changes now.
-    fn using(&mut self, info: u32, thread: u32) -> &mut Use {
+    fn using(&mut self, alloc_class: u32, thread: u32) -> &mut Use {
         let epoch = self.epoch;
-        let used = self.uses.entry(key(info, thread)).or_default();
-        (used.row.info, used.row.thread) = (info, thread);
+        let used = self.uses.entry(key(alloc_class, thread)).or_default();
+        (used.row.alloc_class, used.row.thread) = (alloc_class, thread);
         if used.epoch != epoch {
             (used.epoch, used.row.at_peak) = (epoch, used.live);
         }
@@ -206,7 +206,7 @@ impl Past {
             events.thread(born.thread);
             events.time(born.tick.saturating_mul(TICK_NS));
             events.skip_to(*sequence);
-            events.alloc(born.info);
+            events.alloc(born.alloc_class);
             if events.len() >= FULL {
                 out.write(&events.take().of(domain))?;
             }
@@ -235,22 +235,22 @@ impl Past {
         };
         let mut rows: Vec<FoldedRow> = self.uses.values().map(row).collect();
         rows.retain(|row| row.allocations > 0 || row.at_peak > 0);
-        rows.sort_unstable_by_key(|row| (row.info, row.thread));
+        rows.sort_unstable_by_key(|row| (row.alloc_class, row.thread));
         rows
     }
 }
 
 impl Visitor for Past {
-    fn alloc(&mut self, sequence: u64, info: u32) {
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
         let (thread, tick) = (self.thread, self.tick);
         self.next_sequence = sequence + 1;
         self.folded.events = self.folded.events.saturating_add(1);
-        self.live.insert(sequence, Born { info, thread, tick });
+        self.live.insert(sequence, Born { alloc_class, thread, tick });
         self.latest.insert(thread, sequence);
-        let used = self.using(info, thread);
+        let used = self.using(alloc_class, thread);
         used.row.allocations = used.row.allocations.saturating_add(1);
         used.live = used.live.saturating_add(1);
-        self.live_bytes = self.live_bytes.saturating_add(self.size(info));
+        self.live_bytes = self.live_bytes.saturating_add(self.size(alloc_class));
         if self.live_bytes > self.folded.peak_bytes {
             self.folded.peak_bytes = self.live_bytes;
             self.folded.peak_allocations = self.live.len() as u64;
@@ -265,8 +265,8 @@ impl Visitor for Past {
         self.folded.implied_frees = self.folded.implied_frees.saturating_add((how == Freed::Implied) as u64);
         let is_temporary = how == Freed::Call && self.latest.get(&self.thread) == Some(&sequence);
         let age = self.tick.saturating_sub(born.tick);
-        self.live_bytes = self.live_bytes.saturating_sub(self.size(born.info));
-        let used = self.using(born.info, born.thread);
+        self.live_bytes = self.live_bytes.saturating_sub(self.size(born.alloc_class));
+        let used = self.using(born.alloc_class, born.thread);
         used.live = used.live.saturating_sub(1);
         used.row.deallocations = used.row.deallocations.saturating_add(1);
         used.row.temporary = used.row.temporary.saturating_add(is_temporary as u64);
@@ -290,8 +290,8 @@ impl Visitor for Past {
     fn image(&mut self, image: u32) {
         self.image = image;
         let born: Vec<Born> = self.live.drain().map(|(_, born)| born).collect();
-        for Born { info, thread, .. } in born {
-            self.using(info, thread).live = 0;
+        for Born { alloc_class, thread, .. } in born {
+            self.using(alloc_class, thread).live = 0;
         }
         self.latest.clear();
         self.live_bytes = 0;

@@ -1,4 +1,4 @@
-//! What events came to that are not in the file any more (`--max-size`): their counts, by info and thread.
+//! What events came to that are not in the file any more (`--max-size`): their counts, by allocation class and thread.
 //!
 //! ```text
 //! recorded  +a +b -a +c    cut    +d -b ...
@@ -23,14 +23,14 @@ pub struct Folded {
     pub peak_bytes: u64,
     pub peak_allocations: u64,
     pub peak_time_ns: u64,
-    /// By info, then by thread.
+    /// By allocation class, then by thread.
     pub rows: Vec<FoldedRow>,
 }
 
-/// The blocks of one info that one thread allocated.
+/// The blocks of one allocation class that one thread allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldedRow {
-    pub info: u32,
+    pub alloc_class: u32,
     pub thread: u32,
     /// Those whose events are gone.
     pub allocations: u64,
@@ -66,8 +66,8 @@ impl Folded {
         }
         let mut last = 0;
         for row in &self.rows {
-            put(&mut out, zigzag(row.info as i64 - last));
-            last = row.info as i64;
+            put(&mut out, zigzag(row.alloc_class as i64 - last));
+            last = row.alloc_class as i64;
             for value in [
                 row.thread as u64,
                 row.allocations,
@@ -94,11 +94,11 @@ impl Folded {
             peak_time_ns: cursor.u64()?,
             rows: Vec::new(),
         };
-        let mut info = 0i64;
+        let mut alloc_class = 0i64;
         folded.rows = cursor.list(|cursor| {
-            info = info.wrapping_add(unzigzag(cursor.u64()?));
+            alloc_class = alloc_class.wrapping_add(unzigzag(cursor.u64()?));
             let row = FoldedRow {
-                info: u32::try_from(info).map_err(|_| Malformed::Overflow)?,
+                alloc_class: u32::try_from(alloc_class).map_err(|_| Malformed::Overflow)?,
                 thread: cursor.u32()?,
                 allocations: cursor.u64()?,
                 ..FoldedRow::default()

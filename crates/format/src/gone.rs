@@ -18,7 +18,7 @@ pub struct Gone {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoneBlock {
     pub sequence: u64,
-    pub info: u32,
+    pub alloc_class: u32,
     /// The thread that allocated it, and when.
     pub thread: u32,
     pub born_ns: u64,
@@ -36,7 +36,7 @@ impl Gone {
         let mut last = 0u64;
         for block in &self.blocks {
             put(&mut out, zigzag(block.sequence.wrapping_sub(last) as i64));
-            put(&mut out, block.info as u64);
+            put(&mut out, block.alloc_class as u64);
             put(&mut out, block.thread as u64);
             put(&mut out, block.born_ns);
             last = block.sequence;
@@ -50,7 +50,7 @@ impl Gone {
         let mut sequence = 0u64;
         let blocks = cursor.list(|cursor| {
             sequence = sequence.wrapping_add(unzigzag(cursor.u64()?) as u64);
-            Ok(GoneBlock { sequence, info: cursor.u32()?, thread: cursor.u32()?, born_ns: cursor.u64()? })
+            Ok(GoneBlock { sequence, alloc_class: cursor.u32()?, thread: cursor.u32()?, born_ns: cursor.u64()? })
         })?;
         cursor.end()?;
         Ok(Gone { at_ns, is_leak, blocks })

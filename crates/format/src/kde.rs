@@ -11,8 +11,8 @@
 //! What such a file does not tell (threads, which of two equal blocks was freed, when it began) stays untold; `docs/kde.md` says
 //! what follows from that.
 mod ahead;
+mod interpreted_names;
 mod line;
-mod names;
 mod pairs;
 mod pointers;
 mod raw;
@@ -22,7 +22,7 @@ mod unpack;
 
 use crate::{BlockKind, Damage, Error, RawBlock, Session};
 pub use ahead::KdeAhead;
-pub use names::Shorten;
+pub use interpreted_names::Shorten;
 use std::collections::VecDeque;
 use std::io::Read;
 use text::{Cutter, Lines, Text};
@@ -40,7 +40,7 @@ const RAW: &str = " (raw)";
 
 /// What sort of file of KDE's it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum KdeFileKind {
     /// As `heaptrack` leaves it: with names, frees by size and stack.
     Interpreted,
     /// The same of format 0: frees by address.
@@ -57,39 +57,41 @@ pub enum Counting {
     Thread,
     /// KDE's for files that tell addresses: nothing was allocated or freed since, by anybody.
     Block,
-    /// KDE's for all others: the last event was an allocation of the same info; or a free, and the info has index 0.
-    Info,
+    /// KDE's for all others: the last event was an allocation of the same allocation class; or a free, and the allocation class has index 0.
+    AllocClass,
 }
 
 impl Session {
     /// What sort of KDE's files it came from, if from one.
-    pub fn kde(&self) -> Option<Sort> {
+    pub fn kde(&self) -> Option<KdeFileKind> {
         let how = self.tool.strip_prefix(TOOL)?;
-        [Sort::Interpreted, Sort::Old, Sort::Raw].into_iter().find(|sort| how.ends_with(sort.suffix()))
+        [KdeFileKind::Interpreted, KdeFileKind::Old, KdeFileKind::Raw]
+            .into_iter()
+            .find(|sort| how.ends_with(sort.suffix()))
     }
 
     /// The rule by which a trace's temporary blocks are counted: its recorder's own.
     pub fn counting(&self) -> Counting {
         match self.kde() {
             None => Counting::Thread,
-            Some(Sort::Interpreted) => Counting::Info,
-            Some(Sort::Old | Sort::Raw) => Counting::Block,
+            Some(KdeFileKind::Interpreted) => Counting::AllocClass,
+            Some(KdeFileKind::Old | KdeFileKind::Raw) => Counting::Block,
         }
     }
 }
 
-impl Sort {
+impl KdeFileKind {
     const fn suffix(self) -> &'static str {
         match self {
-            Sort::Interpreted => INTERPRETED,
-            Sort::Old => OLD,
-            Sort::Raw => RAW,
+            KdeFileKind::Interpreted => INTERPRETED,
+            KdeFileKind::Old => OLD,
+            KdeFileKind::Raw => RAW,
         }
     }
 }
 
 /// How a session names its recorder: `version` has the parts of 1.4.0 in its bytes.
-fn tool(version: u32, sort: Sort) -> String {
+fn tool(version: u32, sort: KdeFileKind) -> String {
     format!("{TOOL}{}.{}.{}{}", version >> 16, version >> 8 & 0xff, version & 0xff, sort.suffix())
 }
 
@@ -265,7 +267,7 @@ impl<R: Read> KdeReader<R> {
             self.note(offset, 0, "the packed data is damaged from here on");
         }
         // A raw file does not say that it is whole, but its packing does.
-        let is_ended = self.translation.has_trailer || self.translation.sort == Sort::Raw && self.is_packed;
+        let is_ended = self.translation.has_trailer || self.translation.sort == KdeFileKind::Raw && self.is_packed;
         self.finished = end == End::Whole && is_ended && unfinished == 0;
         self.translation.take(&mut self.queue);
         if self.finished {

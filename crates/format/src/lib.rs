@@ -3,7 +3,7 @@
 //! Given: plain data about one session (events, stacks, modules, threads ...). Gives back: a file of self-contained
 //! blocks, and from such a file, whole, growing, cut or damaged, the data again. What must hold:
 //!
-//! - **Any prefix is readable**: a definition (module, stack, info, thread) stands before its first use.
+//! - **Any prefix is readable**: a definition (module, stack, allocation class, thread) stands before its first use.
 //! - **Hostile bytes give an error or a note of damage**, never a panic, an endless loop or a huge allocation.
 //! - **Every version ever written still opens** (`tests/data`).
 //! - No processes, no symbols, no clock.
@@ -16,6 +16,7 @@
 //! `docs/format.md` draws the bytes; a test compares it with this code.
 #![forbid(unsafe_code)]
 
+mod alloc_class;
 mod append;
 mod block;
 mod checkpoint;
@@ -29,7 +30,6 @@ mod frame;
 mod gone;
 mod heap;
 mod index;
-mod info;
 mod kde;
 mod losses;
 mod map;
@@ -50,6 +50,7 @@ mod walk;
 mod wire;
 mod writer;
 
+pub use alloc_class::{AllocClass, AllocClassEncoder, AllocClasses};
 pub use append::Appender;
 pub use block::{Block, BlockHeader, BlockKind, HEADER_LEN, MAX_RAW, RawBlock};
 pub use checkpoint::Checkpoint;
@@ -63,8 +64,7 @@ pub use frame::Frame;
 pub use gone::{Gone, GoneBlock};
 pub use heap::HeapAtAttach;
 pub use index::{Index, IndexEntry, TRAILER_LEN};
-pub use info::{Info, InfoEncoder, Infos};
-pub use kde::{Counting, KdeAhead, KdeReader, Shorten, Sort};
+pub use kde::{Counting, KdeAhead, KdeFileKind, KdeReader, Shorten};
 pub use losses::Losses;
 pub use map::{IntMap, IntSet};
 pub use merge::{MergeError, Merged, merge};
@@ -75,7 +75,7 @@ pub use session::{Session, Suppressions};
 pub use source::Source;
 pub use stack::{StackEncoder, StackNode, Stacks};
 pub use summary::{Exit, Summary, Totals};
-pub use symbols::{Function, ModuleSymbols, Place, SymbolState, Symbols, SymbolsBuilder};
+pub use symbols::{CodeLocation, Function, ModuleSymbols, SymbolState, Symbols, SymbolsBuilder};
 pub use thread::Thread;
 pub use trim::{Trimmed, trim};
 pub use unseen::Unseen;

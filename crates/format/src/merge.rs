@@ -2,7 +2,7 @@
 //!
 //! Given: traces of ours, each with the time of day at which it began. Gives back: a trace that began with the first of them, in which
 //! the events of all stand in the order of that time. What must hold: a free frees the block that it freed; modules, stacks,
-//! infos and threads have new numbers, so no two of different processes are taken for one; costs of a stack that several
+//! allocation classes and threads have new numbers, so no two of different processes are taken for one; costs of a stack that several
 //! processes share (the same file, the same offsets) still add up, because equal modules are found by path and build-id; a
 //! process that has ended holds no memory any more, but what it leaked counts as leaked (`gone.rs`). Memory is bounded by live
 //! blocks.
@@ -10,7 +10,7 @@ use crate::event::TICK_NS;
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
-    Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, InfoEncoder, Losses, Module, RawBlock,
+    AllocClassEncoder, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module, RawBlock,
     RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
 };
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ pub(crate) struct Merger<'w, W: Write> {
     is_alone: bool,
     events: EventEncoder,
     stacks: StackEncoder,
-    infos: InfoEncoder,
+    alloc_classes: AllocClassEncoder,
     modules: u16,
     threads: u32,
     tally: Tally,
@@ -119,7 +119,7 @@ impl<'w, W: Write> Merger<'w, W> {
             is_alone,
             events: EventEncoder::new(),
             stacks: StackEncoder::new(),
-            infos: InfoEncoder::new(),
+            alloc_classes: AllocClassEncoder::new(),
             modules: 0,
             threads: 0,
             tally: Tally::default(),
@@ -168,10 +168,10 @@ impl<'w, W: Write> Merger<'w, W> {
         self.write(&all.to_block())
     }
 
-    fn alloc(&mut self, thread: u32, info: u32, size: u64, now_ns: u64) -> u64 {
+    fn alloc(&mut self, thread: u32, alloc_class: u32, size: u64, now_ns: u64) -> u64 {
         self.events.thread(thread);
         self.events.time(now_ns);
-        let sequence = self.events.alloc(info);
+        let sequence = self.events.alloc(alloc_class);
         self.tally.alloc(thread, sequence, size, now_ns);
         sequence
     }

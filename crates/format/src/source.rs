@@ -10,14 +10,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 pub struct Source<R: Read = File> {
-    file: Sort<R>,
+    file: AnyReader<R>,
     /// Blocks that are given out behind those of the file.
     more: VecDeque<RawBlock>,
     block: RawBlock,
     skipped: &'static [BlockKind],
 }
 
-enum Sort<R: Read> {
+enum AnyReader<R: Read> {
     Own(Box<Reader<R>>),
     Kde(Box<KdeReader<R>>),
     /// By threads of its own: a text is large for what it says.
@@ -47,8 +47,8 @@ impl Source {
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
             return Ok(Self::of(match KdeAhead::open(path, &first, shorten)? {
-                Ok(ahead) => Sort::KdeAhead(ahead),
-                Err(here) => Sort::Kde(Box::new(here)),
+                Ok(ahead) => AnyReader::KdeAhead(ahead),
+                Err(here) => AnyReader::Kde(Box::new(here)),
             }));
         }
         Self::new(file)
@@ -60,9 +60,9 @@ impl<R: Read + Seek> Source<R> {
     pub fn new(mut file: R) -> Result<Self, Error> {
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
-            return Ok(Self::of(Sort::Kde(Box::new(KdeReader::new(file, &first)?))));
+            return Ok(Self::of(AnyReader::Kde(Box::new(KdeReader::new(file, &first)?))));
         }
-        Ok(Self::of(Sort::Own(Box::new(Reader::new(file)?))))
+        Ok(Self::of(AnyReader::Own(Box::new(Reader::new(file)?))))
     }
 }
 
@@ -75,7 +75,7 @@ fn first_bytes(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
 }
 
 impl<R: Read> Source<R> {
-    const fn of(file: Sort<R>) -> Self {
+    const fn of(file: AnyReader<R>) -> Self {
         let block = RawBlock { kind: BlockKind::Session, payload: Vec::new() };
         Source { file, more: VecDeque::new(), block, skipped: &[] }
     }
@@ -83,9 +83,9 @@ impl<R: Read> Source<R> {
     /// The next block; `None` at the present end.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
         let found = match &mut self.file {
-            Sort::Own(reader) => reader.next_block()?,
-            Sort::Kde(reader) => reader.next_block()?,
-            Sort::KdeAhead(reader) => reader.next_block()?,
+            AnyReader::Own(reader) => reader.next_block()?,
+            AnyReader::Kde(reader) => reader.next_block()?,
+            AnyReader::KdeAhead(reader) => reader.next_block()?,
         };
         if found.is_some() {
             return Ok(found);
@@ -108,20 +108,20 @@ impl<R: Read> Source<R> {
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
         match &mut self.file {
-            Sort::Own(reader) => reader.skip(kinds),
-            Sort::Kde(reader) => reader.skip(kinds),
-            Sort::KdeAhead(reader) => reader.skip(kinds),
+            AnyReader::Own(reader) => reader.skip(kinds),
+            AnyReader::Kde(reader) => reader.skip(kinds),
+            AnyReader::KdeAhead(reader) => reader.skip(kinds),
         }
     }
 
     /// A file of KDE's, which cannot be added to.
     pub const fn is_kde(&self) -> bool {
-        !matches!(self.file, Sort::Own(_))
+        !matches!(self.file, AnyReader::Own(_))
     }
 
     /// Blocks of another domain than malloc's are read. KDE's files have none.
     pub const fn set_domain(&mut self, domain: Domain) {
-        if let Sort::Own(reader) = &mut self.file {
+        if let AnyReader::Own(reader) = &mut self.file {
             reader.set_domain(domain);
         }
     }
@@ -129,59 +129,59 @@ impl<R: Read> Source<R> {
     /// Blocks of the custom domain were seen.
     pub const fn has_custom(&self) -> bool {
         match &self.file {
-            Sort::Own(reader) => reader.has_custom(),
-            Sort::Kde(_) | Sort::KdeAhead(_) => false,
+            AnyReader::Own(reader) => reader.has_custom(),
+            AnyReader::Kde(_) | AnyReader::KdeAhead(_) => false,
         }
     }
 
     /// A raw file of KDE's: it has no names, they are to be looked for.
     pub const fn is_raw(&self) -> bool {
         match &self.file {
-            Sort::Own(_) => false,
-            Sort::Kde(reader) => reader.is_raw(),
-            Sort::KdeAhead(reader) => reader.is_raw(),
+            AnyReader::Own(_) => false,
+            AnyReader::Kde(reader) => reader.is_raw(),
+            AnyReader::KdeAhead(reader) => reader.is_raw(),
         }
     }
 
     /// Where the next block begins in a file of ours; 0 in others.
     pub const fn offset(&self) -> u64 {
         match &self.file {
-            Sort::Own(reader) => reader.offset(),
-            Sort::Kde(_) | Sort::KdeAhead(_) => 0,
+            AnyReader::Own(reader) => reader.offset(),
+            AnyReader::Kde(_) | AnyReader::KdeAhead(_) => 0,
         }
     }
 
     /// The writer came to its end.
     pub const fn finished(&self) -> bool {
         match &self.file {
-            Sort::Own(reader) => reader.finished(),
-            Sort::Kde(reader) => reader.finished(),
-            Sort::KdeAhead(reader) => reader.finished(),
+            AnyReader::Own(reader) => reader.finished(),
+            AnyReader::Kde(reader) => reader.finished(),
+            AnyReader::KdeAhead(reader) => reader.finished(),
         }
     }
 
     /// Places that could not be read, at most the first 256.
     pub fn damage(&self) -> &[Damage] {
         match &self.file {
-            Sort::Own(reader) => reader.damage(),
-            Sort::Kde(reader) => reader.damage(),
-            Sort::KdeAhead(reader) => reader.damage(),
+            AnyReader::Own(reader) => reader.damage(),
+            AnyReader::Kde(reader) => reader.damage(),
+            AnyReader::KdeAhead(reader) => reader.damage(),
         }
     }
 
     pub const fn damage_count(&self) -> u64 {
         match &self.file {
-            Sort::Own(reader) => reader.damage_count(),
-            Sort::Kde(reader) => reader.damage_count(),
-            Sort::KdeAhead(reader) => reader.damage_count(),
+            AnyReader::Own(reader) => reader.damage_count(),
+            AnyReader::Kde(reader) => reader.damage_count(),
+            AnyReader::KdeAhead(reader) => reader.damage_count(),
         }
     }
 
     /// Our own sort of file, where one can go from place to place.
     pub fn into_own(self) -> Option<Reader<R>> {
         match self.file {
-            Sort::Own(reader) => Some(*reader),
-            Sort::Kde(_) | Sort::KdeAhead(_) => None,
+            AnyReader::Own(reader) => Some(*reader),
+            AnyReader::Kde(_) | AnyReader::KdeAhead(_) => None,
         }
     }
 }

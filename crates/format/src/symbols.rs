@@ -49,7 +49,7 @@ pub struct Function {
 
 /// One function at an address; several, innermost first, where calls were inlined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CodeLocation {
     /// Index into `Symbols::functions`.
     pub function: Option<u32>,
     /// Index into `Symbols::strings`.
@@ -67,7 +67,7 @@ pub struct ModuleSymbols {
     /// A sentence for people: which file, why not.
     pub note: String,
     /// Low 48 bits of `Frame` (exact, offset) -> places. Empty: it was looked for, and has no name.
-    pub frames: Vec<(u64, Vec<Place>)>,
+    pub frames: Vec<(u64, Vec<CodeLocation>)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl SymbolsBuilder {
     }
 
     /// A frame of the module that was named last.
-    pub fn frame(&mut self, key: u64, places: Vec<Place>) {
+    pub fn frame(&mut self, key: u64, places: Vec<CodeLocation>) {
         if let Some(module) = self.symbols.modules.last_mut() {
             self.bytes += 8 + places.len() * 12;
             module.frames.push((key, places));
@@ -198,7 +198,7 @@ impl ModuleSymbols {
                 let function = cursor.u64()?;
                 let file = index(cursor.u64()?, strings)?;
                 let line = cursor.u32()?;
-                Ok(Place {
+                Ok(CodeLocation {
                     function: index(function >> 1, functions)?,
                     file,
                     line: (line != 0).then_some(line),

@@ -28,13 +28,13 @@ impl Tally {
         }
     }
 
-    /// `is_first_info`: for the mistake in KDE's rule.
-    pub(crate) fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, is_first_info: bool) {
+    /// `is_first_alloc_class`: for the mistake in KDE's rule.
+    pub(crate) fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, is_first_alloc_class: bool) {
         let latest = match self.counting {
             Counting::Thread => self.latest.get(&thread).copied(),
-            Counting::Block | Counting::Info => self.latest.remove(&thread),
+            Counting::Block | Counting::AllocClass => self.latest.remove(&thread),
         };
-        let is_mistaken = self.counting == Counting::Info && latest.is_none() && is_first_info;
+        let is_mistaken = self.counting == Counting::AllocClass && latest.is_none() && is_first_alloc_class;
         let totals = &mut self.totals;
         totals.temporary += (how == Freed::Call && (latest == Some(sequence) || is_mistaken)) as u64;
         totals.implied_frees += (how == Freed::Implied) as u64;

@@ -9,7 +9,7 @@
 //! old    +a +b -a +c    A    +d -b +e -d    B    -e ...
 //! new       +b    +c    A    +d -b +e -d    B
 //! ```
-//! What must hold: times, threads, stacks and infos keep their numbers, sequence numbers are counted anew. Memory is bounded by
+//! What must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew. Memory is bounded by
 //! live blocks.
 use crate::tally::Tally;
 use crate::{
@@ -33,7 +33,7 @@ enum Phase {
 /// An allocation before A whose block lives.
 #[derive(Clone, Copy)]
 struct Born {
-    info: u32,
+    alloc_class: u32,
     thread: u32,
     time_ns: u64,
 }
@@ -46,11 +46,11 @@ struct Trimmer<'w, W: Write> {
     out: &'w mut FileWriter<W>,
     encoder: EventEncoder,
     tally: Tally,
-    /// Sizes of infos.
+    /// Sizes of allocation classes.
     sizes: Vec<u64>,
     /// Sequence number -> block, before A.
     born: IntMap<u64, Born>,
-    /// Old -> new sequence number, and info.
+    /// Old -> new sequence number, and allocation class.
     live: IntMap<u64, (u64, u32)>,
     /// Thread -> its latest allocation before A.
     latest: IntMap<u32, u64>,
@@ -114,13 +114,13 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
-            Block::Infos(_) | Block::Stacks(_) if self.phase == Phase::After => (),
+            Block::AllocClasses(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
                     Block::Session(session) => self.tally.counting = session.counting(),
-                    Block::Infos(infos) => {
-                        self.sizes.resize(infos.first as usize, LOST);
-                        self.sizes.extend(infos.infos.iter().map(|info| info.size));
+                    Block::AllocClasses(alloc_classes) => {
+                        self.sizes.resize(alloc_classes.first as usize, LOST);
+                        self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
                     }
                     _ => (),
                 }
@@ -141,7 +141,7 @@ impl<W: Write> Trimmer<'_, W> {
             return Ok(());
         }
         for row in &folded.rows {
-            let size = self.size(row.info).unwrap_or(0);
+            let size = self.size(row.alloc_class).unwrap_or(0);
             self.tally.folded(row, size);
         }
         let totals = &mut self.tally.totals;
@@ -161,7 +161,7 @@ impl<W: Write> Trimmer<'_, W> {
         let renumbered = |block: &GoneBlock| Some(GoneBlock { sequence: self.live.get(&block.sequence)?.0, ..*block });
         let blocks: Vec<GoneBlock> = gone.blocks.iter().filter_map(renumbered).collect();
         for block in &blocks {
-            let size = self.size(block.info).unwrap_or(0);
+            let size = self.size(block.alloc_class).unwrap_or(0);
             self.tally.gone(size, gone.is_leak);
         }
         if !self.encoder.is_empty() {
@@ -213,10 +213,10 @@ impl<W: Write> Trimmer<'_, W> {
             (Event::Image(image), _) => self.set_image(image),
             (Event::LatestGone, Phase::Before) => drop(self.latest.remove(&self.thread)),
             (Event::LatestGone, _) => self.latest_gone(),
-            (Event::Alloc { sequence, info }, Phase::Before) => {
+            (Event::Alloc { sequence, alloc_class }, Phase::Before) => {
                 self.latest.insert(self.thread, sequence);
-                let born = Born { info, thread: self.thread, time_ns: self.now_ns };
-                if self.size(info).is_some() {
+                let born = Born { alloc_class, thread: self.thread, time_ns: self.now_ns };
+                if self.size(alloc_class).is_some() {
                     self.born.insert(sequence, born);
                 }
             }
@@ -226,9 +226,9 @@ impl<W: Write> Trimmer<'_, W> {
                     self.latest.clear();
                 }
             }
-            (Event::Alloc { sequence, info }, _) => {
+            (Event::Alloc { sequence, alloc_class }, _) => {
                 self.not_latest.remove(&self.thread);
-                self.alloc(sequence, Born { info, thread: self.thread, time_ns: self.now_ns });
+                self.alloc(sequence, Born { alloc_class, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
             (Event::UnknownFree, Phase::Before) => (),
@@ -240,22 +240,22 @@ impl<W: Write> Trimmer<'_, W> {
         }
     }
 
-    fn size(&self, info: u32) -> Option<u64> {
-        self.sizes.get(info as usize).copied().filter(|size| *size != LOST)
+    fn size(&self, alloc_class: u32) -> Option<u64> {
+        self.sizes.get(alloc_class as usize).copied().filter(|size| *size != LOST)
     }
 
     fn alloc(&mut self, sequence: u64, born: Born) {
-        let Some(size) = self.size(born.info) else { return };
+        let Some(size) = self.size(born.alloc_class) else { return };
         self.encoder.thread(born.thread);
         self.encoder.time(born.time_ns);
-        let new = self.encoder.alloc(born.info);
-        self.live.insert(sequence, (new, born.info));
+        let new = self.encoder.alloc(born.alloc_class);
+        self.live.insert(sequence, (new, born.alloc_class));
         self.tally.alloc(born.thread, new, size, born.time_ns);
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
         // Of a block in a lost part of the file.
-        let Some((new, info)) = self.live.remove(&sequence) else { return };
+        let Some((new, alloc_class)) = self.live.remove(&sequence) else { return };
         self.at();
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
         let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
@@ -265,8 +265,8 @@ impl<W: Write> Trimmer<'_, W> {
             Freed::Realloc => self.encoder.free_by_realloc(new),
             Freed::Implied => self.encoder.free_implied(new),
         }
-        let size = self.size(info).unwrap_or(0);
-        self.tally.free(self.thread, new, size, how, info == 0);
+        let size = self.size(alloc_class).unwrap_or(0);
+        self.tally.free(self.thread, new, size, how, alloc_class == 0);
     }
 
     fn latest_gone(&mut self) {

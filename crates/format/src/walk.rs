@@ -12,7 +12,7 @@ use crate::{BlockKind, Malformed, RawBlock};
 
 /// Who looks at events.
 pub trait Visitor {
-    fn alloc(&mut self, sequence: u64, info: u32);
+    fn alloc(&mut self, sequence: u64, alloc_class: u32);
     fn free(&mut self, sequence: u64, how: Freed);
     fn unknown_free(&mut self) {}
     /// The events that follow are this thread's.
@@ -196,8 +196,8 @@ pub(crate) mod tests {
     pub(crate) struct List(pub(crate) Vec<Event>, Option<u64>);
 
     impl Visitor for List {
-        fn alloc(&mut self, sequence: u64, info: u32) {
-            self.0.push(Event::Alloc { sequence, info });
+        fn alloc(&mut self, sequence: u64, alloc_class: u32) {
+            self.0.push(Event::Alloc { sequence, alloc_class });
         }
         fn free(&mut self, sequence: u64, how: Freed) {
             self.0.push(Event::Free { sequence, how });

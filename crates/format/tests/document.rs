@@ -44,9 +44,9 @@ fn example_blocks() -> Vec<RawBlock> {
     let mut stacks = StackEncoder::new();
     let root = stacks.push(0, Frame::new(1, 0x1139, false));
     let leaf = stacks.push(root, Frame::new(1, 0x1250, false));
-    let mut infos = InfoEncoder::new();
-    infos.push(24, leaf);
-    infos.push(300, root);
+    let mut alloc_classes = AllocClassEncoder::new();
+    alloc_classes.push(24, leaf);
+    alloc_classes.push(300, root);
     let mut events = EventEncoder::new();
     events.image(1);
     events.alloc(0);
@@ -87,7 +87,7 @@ fn example_blocks() -> Vec<RawBlock> {
         Module::to_block(&[module]),
         Thread::to_block(&[Thread { index: 0, tid: 1234, image: 1, name: "ls".into() }]),
         stacks.take(),
-        infos.take(),
+        alloc_classes.take(),
         events.take(),
         RssSample::to_block(&[
             RssSample { time_ns: 0, rss_bytes: 8192, overhead_bytes: 4096 },
@@ -110,8 +110,8 @@ fn symbols() -> Symbols {
     builder.frame(
         0x1139,
         vec![
-            Place { function: Some(inner), file, line: Some(3), inlined: true },
-            Place { function: Some(outer), file, line: Some(9), inlined: false },
+            CodeLocation { function: Some(inner), file, line: Some(3), inlined: true },
+            CodeLocation { function: Some(outer), file, line: Some(9), inlined: false },
         ],
     );
     builder.frame(0x1250, vec![]);

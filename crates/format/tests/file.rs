@@ -199,7 +199,7 @@ fn more_symbols(line: u32) -> RawBlock {
     let mut builder = SymbolsBuilder::default();
     builder.module(2, SymbolState::Mismatch, "another file");
     let function = Some(builder.function("_Z1gv", "g()", "g"));
-    builder.frame(0x2_6f00, vec![Place { function, file: None, line: Some(line), inlined: false }]);
+    builder.frame(0x2_6f00, vec![CodeLocation { function, file: None, line: Some(line), inlined: false }]);
     builder.frame(0x10, vec![]);
     builder.take().to_block()
 }
@@ -269,7 +269,7 @@ fn skipped_kinds_are_not_given_out() {
     let blocks = small_blocks();
     let bytes = write(&blocks, true);
     let mut reader = Reader::new(&bytes[..]).unwrap();
-    reader.skip(&[BlockKind::Events, BlockKind::Infos]);
+    reader.skip(&[BlockKind::Events, BlockKind::AllocClasses]);
     let mut kinds = Vec::new();
     while let Some(block) = reader.next_block().unwrap() {
         kinds.push(block.kind);

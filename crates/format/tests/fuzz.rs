@@ -73,7 +73,7 @@ fn symbols() -> RawBlock {
         for frame in 0..20u64 {
             let function = Some(builder.function(&format!("_Z{frame}"), &format!("f{frame}()"), &format!("f{frame}")));
             let file = Some(builder.string(&format!("/src/{}.cc", frame % 3)));
-            let place = Place { function, file, line: Some(frame as u32 * 7), inlined: frame % 2 == 1 };
+            let place = CodeLocation { function, file, line: Some(frame as u32 * 7), inlined: frame % 2 == 1 };
             builder.frame(frame * 1000, vec![place; (frame % 4) as usize]);
         }
     }

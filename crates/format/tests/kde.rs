@@ -79,7 +79,7 @@ struct Reading {
     suppressions: String,
     modules: Vec<Module>,
     nodes: Vec<StackNode>,
-    infos: Vec<Info>,
+    alloc_classes: Vec<AllocClass>,
     events: Vec<Event>,
     samples: Vec<RssSample>,
     /// `function file:line` of all places of a frame.
@@ -100,9 +100,9 @@ fn read<R: Read>(mut source: Source<R>) -> Result<Reading, Error> {
                 assert_eq!(stacks.first as usize, reading.nodes.len() + 1);
                 reading.nodes.extend(stacks.nodes);
             }
-            Block::Infos(infos) => {
-                assert_eq!(infos.first as usize, reading.infos.len());
-                reading.infos.extend(infos.infos);
+            Block::AllocClasses(alloc_classes) => {
+                assert_eq!(alloc_classes.first as usize, reading.alloc_classes.len());
+                reading.alloc_classes.extend(alloc_classes.alloc_classes);
             }
             Block::Events(mut events) => {
                 while let Some(event) = events.read().unwrap() {
@@ -124,7 +124,7 @@ fn add_names(names: &mut Vec<(u64, Vec<String>)>, symbols: &Symbols) {
     let text = |index: Option<u32>| index.map_or("", |index| &symbols.strings[index as usize]).to_owned();
     for module in &symbols.modules {
         for (key, places) in &module.frames {
-            let name = |place: &Place| {
+            let name = |place: &CodeLocation| {
                 let function = place.function.map(|index| symbols.functions[index as usize].full);
                 let mark = if place.inlined { " inlined" } else { "" };
                 format!("{} {}:{}{mark}", text(function), text(place.file), place.line.unwrap_or(0))
@@ -150,7 +150,7 @@ fn an_interpreted_file_is_translated_whole() {
     assert_eq!(found.session.command, ["./a", "", "two"]);
     assert_eq!((&*found.session.exe, &*found.session.tool), ("/bin/a", "KDE heaptrack 1.4.0 (interpreted)"));
     assert_eq!((found.session.page_size, found.session.system_memory), (4096, 0x40_0000));
-    assert_eq!(found.session.counting(), Counting::Info);
+    assert_eq!(found.session.counting(), Counting::AllocClass);
     assert_eq!(found.suppressions, "leak:foobar\n");
     let main = Frame::new(1, 0x5000, true);
     let foo = Frame::new(1, 0x5010, true);
@@ -165,7 +165,7 @@ fn an_interpreted_file_is_translated_whole() {
         ]
     );
     assert_eq!(
-        found.infos.iter().map(|info| (info.size, info.stack)).collect::<Vec<_>>(),
+        found.alloc_classes.iter().map(|alloc_class| (alloc_class.size, alloc_class.stack)).collect::<Vec<_>>(),
         [(0x10, 2), (0x20, 2), (0x30, 0), (0x40, 3)]
     );
     let paths: Vec<&str> = found.modules.iter().map(|module| &*module.path).collect();
@@ -180,8 +180,10 @@ fn an_interpreted_file_is_translated_whole() {
             (Frame::new(2, 0x7f00_0000_1000, true).0, new),
         ]
     );
-    let (alloc, free) =
-        (|sequence, info| Event::Alloc { sequence, info }, |sequence| Event::Free { sequence, how: Freed::Call });
+    let (alloc, free) = (
+        |sequence, alloc_class| Event::Alloc { sequence, alloc_class },
+        |sequence| Event::Free { sequence, how: Freed::Call },
+    );
     assert_eq!(
         found.events,
         [
@@ -234,15 +236,15 @@ fn a_raw_file_keeps_identity_and_modules() {
     assert_eq!(
         found.events,
         [
-            Event::Alloc { sequence: 0, info: 0 },
-            Event::Alloc { sequence: 1, info: 1 },
+            Event::Alloc { sequence: 0, alloc_class: 0 },
+            Event::Alloc { sequence: 1, alloc_class: 1 },
             Event::Free { sequence: 0, how: Freed::Call },
             Event::Free { sequence: 1, how: Freed::Call },
             Event::UnknownFree,
             Event::Time(5_000_000),
-            Event::Alloc { sequence: 2, info: 2 },
+            Event::Alloc { sequence: 2, alloc_class: 2 },
             Event::Free { sequence: 2, how: Freed::Implied },
-            Event::Alloc { sequence: 3, info: 2 },
+            Event::Alloc { sequence: 3, alloc_class: 2 },
         ]
     );
     assert_eq!(found.damage, Vec::<&str>::new());
@@ -255,7 +257,7 @@ fn older_formats_are_read_by_their_own_rules() {
     for head in ["", "v 10000\n"] {
         let found = of(format!("{head}{old}").as_bytes()).unwrap();
         assert_eq!(found.names[0].1, ["main with space :0"]);
-        assert_eq!(found.infos, [Info { size: 0x20, stack: 1 }]);
+        assert_eq!(found.alloc_classes, [AllocClass { size: 0x20, stack: 1 }]);
         assert_eq!(found.events[2..], [Event::Free { sequence: 0, how: Freed::Call }, Event::UnknownFree]);
         assert_eq!(found.session.counting(), Counting::Block);
     }
@@ -273,11 +275,11 @@ fn older_formats_are_read_by_their_own_rules() {
 
 /// Such a line moved the sizes of all allocations that followed.
 #[test]
-fn an_info_in_a_file_that_frees_by_address_is_no_line_of_it() {
+fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     for sound in [raw_text(), "v 10000\nX a\nt 1 0\n+ 20 1 7f\n+ 30 1 8f\n".to_owned()] {
         let (found, sound) =
             (of(sound.replacen("\n+", "\na 99 0\n+", 1).as_bytes()).unwrap(), of(sound.as_bytes()).unwrap());
-        assert_eq!((&found.infos, &found.events), (&sound.infos, &sound.events));
+        assert_eq!((&found.alloc_classes, &found.events), (&sound.alloc_classes, &sound.events));
         assert_eq!(found.damage, ["a line that makes no sense"]);
     }
 }
@@ -290,7 +292,7 @@ fn a_command_of_several_lines_is_no_damage() {
     let (found, sound) = (of(text.as_bytes()).unwrap(), of(INTERPRETED.as_bytes()).unwrap());
     assert_eq!(found.session.command.join(" "), command);
     assert_eq!(found.damage, Vec::<&str>::new());
-    assert_eq!((found.events, found.names, found.infos), (sound.events, sound.names, sound.infos));
+    assert_eq!((found.events, found.names, found.alloc_classes), (sound.events, sound.names, sound.alloc_classes));
 }
 
 #[test]
@@ -307,7 +309,10 @@ fn what_makes_no_sense_is_told_and_the_rest_counts() {
     let text = INTERPRETED.replace("- 2\n", &format!("{}\n- 2\n", bad.join("\n")));
     let (found, sound) = (of(text.as_bytes()).unwrap(), of(INTERPRETED.as_bytes()).unwrap());
     assert_eq!(found.damage, ["a line that makes no sense"]);
-    assert_eq!((&found.events, &found.infos, &found.nodes), (&sound.events, &sound.infos, &sound.nodes));
+    assert_eq!(
+        (&found.events, &found.alloc_classes, &found.nodes),
+        (&sound.events, &sound.alloc_classes, &sound.nodes)
+    );
     assert!(!found.summary.unwrap().complete);
     // Frees of more blocks than there are.
     let found = of(INTERPRETED.replace("- 2\n", "- 2\n- 2\n- 2\n").as_bytes()).unwrap();
@@ -336,7 +341,7 @@ fn cut_at_every_byte() {
             for length in 0..bytes.len() {
                 let Ok(found) = of(&bytes[..length]) else { continue };
                 assert!(whole.events.starts_with(&found.events), "{length} of sort {sort}");
-                assert!(whole.infos.starts_with(&found.infos) && whole.nodes.starts_with(&found.nodes));
+                assert!(whole.alloc_classes.starts_with(&found.alloc_classes) && whole.nodes.starts_with(&found.nodes));
                 assert!(!found.finished, "{length} of sort {sort}");
             }
         }
@@ -389,24 +394,24 @@ fn random(rng: &mut Rng) -> (String, Totals) {
                 text += &format!("c {now:x}\nR {:x}\n", rng.below(100));
             }
             choice if !sizes.is_empty() => {
-                let info = rng.below(sizes.len());
+                let alloc_class = rng.below(sizes.len());
                 if choice < 7 {
-                    text += &format!("+ {info:x}\n");
-                    live[info] += 1;
+                    text += &format!("+ {alloc_class:x}\n");
+                    live[alloc_class] += 1;
                     totals.allocations += 1;
-                    totals.allocated_bytes += sizes[info];
-                    totals.leaked_bytes += sizes[info];
-                    last = info;
+                    totals.allocated_bytes += sizes[alloc_class];
+                    totals.leaked_bytes += sizes[alloc_class];
+                    last = alloc_class;
                     if totals.leaked_bytes > totals.peak_bytes {
                         totals.peak_bytes = totals.leaked_bytes;
                         totals.peak_time_ns = now * 1_000_000;
                     }
-                } else if live[info] > 0 {
-                    text += &format!("- {info:x}\n");
-                    live[info] -= 1;
+                } else if live[alloc_class] > 0 {
+                    text += &format!("- {alloc_class:x}\n");
+                    live[alloc_class] -= 1;
                     totals.deallocations += 1;
-                    totals.temporary += (last == info) as u64;
-                    totals.leaked_bytes -= sizes[info];
+                    totals.temporary += (last == alloc_class) as u64;
+                    totals.leaked_bytes -= sizes[alloc_class];
                     last = 0;
                 }
             }

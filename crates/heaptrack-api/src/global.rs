@@ -7,7 +7,7 @@ use core::alloc::{GlobalAlloc, Layout};
 pub struct Reported<A>(pub A);
 
 // SAFETY: every method returns what the same method of `A`, a `GlobalAlloc`, returned for the same arguments. The reports
-// around it do not unwind, because the entries of `Table` are `extern "C"`, and heaptrack's functions behind them allocate
+// around it do not unwind, because the entries of `ReportTable` are `extern "C"`, and heaptrack's functions behind them allocate
 // nothing.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reported<A> {
     #[inline]

@@ -22,11 +22,11 @@
 #![no_std]
 
 mod global;
-mod table;
+mod report_table;
 
 pub use global::Reported;
 
-use table::entries;
+use report_table::entries;
 
 /// A block of `size` bytes was handed out.
 #[inline(always)]

@@ -4,7 +4,7 @@
 //! nothing that is no regular file is opened for reading (a trace may name a pipe, which would be waited for).
 use crate::debuginfod::Debuginfod;
 use crate::kept::Kept;
-use crate::process::Target;
+use crate::target_files::Target;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -54,7 +54,7 @@ impl Functions {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
-            let mut place = Place::default();
+            let mut place = CodeRange::default();
             read(&mut entries, abbreviation, |name, value| place.take(unit, name, value))?;
             let number = functions.len() as u32;
             let before = ranges.len();
@@ -124,7 +124,7 @@ impl Spans {
             }
             match abbreviation.tag() {
                 gimli::DW_TAG_inlined_subroutine => {
-                    let mut place = Place::default();
+                    let mut place = CodeRange::default();
                     let (mut call_file, mut call_line) = (None, None);
                     let version = unit.header.version();
                     read(&mut entries, abbreviation, |name, value| match (name, &value) {
@@ -184,14 +184,14 @@ pub(crate) fn read<'f>(
 
 /// Where an entry has its code, as its attributes say.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct CodeRange {
     low: Option<u64>,
     high: Option<u64>,
     size: Option<u64>,
     list: Option<gimli::RangeListsOffset<usize>>,
 }
 
-impl Place {
+impl CodeRange {
     pub(crate) fn take<'f>(&mut self, unit: UnitRef<'_, Part<'f>>, name: DwAt, value: Value<'f>) {
         match (name, value) {
             (gimli::DW_AT_low_pc, value) => self.low = unit.attr_address(value).ok().flatten(),

@@ -4,7 +4,7 @@
 //! at an address. What must hold: hostile files are only wrong; of two functions at one place the later one counts.
 use crate::demangle::Name;
 use crate::finder::{Finder, open};
-use crate::process::Target;
+use crate::target_files::Target;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -6,9 +6,9 @@ use crate::demangle::{Hint, Name, demangle, may_be_nim};
 use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
 use crate::finder::{Finder, hex};
-use crate::process::own_vdso;
 use crate::store::Store;
-use crate::table::{Symbol, Table};
+use crate::symbol_table::{Symbol, SymbolTable};
+use crate::target_files::own_vdso;
 use foldhash::HashMap;
 use format::{IntMap, Module, SymbolState};
 use lzma_rust2::XzReader;
@@ -43,7 +43,7 @@ pub struct State {
 pub struct Resolver<'f> {
     finder: Finder<'f>,
     debug: Option<DebugInfo<'f>>,
-    table: Table,
+    table: SymbolTable,
     names: HashMap<String, Arc<Name>>,
     /// By symbol, so that the frames of one function ask once.
     named: IntMap<u64, Arc<Name>>,
@@ -64,7 +64,7 @@ impl<'f> Resolver<'f> {
         let mut resolver = Resolver {
             finder,
             debug: None,
-            table: Table::default(),
+            table: SymbolTable::default(),
             names: HashMap::default(),
             named: IntMap::default(),
             files: HashMap::default(),

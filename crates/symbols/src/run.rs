@@ -7,11 +7,11 @@ use crate::debuginfod::Download;
 use crate::demangle::Name;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
-use crate::process::Target;
 use crate::resolver::{Frame, Resolver, State};
 use crate::store::Store;
+use crate::target_files::Target;
 use crate::wanted::ModuleWork;
-use format::{IntMap, Module, Place, SymbolState, Symbols, SymbolsBuilder};
+use format::{CodeLocation, IntMap, Module, SymbolState, Symbols, SymbolsBuilder};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -290,7 +290,7 @@ impl Pieces {
         };
         let places = frames
             .iter()
-            .map(|frame| Place {
+            .map(|frame| CodeLocation {
                 function: frame.name.as_ref().map(|name| function(name, builder)),
                 file: frame.file.as_ref().map(|file| builder.string(file)),
                 line: frame.line,

@@ -3,7 +3,7 @@
 //! Given: the file's sections. Gives back: units, each read when it is first asked for. What must hold: as long as
 //! `.debug_aranges` has the answer, no other unit is looked at; only an address that it does not know makes us look at the
 //! beginning of every unit that it does not list.
-use crate::functions::{Functions, Place, read};
+use crate::functions::{CodeRange, Functions, read};
 use crate::lines::Lines;
 use crate::part::Part;
 use crate::store::Store;
@@ -191,7 +191,7 @@ impl<'f> Units<'f> {
     /// Where a unit has code: as it says itself, else as its lines say.
     fn ranges_of(&self, unit: &Unit<'f>, mut give: impl FnMut(gimli::Range)) {
         let whole = self.with(unit);
-        let mut place = Place::default();
+        let mut place = CodeRange::default();
         if let Ok(mut entries) = whole.entries_raw(None)
             && let Ok(Some(abbreviation)) = entries.read_abbreviation()
         {

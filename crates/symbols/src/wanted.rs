@@ -7,7 +7,8 @@ use format::{Block, BlockKind, IntSet, Module, RawBlock, Session, SymbolState};
 use std::collections::{BTreeMap, HashMap};
 
 /// What `Wanted` has no use for.
-pub const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Infos, BlockKind::Samples, BlockKind::Checkpoint];
+pub const SKIPPED: &[BlockKind] =
+    &[BlockKind::Events, BlockKind::AllocClasses, BlockKind::Samples, BlockKind::Checkpoint];
 
 #[derive(Default)]
 pub struct Wanted {
@@ -135,7 +136,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::{Frame, Place, StackEncoder, SymbolsBuilder};
+    use format::{CodeLocation, Frame, StackEncoder, SymbolsBuilder};
 
     const NAMED: u64 = 0x1000;
     const NOT_TOLD_YET: u64 = 0x2000;
@@ -152,7 +153,7 @@ mod tests {
         let mut builder = SymbolsBuilder::default();
         builder.module(0, SymbolState::Symbols, "");
         let function = Some(builder.function("f", "f", "f"));
-        builder.frame(NAMED, vec![Place { function, file: None, line: None, inlined: false }]);
+        builder.frame(NAMED, vec![CodeLocation { function, file: None, line: None, inlined: false }]);
         builder.frame(NOT_TOLD_YET, Vec::new());
         builder.take().to_block()
     }

@@ -8,15 +8,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
-mod again;
 mod assets;
+mod event_blocks;
 mod guard;
-mod report;
 mod server;
-mod shelf;
+mod single_file;
 mod sources;
 mod trace;
+mod trace_store;
 
-pub use report::{Page, report};
 pub use server::{Answers, BindError, Refusal, Server};
-pub use shelf::{OpenError, Options, Shelf};
+pub use single_file::{Page, report};
+pub use trace_store::{OpenError, Options, TraceStore};

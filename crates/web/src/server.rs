@@ -1,4 +1,4 @@
-//! HTTP: from a request to an answer of the shelf, past the guard.
+//! HTTP: from a request to an answer of the trace store, past the guard.
 //!
 //! Given: an address, and who answers. Gives back: the address that a browser is to open; then serves until told to stop. What must hold: no
 //! request gets anything before the guard let it pass; every answer has the guard's headers; a question that takes long holds up no other.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What must hold: a question never waits for a load; what could not be read is said (`notes`).
-use crate::again::{Again, FileBlocks, MemoryBlocks, Shared};
+use crate::event_blocks::{EventBlocks, FileBlocks, MemoryBlocks, Shared};
 use crate::server::Refusal;
 use analysis::{Blocks, Engine};
 use format::{BlockKind, Domain, Reader, Source};
@@ -33,7 +33,7 @@ pub enum Stage {
 pub struct Open {
     pub engine: Engine,
     pub file: Arc<File>,
-    pub again: Again,
+    pub again: EventBlocks,
     /// The writer came to its end.
     pub finished: bool,
     /// Somebody still writes to it.
@@ -47,7 +47,7 @@ pub struct Open {
 impl Open {
     /// All that happened is in it.
     pub fn is_complete(&self) -> bool {
-        self.engine.book().is_complete() && self.finished && self.damage == 0 && self.engine.faults().is_empty()
+        self.engine.definitions().is_complete() && self.finished && self.damage == 0 && self.engine.faults().is_empty()
     }
 }
 
@@ -185,7 +185,7 @@ impl Trace {
                 }
             }
             let (finished, damage) = (kde.finished(), kde.damage_count());
-            let again = Again::Memory(Arc::new(blocks));
+            let again = EventBlocks::Memory(Arc::new(blocks));
             let (domain, has_custom) = (self.domain, false);
             self.show(Open { engine, file, again, finished, live: false, damage, domain, has_custom });
             return Ok(None);
@@ -195,7 +195,7 @@ impl Trace {
         let mut open = Open {
             engine: Engine::indexed(),
             file,
-            again: Again::Places(Vec::new()),
+            again: EventBlocks::Places(Vec::new()),
             finished: false,
             live: false,
             damage: 0,
@@ -222,7 +222,7 @@ impl Open {
             let place = reader.offset();
             let Some(block) = reader.next_block()? else { break };
             has_more = true;
-            if let (BlockKind::Events, Again::Places(places)) = (block.kind, &mut self.again) {
+            if let (BlockKind::Events, EventBlocks::Places(places)) = (block.kind, &mut self.again) {
                 places.push(place);
             }
             self.engine.add(block);
@@ -236,8 +236,8 @@ impl Open {
 
     pub fn blocks(&self) -> Result<Box<dyn Blocks>, Refusal> {
         let places = match &self.again {
-            Again::Memory(blocks) => return Ok(Box::new(MemoryBlocks(Arc::clone(blocks)))),
-            Again::Places(places) => places.as_slice().into(),
+            EventBlocks::Memory(blocks) => return Ok(Box::new(MemoryBlocks(Arc::clone(blocks)))),
+            EventBlocks::Places(places) => places.as_slice().into(),
         };
         FileBlocks::new(Arc::clone(&self.file), self.domain, places)
             .map(|blocks| Box::new(blocks) as Box<dyn Blocks>)
@@ -248,7 +248,7 @@ impl Open {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let faults = self.engine.faults();
-        let book = self.engine.book();
+        let definitions = self.engine.definitions();
         if self.damage > 0 {
             notes
                 .push(format!("Parts of this file are damaged ({} places); what could be read is shown.", self.damage));
@@ -262,16 +262,16 @@ impl Open {
         if !self.finished && !self.live {
             notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());
         }
-        notes.extend(book.losses.sentences().into_iter().map(|sentence| format!("{sentence}.")));
-        notes.extend(book.losses.note.clone());
-        notes.extend(book.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
-        if let Some(until) = book.folded_until_ns() {
+        notes.extend(definitions.losses.sentences().into_iter().map(|sentence| format!("{sentence}.")));
+        notes.extend(definitions.losses.note.clone());
+        notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
+        if let Some(until) = definitions.folded_until_ns() {
             notes.push(format!(
                 "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, the timeline shows of that time the peak and what survived.",
                 until as f64 / 1e9
             ));
         }
-        if book.names.is_empty() && book.site_count() > 0 && !self.live {
+        if definitions.names.is_empty() && definitions.site_count() > 0 && !self.live {
             notes.push("There are no function names in this trace: `heaptrack symbolize FILE` adds them.".into());
         }
         notes

@@ -1,8 +1,8 @@
 //! Random traces: what a recorder may write, in combinations that no small program has.
 use crate::Chance;
 use format::{
-    Domain, EventEncoder, Exit, FileWriter, Frame, InfoEncoder, Module, Place, RawBlock, RssSample, Session,
-    StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread,
+    AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, RssSample,
+    Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread,
 };
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ pub fn blocks(chance: &mut Chance, steps: u64) -> Vec<RawBlock> {
         maker.grow(chance, if part == 0 { 6 } else { 7 });
         blocks.push(maker.stacks.take());
         for lane in &mut lanes {
-            lane.add_infos(chance, &maker.nodes, &mut blocks);
+            lane.add_alloc_classes(chance, &maker.nodes, &mut blocks);
             lane.add_events(chance, steps / 2, &mut blocks);
         }
     }
@@ -147,11 +147,11 @@ fn names(chance: &mut Chance, frames: &[Frame]) -> RawBlock {
     names.take().to_block()
 }
 
-fn place(chance: &mut Chance, names: &mut SymbolsBuilder, inlined: bool) -> Place {
+fn place(chance: &mut Chance, names: &mut SymbolsBuilder, inlined: bool) -> CodeLocation {
     let at = chance.between(0, FUNCTIONS.len() as u64) as usize;
     let (raw, full, short, file) = FUNCTIONS[at];
     let has_line = at < ALLOCATORS && chance.between(0, 6) > 0;
-    Place {
+    CodeLocation {
         function: (chance.between(0, 12) > 0).then(|| names.function(raw, full, short)),
         file: file.map(|file| names.string(file)),
         line: (file.is_some() && has_line).then(|| chance.between(1, 4) as u32),
@@ -162,7 +162,7 @@ fn place(chance: &mut Chance, names: &mut SymbolsBuilder, inlined: bool) -> Plac
 /// The events of one domain.
 struct Lane {
     domain: Domain,
-    infos: InfoEncoder,
+    alloc_classes: AllocClassEncoder,
     count: u64,
     events: EventEncoder,
     live: Vec<u64>,
@@ -172,18 +172,18 @@ struct Lane {
 
 impl Lane {
     fn new(domain: Domain) -> Self {
-        let (infos, events) = (InfoEncoder::new(), EventEncoder::new());
-        Lane { domain, infos, count: 0, events, live: Vec::new(), tick: 0, image: 0 }
+        let (alloc_classes, events) = (AllocClassEncoder::new(), EventEncoder::new());
+        Lane { domain, alloc_classes, count: 0, events, live: Vec::new(), tick: 0, image: 0 }
     }
 
-    fn add_infos(&mut self, chance: &mut Chance, nodes: &[u32], blocks: &mut Vec<RawBlock>) {
+    fn add_alloc_classes(&mut self, chance: &mut Chance, nodes: &[u32], blocks: &mut Vec<RawBlock>) {
         for _ in 0..chance.between(3, 25) {
             let stack = nodes[chance.between(0, nodes.len() as u64) as usize];
             let size = if chance.between(0, 10) == 0 { 0 } else { chance.between(1, 3000) };
-            self.infos.push(size, stack);
+            self.alloc_classes.push(size, stack);
             self.count += 1;
         }
-        blocks.push(self.infos.take().of(self.domain));
+        blocks.push(self.alloc_classes.take().of(self.domain));
     }
 
     fn add_events(&mut self, chance: &mut Chance, steps: u64, blocks: &mut Vec<RawBlock>) {

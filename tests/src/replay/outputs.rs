@@ -419,7 +419,7 @@ fn check_massif_tree(snapshot: &str, total: u64) -> Verdict {
     Ok(())
 }
 
-/// KDE's file, read as its readers read it: a number of an info is allocated or freed.
+/// KDE's file, read as its readers read it: a number of an allocation class is allocated or freed.
 pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
     let mut sizes = Vec::new();
     let (mut live, mut highest, mut allocations, mut bytes, mut frees) = (0u64, 0, 0u64, 0u64, 0u64);

@@ -1,5 +1,5 @@
 //! A trace as a flat list of blocks, each with its whole stack.
-use format::{Block as FormatBlock, Domain, Event, Frame, Freed, Module, Place, Reader};
+use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Module, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -82,7 +82,7 @@ impl Trace {
     pub fn read(path: &Path, domain: Domain) -> Trace {
         let mut trace = Trace::default();
         let mut names = Names::default();
-        let (mut nodes, mut infos) = (vec![(0, Frame::CUT)], Vec::new());
+        let (mut nodes, mut alloc_classes) = (vec![(0, Frame::CUT)], Vec::new());
         let (mut now, mut image, mut told) = (0, 0, 0);
         let mut events = Vec::new();
         let mut reader = Reader::open(path).expect("a trace");
@@ -97,7 +97,8 @@ impl Trace {
                     assert_eq!(stacks.first as usize, nodes.len());
                     nodes.extend(stacks.nodes.iter().map(|node| (node.parent, node.frame)));
                 }
-                FormatBlock::Infos(more) => infos.extend(more.infos.iter().map(|info| (info.size, info.stack))),
+                FormatBlock::AllocClasses(more) => alloc_classes
+                    .extend(more.alloc_classes.iter().map(|alloc_class| (alloc_class.size, alloc_class.stack))),
                 FormatBlock::Symbols(symbols) => names.add(&symbols),
                 FormatBlock::Samples(samples) => told = samples.iter().fold(told, |told, s| told.max(s.time_ns)),
                 FormatBlock::Summary(summary) => told = told.max(summary.totals.runtime_ns),
@@ -125,16 +126,16 @@ impl Trace {
         trace.runtime_ns = now.max(told);
         trace.threads.sort_unstable();
         trace.threads.dedup();
-        let stack_of = trace.add_stacks(&names, &nodes, &infos);
-        trace.replay(&events, &infos, &stack_of);
+        let stack_of = trace.add_stacks(&names, &nodes, &alloc_classes);
+        trace.replay(&events, &alloc_classes, &stack_of);
         trace
     }
 
-    /// Gives every info the index of its stack; stacks of the same frames are one.
-    fn add_stacks(&mut self, names: &Names, nodes: &[(u32, Frame)], infos: &[(u64, u32)]) -> Vec<usize> {
+    /// Gives every allocation class the index of its stack; stacks of the same frames are one.
+    fn add_stacks(&mut self, names: &Names, nodes: &[(u32, Frame)], alloc_classes: &[(u64, u32)]) -> Vec<usize> {
         let mut known: HashMap<Vec<Position>, usize> = HashMap::new();
         let mut stack_of = Vec::new();
-        for (_, stack) in infos {
+        for (_, stack) in alloc_classes {
             let (mut frames, mut at) = (Vec::new(), *stack);
             while at != 0 {
                 frames.push(nodes[at as usize].1);
@@ -152,7 +153,7 @@ impl Trace {
         stack_of
     }
 
-    fn replay(&mut self, events: &[(u64, u32, Event)], infos: &[(u64, u32)], stack_of: &[usize]) {
+    fn replay(&mut self, events: &[(u64, u32, Event)], alloc_classes: &[(u64, u32)], stack_of: &[usize]) {
         let mut live: HashMap<u64, usize> = HashMap::new();
         let mut latest: HashMap<u32, u64> = HashMap::new();
         let mut total = 0;
@@ -161,8 +162,8 @@ impl Trace {
             let at = self.times.len();
             let end = |freed, temporary| Some(End { at, ns: *ns, freed, temporary });
             match event {
-                Event::Alloc { sequence, info } => {
-                    let (size, stack) = (infos[*info as usize].0, stack_of[*info as usize]);
+                Event::Alloc { sequence, alloc_class } => {
+                    let (size, stack) = (alloc_classes[*alloc_class as usize].0, stack_of[*alloc_class as usize]);
                     live.insert(*sequence, self.blocks.len());
                     self.blocks.push(Block { size, stack, thread: *thread, born: at, born_ns: *ns, end: None });
                     latest.insert(*thread, *sequence);
@@ -199,7 +200,7 @@ impl Names {
         for module in &symbols.modules {
             for (low, places) in &module.frames {
                 let place = self.place(Frame((module.instance as u64) << 48 | low));
-                let named = |place: &Place| {
+                let named = |place: &CodeLocation| {
                     let function = place.function.map(|index| symbols.functions[index as usize]);
                     let function = function.map(|f| [text(f.raw), text(f.full), text(f.short)]);
                     (function, place.file.map(text), place.line, place.inlined)

@@ -68,16 +68,16 @@ sys.exit(subprocess.call(sys.argv[1:] + [str(taken.getsockname()[1])]))' "$@"
 
 /// Three events of it were lost.
 fn lossy() -> Vec<u8> {
-    use format::{EventEncoder, Frame, InfoEncoder, Losses, StackEncoder, Summary};
+    use format::{AllocClassEncoder, EventEncoder, Frame, Losses, StackEncoder, Summary};
     let mut stacks = StackEncoder::new();
     let main = stacks.push(0, Frame::new(0, 0x10, false));
-    let mut infos = InfoEncoder::new();
-    let info = infos.push(10, main);
+    let mut alloc_classes = AllocClassEncoder::new();
+    let alloc_class = alloc_classes.push(10, main);
     let mut events = EventEncoder::new();
-    events.alloc(info);
+    events.alloc(alloc_class);
     let losses = Losses { by_cause: vec![("ring_full".into(), 3)], lost_events: 3, ..Losses::default() };
     let summary = Summary { complete: true, ..Summary::default() };
-    let blocks = [stacks.take(), infos.take(), events.take(), losses.to_block(), summary.to_block()];
+    let blocks = [stacks.take(), alloc_classes.take(), events.take(), losses.to_block(), summary.to_block()];
     heaptrack_tests::replay::made::file(&blocks)
 }
 

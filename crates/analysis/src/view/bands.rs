@@ -1,13 +1,13 @@
 //! Stacks put together by who is to blame, for views that walk the events once more.
 use super::Trace;
 use super::summary::blamed_node;
-use crate::book::{KnownInfo, SiteId};
 use crate::counter::{Counter, NO_GROUP};
+use crate::definitions::{KnownAllocClass, SiteId};
 use crate::engine::Engine;
 use crate::pass::Gone;
 use crate::profile::Range;
 use crate::query::{By, Query};
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Bands {
 }
 
 impl Bands {
-    pub(crate) fn new(engine: &Engine, table: &Table, query: &Query) -> Bands {
+    pub(crate) fn new(engine: &Engine, table: &StackTable, query: &Query) -> Bands {
         let chosen = engine.chosen(query);
         let mut known = HashMap::new();
         let mut bands = Bands { of_site: Vec::new(), nodes: Vec::new(), sites: Vec::new() };
@@ -70,12 +70,13 @@ pub(crate) fn counter<'a>(
     query: &Query,
     range: &Range,
     groups: usize,
-    mut group: impl FnMut(KnownInfo) -> u32,
+    mut group: impl FnMut(KnownAllocClass) -> u32,
 ) -> Result<Counter<'a>, Gone> {
     let selection = trace.engine.selection(trace.blocks, query, range)?;
-    let infos = trace.engine.infos_by_size(query);
-    let grouped = infos
-        .iter()
-        .map(|info| KnownInfo { site: if info.site >= NO_GROUP { info.site } else { group(*info) }, ..*info });
+    let alloc_classes = trace.engine.alloc_classes_by_size(query);
+    let grouped = alloc_classes.iter().map(|alloc_class| KnownAllocClass {
+        site: if alloc_class.site >= NO_GROUP { alloc_class.site } else { group(*alloc_class) },
+        ..*alloc_class
+    });
     Ok(Counter::new(Cow::Owned(grouped.collect()), groups, selection))
 }

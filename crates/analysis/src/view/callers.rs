@@ -5,7 +5,7 @@ use super::sum::Sum;
 use crate::costs::Costs;
 use crate::profile::Profile;
 use crate::query::Query;
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +17,7 @@ struct Both {
 }
 
 pub(crate) struct Callers<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     keys: &'a Keys,
     functions: Vec<(Key, Both)>,
     selected: Option<Selected>,
@@ -63,7 +63,7 @@ impl Once {
 }
 
 impl<'a> Callers<'a> {
-    pub(crate) fn new(profile: &Profile, table: &'a Table, keys: &'a Keys, query: &Query) -> Self {
+    pub(crate) fn new(profile: &Profile, table: &'a StackTable, keys: &'a Keys, query: &Query) -> Self {
         let wanted = wanted(table, query);
         let (mut functions, mut callers, mut callees, mut lines) =
             (Once::default(), Once::default(), Once::default(), Once::default());
@@ -109,7 +109,7 @@ impl<'a> Callers<'a> {
 }
 
 /// The levels that the query's function matches.
-fn wanted(table: &Table, query: &Query) -> HashSet<u32> {
+fn wanted(table: &StackTable, query: &Query) -> HashSet<u32> {
     let Some(pattern) = &query.function else { return HashSet::new() };
     let numbered = table.levels.iter().zip(0u32..);
     numbered.filter(|(level, _)| pattern.matches_level(table, level)).map(|(_, number)| number).collect()

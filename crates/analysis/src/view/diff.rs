@@ -3,11 +3,11 @@ use super::flame::label;
 use super::keys::{Keys, NOTHING};
 use super::summary::blamed_node;
 use super::{AnswerError, Trace};
-use crate::book::SiteId;
+use crate::definitions::SiteId;
 use crate::pairing::{Called, Pairing, Side};
 use crate::profile::Profile;
 use crate::query::{BadQuery, By, Compare, Cost, Query};
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -50,14 +50,14 @@ enum Same<'a> {
 }
 
 impl Same<'_> {
-    fn number(&self, side: Side, table: &Table, node: NodeId) -> u32 {
+    fn number(&self, side: Side, table: &StackTable, node: NodeId) -> u32 {
         match self {
             Same::OfOne(keys) => keys.of(table, node).unwrap_or(NOTHING),
             Same::OfTwo(pairing) => pairing.number(side, called(table, node)),
         }
     }
 
-    fn label(&self, table: &Table, node: NodeId) -> String {
+    fn label(&self, table: &StackTable, node: NodeId) -> String {
         let called = called(table, node);
         match self {
             Same::OfTwo(_) if called.function.is_none() => called.module_name().to_owned(),
@@ -66,7 +66,7 @@ impl Same<'_> {
     }
 }
 
-fn called(table: &Table, node: NodeId) -> Called<'_> {
+fn called(table: &StackTable, node: NodeId) -> Called<'_> {
     table.level(node).map_or(Called::default(), |level| Called::of(table, level))
 }
 
@@ -75,7 +75,7 @@ fn called(table: &Table, node: NodeId) -> Called<'_> {
 struct Seen<'a> {
     side: Side,
     profile: &'a Profile,
-    table: &'a Table,
+    table: &'a StackTable,
 }
 
 struct Function {
@@ -157,8 +157,8 @@ fn rows(after: Seen<'_>, before: Seen<'_>, same: &Same<'_>, query: &Query, cost:
 
 /// The functions of two traces.
 pub fn functions(
-    after: (&Profile, &Table),
-    before: (&Profile, &Table),
+    after: (&Profile, &StackTable),
+    before: (&Profile, &StackTable),
     pairing: &Pairing<'_>,
     query: &Query,
     cost: Cost,
@@ -172,7 +172,7 @@ pub fn functions(
 pub fn functions_of_one(
     after: &Profile,
     before: &Profile,
-    table: &Table,
+    table: &StackTable,
     query: &Query,
     cost: Cost,
 ) -> Vec<FunctionDiff> {

@@ -3,7 +3,7 @@ use super::cut;
 use super::keys::Keys;
 use crate::profile::Profile;
 use crate::query::Query;
-use crate::table::{Table, TableLevel};
+use crate::stack_table::{StackTable, StackTableLevel};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub(crate) struct Flame {
 }
 
 /// A level in as few words as can be: its short name, or where it is.
-pub fn label(table: &Table, level: Option<&TableLevel>) -> String {
+pub fn label(table: &StackTable, level: Option<&StackTableLevel>) -> String {
     let Some(level) = level else { return "?".into() };
     if let Some(name) = table.text(level.short).or_else(|| table.text(level.function)) {
         return name.to_owned();
@@ -35,7 +35,7 @@ pub fn label(table: &Table, level: Option<&TableLevel>) -> String {
 }
 
 /// The stacks of a profile that have the query's cost, the highest first.
-pub fn folded(profile: &Profile, table: &Table, query: &Query) -> Vec<Folded> {
+pub fn folded(profile: &Profile, table: &StackTable, query: &Query) -> Vec<Folded> {
     let keys = Keys::new(table, query);
     let cost = query.cost();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();

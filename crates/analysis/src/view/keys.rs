@@ -1,6 +1,6 @@
 //! What makes two levels of a tree the same, and which levels are not shown.
 use crate::query::{Merge, Query};
-use crate::table::{NodeId, Table, TableLevel};
+use crate::stack_table::{NodeId, StackTable, StackTableLevel};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ enum Same<'a> {
 }
 
 impl Keys {
-    pub(crate) fn new(table: &Table, query: &Query) -> Keys {
+    pub(crate) fn new(table: &StackTable, query: &Query) -> Keys {
         // Code of no module looks like a stack of which nothing is left, so they are one row.
         let mut known: HashMap<Same<'_>, Key> = HashMap::from([(Same::Module(None), NOTHING)]);
         let mut keys = Keys {
@@ -70,13 +70,13 @@ impl Keys {
     }
 
     /// The key of a node's level; `None`: it is not shown.
-    pub(crate) fn of(&self, table: &Table, node: NodeId) -> Option<Key> {
+    pub(crate) fn of(&self, table: &StackTable, node: NodeId) -> Option<Key> {
         let level = table.nodes.get(node as usize)?.level;
         self.of_level.get(level as usize).copied().filter(|key| *key != HIDDEN)
     }
 
     /// From a stack's innermost node to the root, with what is hidden and collapsed gone. At least one.
-    pub(crate) fn path(&self, table: &Table, node: NodeId, path: &mut Vec<(Key, NodeId)>) {
+    pub(crate) fn path(&self, table: &StackTable, node: NodeId, path: &mut Vec<(Key, NodeId)>) {
         path.clear();
         for node in table.path(node) {
             let Some(key) = self.of(table, node) else { continue };
@@ -91,7 +91,7 @@ impl Keys {
     }
 
     /// A key in as few words as can be.
-    pub(crate) fn label(&self, table: &Table, key: Key) -> String {
+    pub(crate) fn label(&self, table: &StackTable, key: Key) -> String {
         if let Some(namespace) = self.namespaces.get(key as usize).and_then(Option::as_deref) {
             return namespace.to_owned();
         }
@@ -114,7 +114,7 @@ impl Keys {
     }
 
     /// What a row says about its key. What differs between the levels of one key is left out.
-    pub(crate) fn row<'a>(&'a self, table: &'a Table, key: Key) -> Row<'a> {
+    pub(crate) fn row<'a>(&'a self, table: &'a StackTable, key: Key) -> Row<'a> {
         let level = self.first.get(key as usize).copied().flatten().and_then(|at| table.levels.get(at as usize));
         let namespace = self.namespaces.get(key as usize).and_then(Option::as_deref);
         Row { table, level, merge: self.merge, namespace }
@@ -123,21 +123,21 @@ impl Keys {
 
 /// A level as a row of a table shows it.
 pub(crate) struct Row<'a> {
-    table: &'a Table,
-    level: Option<&'a TableLevel>,
+    table: &'a StackTable,
+    level: Option<&'a StackTableLevel>,
     merge: Merge,
     namespace: Option<&'a str>,
 }
 
 impl<'a> Row<'a> {
     /// One very level.
-    pub(crate) fn of(table: &'a Table, level: Option<&'a TableLevel>) -> Row<'a> {
+    pub(crate) fn of(table: &'a StackTable, level: Option<&'a StackTableLevel>) -> Row<'a> {
         Row { table, level, merge: Merge::Line, namespace: None }
     }
 
     pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let by_function = matches!(self.merge, Merge::Function | Merge::Line);
-        let text = |of: fn(&TableLevel) -> Option<u32>| self.level.and_then(|level| self.table.text(of(level)));
+        let text = |of: fn(&StackTableLevel) -> Option<u32>| self.level.and_then(|level| self.table.text(of(level)));
         let function = text(|level| level.function).filter(|_| by_function).or(self.namespace);
         let short = text(|level| level.short).filter(|_| by_function).or(self.namespace);
         let line = self.level.and_then(|level| level.line).filter(|_| self.merge == Merge::Line);

@@ -2,11 +2,11 @@
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
-use crate::book::SiteId;
 use crate::counter::NEVER;
+use crate::definitions::SiteId;
 use crate::pass::Gone;
 use crate::query::Query;
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ struct Facts {
 /// All places that hold something at the range's end, or freed it only then; the most bytes first.
 pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
     let (engine, table) = (trace.engine, trace.table);
-    let range = engine.range(query).after_cut(engine.book().folded_until_ns());
+    let range = engine.range(query).after_cut(engine.definitions().folded_until_ns());
     let bands = Bands::new(engine, table, query);
     let is_suppressed = |site: SiteId| query.suppressions && table.stack(site).suppressed.is_some();
     // What is suppressed is judged apart.
@@ -90,7 +90,7 @@ pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
         band if (band as usize) < bands.len() => band * 2 + is_suppressed(site) as u32,
         none => none,
     };
-    let counter = counter(trace, query, &range, bands.len() * 2, |info| group(info.site))?;
+    let counter = counter(trace, query, &range, bands.len() * 2, |alloc_class| group(alloc_class.site))?;
     let moments = engine.moments(&range, LOOKS);
     let new = Facts { from_ns: range.from_ns, to_ns: range.to_ns, oldest_ns: NEVER, ..Facts::default() };
     let mut facts = vec![new; bands.len() * 2];
@@ -271,7 +271,7 @@ fn time(ns: u64) -> String {
 }
 
 pub(crate) struct Leaks<'a> {
-    pub(crate) table: &'a Table,
+    pub(crate) table: &'a StackTable,
     pub(crate) sites: Vec<Leak>,
 }
 
@@ -285,7 +285,7 @@ impl Serialize for Leaks<'_> {
 }
 
 struct LeakRow<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     leak: &'a Leak,
 }
 

@@ -2,8 +2,8 @@
 use super::Trace;
 use super::bands::Bands;
 use super::sizes::{bucket, ends};
-use crate::book::{KnownInfo, NO_SITE};
 use crate::counter::{Birth, NO_GROUP, Selection};
+use crate::definitions::{KnownAllocClass, NO_SITE};
 use crate::live::Live;
 use crate::pass::Gone;
 use crate::query::Query;
@@ -26,7 +26,7 @@ pub(crate) struct Lifetimes {
 }
 
 struct Ages<'a> {
-    infos: &'a [KnownInfo],
+    alloc_classes: &'a [KnownAllocClass],
     bands: &'a Bands,
     span: Option<crate::query::Span>,
     selection: Option<Selection>,
@@ -36,20 +36,20 @@ struct Ages<'a> {
 impl Ages<'_> {
     /// The size of a block that counts.
     fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
-        let info = self.infos.get(birth.info as usize)?;
-        let counts = self.bands.of(info.site) != NO_GROUP
-            && self.span.is_none_or(|span| span.contains(info.size))
+        let alloc_class = self.alloc_classes.get(birth.alloc_class as usize)?;
+        let counts = self.bands.of(alloc_class.site) != NO_GROUP
+            && self.span.is_none_or(|span| span.contains(alloc_class.size))
             && self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread));
-        counts.then_some(info.size)
+        counts.then_some(alloc_class.size)
     }
 }
 
 impl Sink for Ages<'_> {
     type Kept = Birth;
 
-    fn keep(&self, now: &Now, info: u32) -> Option<Birth> {
-        let known = self.infos.get(info as usize).is_some_and(|known| known.site != NO_SITE);
-        known.then_some(Birth { info, thread: now.thread, time_ns: now.time_ns })
+    fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != NO_SITE);
+        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 
     fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}
@@ -73,8 +73,13 @@ impl Lifetimes {
         let bands = Bands::new(engine, trace.table, query);
         let selection = engine.selection(trace.blocks, query, &range)?;
         let empty = vec![Bucket::default(); BUCKETS];
-        let ages =
-            Ages { infos: &engine.book.infos, bands: &bands, span: query.size, selection, buckets: empty.clone() };
+        let ages = Ages {
+            alloc_classes: &engine.definitions.alloc_classes,
+            bands: &bands,
+            span: query.size,
+            selection,
+            buckets: empty.clone(),
+        };
         let moments = [engine.moment(range.from), engine.moment(range.to)];
         let point = engine.start_for(moments[0]);
         let mut walker = point.other_walker(ages);

@@ -5,7 +5,7 @@ use super::keys::Row;
 use crate::costs::Costs;
 use crate::pass::Gone;
 use crate::query::Query;
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub(crate) const fn ends(bucket: u32) -> (u64, u64) {
 }
 
 pub(crate) struct Sizes<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     /// By bucket: its costs, and its functions, those with most allocations first.
     buckets: BTreeMap<u32, (Costs, Vec<(NodeId, Costs)>)>,
 }
@@ -36,18 +36,21 @@ impl<'a> Sizes<'a> {
         let bands = Bands::new(engine, table, query);
         let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
         let mut groups: Vec<(u32, u32)> = Vec::new();
-        for info in engine.infos_by_size(query).iter() {
-            let band = bands.of(info.site);
+        for alloc_class in engine.alloc_classes_by_size(query).iter() {
+            let band = bands.of(alloc_class.site);
             if (band as usize) < bands.len() {
-                let group = (bucket(info.size), band);
+                let group = (bucket(alloc_class.size), band);
                 numbers.entry(group).or_insert_with(|| {
                     groups.push(group);
                     groups.len() as u32 - 1
                 });
             }
         }
-        let of = |info: crate::book::KnownInfo| {
-            numbers.get(&(bucket(info.size), bands.of(info.site))).copied().unwrap_or(crate::counter::NO_GROUP)
+        let of = |alloc_class: crate::definitions::KnownAllocClass| {
+            numbers
+                .get(&(bucket(alloc_class.size), bands.of(alloc_class.site)))
+                .copied()
+                .unwrap_or(crate::counter::NO_GROUP)
         };
         let counter = counter(trace, query, &range, groups.len(), of)?;
         let (mut costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
@@ -94,7 +97,7 @@ impl Serialize for Sizes<'_> {
 }
 
 struct TopRow<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     node: NodeId,
     costs: &'a Costs,
 }

@@ -2,7 +2,7 @@
 use super::sum::Sum;
 use crate::profile::Profile;
 use crate::query::Query;
-use crate::table::Table;
+use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,7 +20,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(profile: &Profile, table: &'a Table, query: &Query) -> Self {
+    pub(crate) fn new(profile: &Profile, table: &'a StackTable, query: &Query) -> Self {
         let mut files: BTreeMap<&str, BTreeMap<u32, Line>> = BTreeMap::new();
         let mut seen = HashSet::new();
         for (site, costs) in &profile.stacks {

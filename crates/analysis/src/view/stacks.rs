@@ -2,10 +2,10 @@
 use super::sum::Totals;
 use crate::costs::Costs;
 use crate::profile::Profile;
-use crate::table::Table;
+use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-pub(crate) struct Stacks<'a>(pub(crate) &'a Table);
+pub(crate) struct Stacks<'a>(pub(crate) &'a StackTable);
 
 /// A list made while it is written.
 struct List<F>(F);
@@ -48,9 +48,9 @@ impl<'a, F: Fn() -> [(&'static str, &'a str); 2]> Serialize for Map<F> {
     }
 }
 
-struct Levels<'a>(&'a Table);
-struct Nodes<'a>(&'a Table);
-struct Leaves<'a>(&'a Table);
+struct Levels<'a>(&'a StackTable);
+struct Nodes<'a>(&'a StackTable);
+struct Leaves<'a>(&'a StackTable);
 
 impl Serialize for Levels<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,7 +2,7 @@
 use crate::costs::{Costs, to_signed};
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
-use crate::table::Table;
+use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// Costs that add up, and what of the live ones is leaked.
@@ -59,7 +59,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn new(profile: &Profile, table: &Table, query: &Query) -> Self {
+    pub(crate) fn new(profile: &Profile, table: &StackTable, query: &Query) -> Self {
         let mut sum = Sum::default();
         for (site, costs) in &profile.stacks {
             sum.add(costs, query.suppressions && table.stack(*site).suppressed.is_some());

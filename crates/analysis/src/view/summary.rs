@@ -2,11 +2,11 @@
 use super::Trace;
 use super::keys::Row;
 use super::sum::Sum;
-use crate::book::{Book, SiteId};
+use crate::definitions::{Definitions, SiteId};
 use crate::engine::Engine;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use format::{Exit, Unseen};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -25,13 +25,13 @@ pub struct Blamed {
 }
 
 /// The innermost level of a stack in the user's own code, or else its innermost one.
-pub(crate) fn blamed_node(table: &Table, site: SiteId) -> NodeId {
+pub(crate) fn blamed_node(table: &StackTable, site: SiteId) -> NodeId {
     let stack = table.stack(site);
     stack.blamed.unwrap_or(stack.node)
 }
 
 /// A profile by who is to blame, the highest first; those with none of the cost are left out.
-pub fn by_blamed(profile: &Profile, table: &Table, query: &Query, cost: Cost) -> Vec<Blamed> {
+pub fn by_blamed(profile: &Profile, table: &StackTable, query: &Query, cost: Cost) -> Vec<Blamed> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut found: Vec<Blamed> = Vec::new();
     for (site, costs) in &profile.stacks {
@@ -59,7 +59,7 @@ pub fn by_blamed(profile: &Profile, table: &Table, query: &Query, cost: Cost) ->
 
 pub(crate) struct Summary<'a> {
     engine: &'a Engine,
-    table: &'a Table,
+    table: &'a StackTable,
     complete: bool,
     profile: &'a Profile,
     query: &'a Query,
@@ -77,17 +77,17 @@ impl<'a> Summary<'a> {
 impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Summary { engine, table, complete, .. } = self;
-        let book = engine.book();
+        let definitions = engine.definitions();
         let whole = engine.totals();
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("command", &book.session.command)?;
-        map.serialize_entry("pid", &book.session.pid)?;
-        map.serialize_entry("attached", &book.session.attached)?;
+        map.serialize_entry("command", &definitions.session.command)?;
+        map.serialize_entry("pid", &definitions.session.pid)?;
+        map.serialize_entry("attached", &definitions.session.attached)?;
         map.serialize_entry("complete", complete)?;
-        map.serialize_entry("exit", &book.summary.map(|summary| exit(summary.exit)))?;
-        map.serialize_entry("hostname", &book.session.hostname)?;
-        map.serialize_entry("started_unix_ns", &book.session.started_unix_ns)?;
-        map.serialize_entry("system_memory", &book.session.system_memory)?;
+        map.serialize_entry("exit", &definitions.summary.map(|summary| exit(summary.exit)))?;
+        map.serialize_entry("hostname", &definitions.session.hostname)?;
+        map.serialize_entry("started_unix_ns", &definitions.session.started_unix_ns)?;
+        map.serialize_entry("system_memory", &definitions.session.system_memory)?;
         map.serialize_entry("runtime_ns", &whole.runtime_ns)?;
         map.serialize_entry("peak_rss_bytes", &whole.peak_rss_bytes)?;
         map.serialize_entry("overhead_bytes", &whole.overhead_bytes)?;
@@ -95,10 +95,10 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("implied_frees", &whole.implied_frees)?;
         map.serialize_entry("lost_events", &whole.lost_events)?;
         let causes: Vec<(&str, u64)> =
-            book.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
-        map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
-        map.serialize_entry("unseen", &unseen(book))?;
-        map.serialize_entry("losses", &Losses { causes: &causes, note: book.losses.note.as_deref() })?;
+            definitions.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+        map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;
+        map.serialize_entry("unseen", &unseen(definitions))?;
+        map.serialize_entry("losses", &Losses { causes: &causes, note: definitions.losses.note.as_deref() })?;
         let seconds = (self.profile.range.to_ns - self.profile.range.from_ns) as f64 / 1e9;
         let rate = |count: u64| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };
         map.serialize_entry("allocations_per_second", &rate(self.profile.totals.allocations))?;
@@ -111,12 +111,12 @@ impl Serialize for Summary<'_> {
 }
 
 /// What could not be recorded, as JSON has it everywhere.
-pub fn unseen(book: &Book) -> impl Serialize {
+pub fn unseen(definitions: &Definitions) -> impl Serialize {
     let row = |Unseen { kind, subject, sentence }: &Unseen| {
         let fields = [("kind", kind), ("subject", subject), ("sentence", sentence)];
         fields.map(|(name, text)| (name, text.clone())).into_iter().collect::<BTreeMap<_, _>>()
     };
-    book.unseen.iter().map(row).collect::<Vec<_>>()
+    definitions.unseen.iter().map(row).collect::<Vec<_>>()
 }
 
 fn exit(exit: Exit) -> String {
@@ -166,7 +166,7 @@ impl Serialize for Lists<'_> {
 
 struct List<'a> {
     rows: &'a [Blamed],
-    table: &'a Table,
+    table: &'a StackTable,
     total: i64,
 }
 
@@ -178,7 +178,7 @@ impl Serialize for List<'_> {
 
 struct BlamedRow<'a> {
     row: &'a Blamed,
-    table: &'a Table,
+    table: &'a StackTable,
     total: i64,
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct SuppressionTable {
 }
 
 /// The suppressions that match anything, in their order.
-pub fn suppression_rows(profile: &Profile, table: &Table) -> Vec<SuppressionRow> {
+pub fn suppression_rows(profile: &Profile, table: &StackTable) -> Vec<SuppressionRow> {
     let mut rows: Vec<SuppressionRow> = table
         .suppressions
         .list()

@@ -2,7 +2,7 @@
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::sum::Sum;
-use crate::book::SiteId;
+use crate::definitions::SiteId;
 use crate::pass::Gone;
 use crate::query::Query;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -26,7 +26,7 @@ impl Threads {
         let engine = trace.engine;
         let range = engine.range(query);
         let bands = Bands::new(engine, trace.table, query);
-        let known = &engine.book().threads;
+        let known = &engine.definitions().threads;
         let count = known.keys().last().map_or(1, |last| last.saturating_add(1).min(MOST)) as usize;
         let table = trace.table;
         let group = |site: SiteId| match bands.of(site) {
@@ -36,7 +36,7 @@ impl Threads {
             none => none,
         };
         // Known leaks are counted apart.
-        let counter = counter(trace, query, &range, 0, |info| group(info.site))?.by_thread(count, 2);
+        let counter = counter(trace, query, &range, 0, |alloc_class| group(alloc_class.site))?.by_thread(count, 2);
         let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
         let (pairs, _) = costs.as_chunks::<2>();
         let numbered = pairs.iter().zip(0u32..).filter(|(pair, _)| pair.iter().any(|costs| !costs.is_zero()));

@@ -6,7 +6,7 @@ use crate::costs::Costs;
 use crate::counter::{Counter, Selected};
 use crate::pass::Gone;
 use crate::query::{Cost, Query};
-use crate::table::{NodeId, Table};
+use crate::stack_table::{NodeId, StackTable};
 use crate::walker::Walker;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -34,7 +34,7 @@ struct Band {
 }
 
 pub(crate) struct Timeline<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     columns: Columns,
     bands: Vec<(NodeId, Band)>,
     other: Band,
@@ -63,7 +63,7 @@ impl<'a> Timeline<'a> {
         let (engine, table) = (trace.engine, trace.table);
         let range = engine.range(query);
         let bands = Bands::new(engine, table, query);
-        let counter = counter(trace, query, &range, bands.len(), |info| bands.of(info.site))?;
+        let counter = counter(trace, query, &range, bands.len(), |alloc_class| bands.of(alloc_class.site))?;
         let moments = engine.moments(&range, query.points);
         let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
         let mut columns = Columns { time_ns: ends, ..Columns::default() };
@@ -151,7 +151,7 @@ impl Columns {
 
     /// The last sample of each slice, or the one before it.
     fn add_samples(&mut self, trace: &Trace<'_>) {
-        let samples = &trace.engine.book().samples;
+        let samples = &trace.engine.definitions().samples;
         for end in &self.time_ns {
             let after = samples.partition_point(|sample| sample.time_ns <= *end);
             let sample = after.checked_sub(1).and_then(|at| samples.get(at));

@@ -4,7 +4,7 @@ use super::keys::{Key, Keys};
 use super::sum::Sum;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
-use crate::table::Table;
+use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ struct TreeNode {
 }
 
 pub(crate) struct Tree<'a> {
-    table: &'a Table,
+    table: &'a StackTable,
     keys: &'a Keys,
     /// 0 is above the roots.
     nodes: Vec<TreeNode>,
@@ -38,7 +38,7 @@ pub(crate) struct Tree<'a> {
 impl<'a> Tree<'a> {
     pub(crate) fn new(
         profile: &Profile,
-        table: &'a Table,
+        table: &'a StackTable,
         keys: &'a Keys,
         query: &Query,
         direction: Direction,

@@ -22,7 +22,7 @@ impl Rng {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    Alloc { sequence: u64, info: usize },
+    Alloc { sequence: u64, alloc_class: usize },
     Free { sequence: u64, temporary: bool },
     Unknown,
     Image,
@@ -39,20 +39,20 @@ pub struct Event {
 pub struct Trace {
     pub blocks: Vec<RawBlock>,
     pub events: Vec<Event>,
-    /// Size and site of each info.
-    pub infos: Vec<(u64, usize)>,
+    /// Size and site of each allocation class.
+    pub alloc_classes: Vec<(u64, usize)>,
     pub sites: usize,
     pub runtime_ns: u64,
 }
 
 const TICK: u64 = 100_000;
 
-/// `steps` random things with some `infos` and `sites`.
+/// `steps` random things with some `alloc_classes` and `sites`.
 pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
     let sites = 1 + rng.below(12) as usize;
     let mut stacks = StackEncoder::new();
-    let mut encoder = InfoEncoder::new();
-    let mut infos = Vec::new();
+    let mut encoder = AllocClassEncoder::new();
+    let mut alloc_classes = Vec::new();
     let leaves: Vec<u32> = (0..sites)
         .map(|site| {
             let root = stacks.push(0, Frame::new(1, 0x100 + site as u64, false));
@@ -63,7 +63,7 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
         for _ in 0..1 + rng.below(4) {
             let size = if rng.below(10) == 0 { 0 } else { rng.below(1000) };
             encoder.push(size, *leaf);
-            infos.push((size, site));
+            alloc_classes.push((size, site));
         }
     }
     let mut blocks = vec![stacks.take(), encoder.take()];
@@ -97,11 +97,11 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
             }
             9 if rng.below(4) == 0 => blocks.push(out.take()),
             choice if live.is_empty() || choice < growing => {
-                let info = rng.below(infos.len() as u64) as usize;
-                let sequence = out.alloc(info as u32);
+                let alloc_class = rng.below(alloc_classes.len() as u64) as usize;
+                let sequence = out.alloc(alloc_class as u32);
                 live.push(sequence);
                 latest.insert(thread, sequence);
-                events.push(Event { time_ns, thread, kind: Kind::Alloc { sequence, info } });
+                events.push(Event { time_ns, thread, kind: Kind::Alloc { sequence, alloc_class } });
             }
             choice => {
                 // The youngest often, for temporary blocks.
@@ -119,12 +119,12 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
         }
     }
     blocks.push(out.take());
-    Trace { blocks, events, infos, sites, runtime_ns: tick * TICK }
+    Trace { blocks, events, alloc_classes, sites, runtime_ns: tick * TICK }
 }
 
 #[derive(Clone, Copy)]
 struct Block {
-    info: usize,
+    alloc_class: usize,
     thread: u32,
     born_ns: u64,
 }
@@ -168,9 +168,9 @@ impl Trace {
         let mut sizes = HashMap::new();
         for (number, event) in self.events.iter().enumerate() {
             match event.kind {
-                Kind::Alloc { sequence, info } => {
-                    sizes.insert(sequence, self.infos[info].0);
-                    total += self.infos[info].0;
+                Kind::Alloc { sequence, alloc_class } => {
+                    sizes.insert(sequence, self.alloc_classes[alloc_class].0);
+                    total += self.alloc_classes[alloc_class].0;
                 }
                 Kind::Free { sequence, .. } => total -= sizes.remove(&sequence).unwrap(),
                 Kind::Unknown => {}
@@ -219,7 +219,7 @@ impl Trace {
         let counts = |sequence: u64, block: &Block| {
             let lived = deaths.get(&sequence).copied().unwrap_or(to_ns).saturating_sub(block.born_ns);
             (query.threads.is_empty() || query.threads.contains(&block.thread))
-                && query.size.is_none_or(|span| span.contains(self.infos[block.info].0))
+                && query.size.is_none_or(|span| span.contains(self.alloc_classes[block.alloc_class].0))
                 && query.lifetime.is_none_or(|span| span.contains(lived))
         };
         let mut live: BTreeMap<u64, Block> = BTreeMap::new();
@@ -228,13 +228,15 @@ impl Trace {
             let mut held = vec![(0, 0); self.sites];
             for (sequence, block) in live.iter().filter(|(sequence, block)| counts(**sequence, block)) {
                 let _ = sequence;
-                let (size, site) = self.infos[block.info];
+                let (size, site) = self.alloc_classes[block.alloc_class];
                 held[site].0 += size;
                 held[site].1 += 1;
             }
             held
         };
-        let total = |live: &BTreeMap<u64, Block>| live.values().map(|block| self.infos[block.info].0).sum::<u64>();
+        let total = |live: &BTreeMap<u64, Block>| {
+            live.values().map(|block| self.alloc_classes[block.alloc_class].0).sum::<u64>()
+        };
         let mut first_sequence = 0;
         let mut peak = (0, 0, vec![(0, 0); self.sites]);
         for number in 0..=end {
@@ -258,10 +260,10 @@ impl Trace {
             }
             let event = self.events[number];
             match event.kind {
-                Kind::Alloc { sequence, info } => {
-                    let block = Block { info, thread: event.thread, born_ns: event.time_ns };
+                Kind::Alloc { sequence, alloc_class } => {
+                    let block = Block { alloc_class, thread: event.thread, born_ns: event.time_ns };
                     live.insert(sequence, block);
-                    let (size, site) = self.infos[info];
+                    let (size, site) = self.alloc_classes[alloc_class];
                     if number >= begin && counts(sequence, &block) {
                         costs[site].allocations += 1;
                         costs[site].allocated_bytes += size;
@@ -270,7 +272,7 @@ impl Trace {
                 }
                 Kind::Free { sequence, temporary } => {
                     let block = live.remove(&sequence).unwrap();
-                    let (size, site) = self.infos[block.info];
+                    let (size, site) = self.alloc_classes[block.alloc_class];
                     if number >= begin && counts(sequence, &block) {
                         costs[site].deallocations += 1;
                         costs[site].freed_bytes += size;
@@ -297,7 +299,7 @@ impl Trace {
             (costs.live_bytes, costs.live_allocations) = (bytes, blocks);
         }
         for (sequence, block) in live.range(first_sequence..) {
-            let (size, site) = self.infos[block.info];
+            let (size, site) = self.alloc_classes[block.alloc_class];
             if counts(*sequence, block) {
                 costs[site].kept_bytes += size;
                 costs[site].kept_allocations += 1;

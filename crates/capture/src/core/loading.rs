@@ -1,14 +1,14 @@
 //! The core's table of modules, and when it changes.
 use super::{ACTIVE, Core};
-use crate::modules::{self, Found, May};
-use crate::{elf, real, sys, unwatched};
+use crate::modules::{self, Found, KernelQueries};
+use crate::{dl_find_object, elf, real, sys};
 use core::sync::atomic::Ordering;
 
 impl Core {
     #[inline(always)]
     pub fn find_module(&self, address: u64) -> Option<Found> {
         let found = self.modules().find(self.region(), address);
-        if !unwatched::is_on() || found.is_some_and(|found| !unwatched::may_go(found.instance)) {
+        if !dl_find_object::is_on() || found.is_some_and(|found| !dl_find_object::may_go(found.instance)) {
             return found;
         }
         self.ask_for_module(found, address)
@@ -20,19 +20,19 @@ impl Core {
     pub(super) fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
         let parts = self.parts();
         // SAFETY: the object has code on the stack of this thread, so it stays.
-        let map = unsafe { unwatched::find(address)?.as_ref()? };
+        let map = unsafe { dl_find_object::find(address)?.as_ref()? };
         if !self.may_call() {
             return known;
         }
-        // SAFETY: `map` is the object of a frame of this thread, as for `unwatched::find` above, so it stays during the
+        // SAFETY: `map` is the object of a frame of this thread, as for `dl_find_object::find` above, so it stays during the
         // comparison.
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
         let stamp = self.rough_stamp();
-        unwatched::alone(|| {
+        dl_find_object::alone(|| {
             // SAFETY: `alone` makes this thread the only writer; without a notification there is no other. `map` is the
-            // object of a frame of this thread, as for `unwatched::find` above.
+            // object of a frame of this thread, as for `dl_find_object::find` above.
             unsafe { self.known_modules().add(self.modules(), &parts.region, map, parts.program, stamp) };
             self.rules().clear();
         })?;
@@ -68,16 +68,16 @@ impl Core {
     /// # Safety
     /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is stable,
     /// there is one writer.
-    pub unsafe fn refresh_modules(&self, may: May) {
+    pub unsafe fn refresh_modules(&self, queries: KernelQueries) {
         let parts = self.parts();
         let stamp = self.rough_stamp();
-        let may = if self.may_call() { may } else { May::AskNothing };
+        let queries = if self.may_call() { queries } else { KernelQueries::Forbidden };
         // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts are set
         // (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
         let change = unsafe {
-            self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, may)
+            self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, queries)
         };
-        // Its whole path is to be had only while the program lives, which may not be long.
+        // Its whole path is to be had only while the program lives, which queries not be long.
         if change.loaded != 0 && self.may_call() {
             let header = parts.region.header();
             header.doorbell.fetch_add(1, Ordering::Release);
@@ -98,7 +98,7 @@ impl Core {
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {
-                self.refresh_modules(May::AskForFolder);
+                self.refresh_modules(KernelQueries::WithFolder);
             }
         }
     }

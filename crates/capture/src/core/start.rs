@@ -5,8 +5,8 @@ use super::{ACTIVE, COUNTING, Core, Parts, Private, Refusal, SHUT, State};
 use crate::clock::Source;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{self, Environment};
-use crate::modules::May;
-use crate::{families, follow, loader, real, sandbox, signals, sys, unwatched};
+use crate::modules::KernelQueries;
+use crate::{dl_find_object, families, follow, loader, real, sandbox, signals, sys};
 use channel::{Clock, Fence, Header, PAGE, Phase, Region};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ impl Core {
             sandbox::resolve(maps, elf::own_dynamic());
             crate::exec::resolve(maps, elf::own_dynamic());
             crate::fork::resolve(maps, elf::own_dynamic());
-            unwatched::resolve(maps, elf::own_dynamic());
+            dl_find_object::resolve(maps, elf::own_dynamic());
         }
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let stderr = unsafe { real::find_anywhere(maps, b"stderr") };
@@ -179,11 +179,13 @@ impl Core {
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
         // writer.
-        unsafe { self.refresh_modules(if is_forked { May::Ask } else { May::AskForFolder }) };
+        unsafe {
+            self.refresh_modules(if is_forked { KernelQueries::WithoutFolder } else { KernelQueries::WithFolder })
+        };
         if !loader::watch(debug) {
             // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules` has
             // taken in its modules.
-            unsafe { unwatched::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+            unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
         if header.watched == 0 {
             self.copy_suppressions();

@@ -59,7 +59,7 @@ pub(super) fn resume(core: &Core, cfa: u64) -> Option<Entered> {
 pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
     let core = &CORE;
     if context.result == 0 {
-        return Next::then(shrunk);
+        return Next::then(realloc_returned_null);
     }
     if core.gate() & PAUSED != 0 {
         return Next::then(custom::moved_while_paused);
@@ -76,7 +76,7 @@ pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
 
 /// Realloc to zero bytes frees and returns null; any other null means that nothing happened.
 #[cold]
-extern "C" fn shrunk(context: &mut Context) -> Next {
+extern "C" fn realloc_returned_null(context: &mut Context) -> Next {
     let core = &CORE;
     let [old, size, freed_at] = context.arguments;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };

@@ -3,7 +3,7 @@ use super::entering::{AtWork, Entered};
 use crate::context::Context;
 use crate::core::{ACTIVE, CORE, Core};
 use crate::local::Local;
-use crate::memo::{BROKEN, Memo, Place, UNSURE};
+use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
 use crate::walk::{Walk, check_stack};
 use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 
@@ -52,8 +52,8 @@ pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Contex
 }
 
 #[inline(always)]
-fn place(context: &Context) -> Place {
-    Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
+fn place(context: &Context) -> FrameState {
+    FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
 }
 
 /// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.

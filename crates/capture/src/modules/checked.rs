@@ -14,8 +14,8 @@ impl Modules {
         self.holds(|index| {
             let mut holding = index.in_use().iter().filter(|entry| entry.holds(address));
             let found = holding.next().map(|entry| entry.instance.load(Ordering::Relaxed) as u16);
-            // Where the loader is not watched, a frame may be left without its module, see `unwatched.rs`.
-            holding.next().is_none() && (found == instance || instance.is_none() && crate::unwatched::is_on())
+            // Where the loader is not watched, a frame may be left without its module, see `dl_find_object.rs`.
+            holding.next().is_none() && (found == instance || instance.is_none() && crate::dl_find_object::is_on())
         })
     }
 

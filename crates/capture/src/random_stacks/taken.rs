@@ -3,7 +3,7 @@ use super::library::Library;
 use crate::context::Context;
 use crate::core::{ACTIVE, Attached, Core, adopt};
 use crate::entry::Range;
-use crate::memo::{BROKEN, Memo, Place, UNSURE};
+use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
 use crate::modules::Description;
 use crate::proof::Proof;
 use crate::walk::{Scratch, Walk};
@@ -186,7 +186,7 @@ impl Taken {
             self.seen.left_guesses += 1;
             return Err(ANEW);
         }
-        let place = Place { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
+        let place = FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
         // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked at.
         let found = unsafe {
             match self.memo.find_youngest(place) {

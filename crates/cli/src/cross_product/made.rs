@@ -9,8 +9,8 @@
 //! 4 s    the end
 //! ```
 use format::{
-    Domain, EventEncoder, Exit, FileWriter, Frame, InfoEncoder, Module, Place, RawBlock, Session, StackEncoder,
-    Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
+    AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, Session,
+    StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
 };
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,8 @@ fn names() -> RawBlock {
             let function = Some(names.function(full, full, short));
             let has_file = !file.is_empty();
             let file = has_file.then(|| names.string(file));
-            names.frame(*offset, vec![Place { function, file, line: has_file.then_some(*line), inlined: false }]);
+            names
+                .frame(*offset, vec![CodeLocation { function, file, line: has_file.then_some(*line), inlined: false }]);
         }
     }
     names.take().to_block()
@@ -66,12 +67,12 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     let (fill, fill_below) = (stack(&[MAIN, PARSE, FILL]), stack(&[MAIN, PARSE_BELOW, FILL]));
     let (exit, own, load) = (stack(&[MAIN, EXIT]), stack(&[MAIN, OWN_LEAK]), stack(&[MAIN, LOAD]));
     let fill_by_load = stack(&[MAIN, LOAD, FILL]);
-    let mut infos = InfoEncoder::new();
-    let mut info = |size, stack| infos.push(size, stack);
-    let (sort_small, sort_large) = (info(100, sort), info(5000, sort));
-    let (fill_10, fill_20, fill_30) = (info(10, fill), info(20, fill), info(30, fill_below));
-    let (exit, own, load) = (info(50, exit), info(60, own), info(300, load));
-    let fill_15 = info(15, fill_by_load);
+    let mut alloc_classes = AllocClassEncoder::new();
+    let mut alloc_class = |size, stack| alloc_classes.push(size, stack);
+    let (sort_small, sort_large) = (alloc_class(100, sort), alloc_class(5000, sort));
+    let (fill_10, fill_20, fill_30) = (alloc_class(10, fill), alloc_class(20, fill), alloc_class(30, fill_below));
+    let (exit, own, load) = (alloc_class(50, exit), alloc_class(60, own), alloc_class(300, load));
+    let fill_15 = alloc_class(15, fill_by_load);
     let mut events = EventEncoder::new();
     events.alloc(sort_small);
     events.alloc(fill_10);
@@ -85,8 +86,8 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     events.time(SECOND);
     events.thread(1);
     for _ in 0..extra {
-        for info in [sort_small, exit, own] {
-            events.alloc(info);
+        for alloc_class in [sort_small, exit, own] {
+            events.alloc(alloc_class);
         }
     }
     let large = events.alloc(sort_large);
@@ -95,19 +96,19 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     events.time(2 * SECOND);
     events.free(large);
     events.thread(0);
-    for info in [fill_20, fill_20, fill_30] {
-        events.alloc(info);
+    for alloc_class in [fill_20, fill_20, fill_30] {
+        events.alloc(alloc_class);
     }
     for _ in 0..extra {
-        for info in [fill_15, load] {
-            events.alloc(info);
+        for alloc_class in [fill_15, load] {
+            events.alloc(alloc_class);
         }
     }
     events.time(3 * SECOND);
     let loaded: Vec<u64> = (0..4).map(|_| events.alloc(load)).collect();
     loaded.into_iter().for_each(|block| events.free(block));
-    let (mut custom_infos, mut custom_events) = (InfoEncoder::new(), EventEncoder::new());
-    let custom = custom_infos.push(7, sort);
+    let (mut custom_alloc_classes, mut custom_events) = (AllocClassEncoder::new(), EventEncoder::new());
+    let custom = custom_alloc_classes.push(7, sort);
     for _ in 0..=extra {
         custom_events.alloc(custom);
     }
@@ -122,9 +123,9 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
         modules(),
         Thread::to_block(&[thread(0), thread(1)]),
         stacks.take(),
-        infos.take(),
+        alloc_classes.take(),
         events.take(),
-        custom_infos.take().of(Domain::Custom),
+        custom_alloc_classes.take().of(Domain::Custom),
         custom_events.take().of(Domain::Custom),
         names(),
         summary.to_block(),

@@ -1,7 +1,7 @@
 //! What lives, as folded stacks: a line each, the root first, live bytes at its end.
-use super::names::{Named, Names};
+use super::frame_names::{Named, Names};
+use super::live_report::{each_shown, sorted};
 use super::options::{Key, Options};
-use super::report::{each_shown, sorted};
 use collector::{LiveSite, Snapshot};
 use std::fmt::Write;
 

@@ -4,9 +4,9 @@
 //! disk, a terminal, a debug file or the end of a session (others do that, on threads of their own), so that there is an
 //! offer for every new process at once.
 use super::options::{Key, Options};
-use super::process::{Id, Process};
+use super::report_thread::{Job, Letterbox, Teller};
 use super::signals::{Signals, Told};
-use super::teller::{Job, Letterbox, Teller};
+use super::watched_process::{Id, Process};
 use crate::record::{wait_for, why_not};
 use crate::say;
 use attach::{Attached, Standing};
@@ -30,7 +30,7 @@ const TO_WATCH: u32 = 4;
 pub struct Tree {
     hub: Hub,
     signals: Signals,
-    teller: Teller,
+    reports: Teller,
     sort: Vec<Key>,
     pause: Option<(Duration, u32)>,
     next: Instant,
@@ -49,11 +49,11 @@ impl Tree {
             if options.watch { Some((WATCH_EVERY, TO_WATCH)) } else { options.interval.map(|t| (t, BY_INTERVAL)) };
         signals.wake(hub.bell());
         let sort = options.sort.clone();
-        let teller = Teller::start(options);
+        let reports = Teller::start(options);
         Tree {
             hub,
             signals,
-            teller,
+            reports,
             sort,
             next: Instant::now() + pause.map_or(Duration::ZERO, |(pause, _)| pause),
             pause,
@@ -160,7 +160,7 @@ impl Tree {
         for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
             if let Some(name) = process.name() {
                 process.is_announced = true;
-                self.teller.letterbox.tell(Job::Begin { id: process.id, pid: process.pid, name });
+                self.reports.letterbox.tell(Job::Begin { id: process.id, pid: process.pid, name });
             }
         }
     }
@@ -218,22 +218,22 @@ impl Tree {
             }
             let process = self.processes.swap_remove(at);
             let end = end.filter(|_| process.pid == root).unwrap_or_default();
-            self.aside(move |letters| tell_end(letters, process, end));
+            self.aside(move |letterbox| tell_end(letterbox, process, end));
         }
     }
 
     fn letterbox(&self) -> &Letterbox {
-        &self.teller.letterbox
+        &self.reports.letterbox
     }
 
     /// On a thread of its own, if there can be one.
     fn aside(&mut self, work: impl FnOnce(&Letterbox) + Send + 'static) {
         self.ending.retain(|thread| !thread.is_finished());
-        let letters = self.letterbox().clone();
+        let letterbox = self.letterbox().clone();
         let (sender, receiver) = mpsc::channel::<Work>();
         let run = move || {
             if let Ok(work) = receiver.recv() {
-                work(&letters);
+                work(&letterbox);
             }
         };
         match std::thread::Builder::new().name("heaptrace-end".into()).spawn(run) {
@@ -254,12 +254,12 @@ impl Tree {
     /// What still runs is told as it is now.
     fn leave(mut self) {
         for process in std::mem::take(&mut self.processes) {
-            self.aside(move |letters| tell_end(letters, process, End::default()));
+            self.aside(move |letterbox| tell_end(letterbox, process, End::default()));
         }
         for thread in self.ending {
             let _ = thread.join();
         }
-        self.teller.finish();
+        self.reports.finish();
         match self.hub.missed() {
             0 => (),
             1 => say(format_args!("heaptrace: 1 more process ran unwatched: it could not join")),
@@ -271,7 +271,7 @@ impl Tree {
 type Work = Box<dyn FnOnce(&Letterbox) + Send>;
 
 /// Ends a session and tells its last report.
-fn tell_end(letters: &Letterbox, process: Process, end: End) {
+fn tell_end(letterbox: &Letterbox, process: Process, end: End) {
     let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
     let Some(outcome) = process.finish(end) else {
         say(format_args!("heaptrace: watching {pid} failed, there is no report"));
@@ -294,7 +294,7 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
         return;
     };
     if !is_announced {
-        letters.tell(Job::Begin { id, pid, name: name_of(&last) });
+        letterbox.tell(Job::Begin { id, pid, name: name_of(&last) });
     }
     for snapshot in outcome.unread {
         let keys = match snapshot.reason {
@@ -302,9 +302,9 @@ fn tell_end(letters: &Letterbox, process: Process, end: End) {
             Reason::ByCount | Reason::Asked(BY_COUNT) => vec![Key::Count],
             _ => continue,
         };
-        letters.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
+        letterbox.tell(Job::Dump { id, snapshot: Box::new(snapshot), keys });
     }
-    letters.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
+    letterbox.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
 }
 
 /// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.

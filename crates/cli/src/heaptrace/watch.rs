@@ -2,9 +2,9 @@
 //!
 //! Given: a snapshot of a process every second. Gives back: a picture on the terminal's second screen, so that what stood
 //! there before comes back at the end. What must hold: memory is that of the sites shown; nothing is drawn after `close`.
-use super::names::Names;
+use super::frame_names::Names;
+use super::live_report::sorted;
 use super::options::Key;
-use super::report::sorted;
 use super::units::{Age, Size};
 use collector::{LiveSite, Snapshot};
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,6 @@
 //! A stack and its costs as the text report lists them, and stacks put together by their innermost level.
 use super::lens::{Key, Lens};
-use analysis::{Book, Called, Cost, Level, Pairing, Profile, Query, Side, Table, to_signed};
+use analysis::{Called, Cost, Definitions, Level, Pairing, Profile, Query, Side, StackTable, to_signed};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ impl Numbers {
 
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    pub book: &'a Book,
+    pub definitions: &'a Definitions,
     pub lens: &'a Lens<'a>,
     pub stack: u32,
     pub numbers: Numbers,
@@ -64,16 +64,21 @@ pub struct Entry<'a> {
 
 /// The stacks of a profile.
 pub fn of_profile<'a>(
-    book: &'a Book,
+    definitions: &'a Definitions,
     lens: &'a Lens<'a>,
     profile: &Profile,
-    table: &Table,
+    table: &StackTable,
     query: &Query,
 ) -> Vec<Entry<'a>> {
     let cost = query.cost();
     let entry = |(site, costs): &(u32, analysis::Costs)| {
         let is_suppressed = query.suppressions && table.stack(*site).suppressed.is_some();
-        Entry { book, lens, stack: book.stack_of(*site), numbers: Numbers::of(costs, cost, is_suppressed) }
+        Entry {
+            definitions,
+            lens,
+            stack: definitions.stack_of(*site),
+            numbers: Numbers::of(costs, cost, is_suppressed),
+        }
     };
     profile.stacks.iter().map(entry).collect()
 }
@@ -147,12 +152,12 @@ pub struct Frames<'a> {
 impl<'a> Entry<'a> {
     /// All frames up to the outermost one of interest, without the allocator's own.
     fn all_frames(&self) -> impl Iterator<Item = Vec<Level<'a>>> + use<'a> {
-        let book = self.book;
+        let definitions = self.definitions;
         let (mut is_first, mut is_over) = (true, false);
         // An allocator may be inlined into the function that calls it, which then begins the stack.
-        let all = book.frames(self.stack).map(move |frame| {
+        let all = definitions.frames(self.stack).map(move |frame| {
             let levels: Vec<Level<'a>> =
-                book.levels_of(frame).skip_while(|level| is_first && level.is_allocator()).collect();
+                definitions.levels_of(frame).skip_while(|level| is_first && level.is_allocator()).collect();
             is_first &= levels.is_empty();
             levels
         });

@@ -3,7 +3,7 @@
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
 use super::lens::{Lens, Shown};
 use super::open::Opened;
-use analysis::{Allocation, Book, Classes, Cost, Costs, Level, Profile, SiteId, Table};
+use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -16,7 +16,7 @@ const SCHEMA: u32 = 1;
 pub struct Report<'a> {
     pub opened: &'a Opened,
     pub profile: &'a Profile,
-    pub table: &'a Table,
+    pub table: &'a StackTable,
     pub lens: &'a Lens<'a>,
     pub suppress: bool,
     /// The most entries of a list.
@@ -42,10 +42,10 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
         size: u64,
         frames: Levels<'a>,
     }
-    let Allocation { size, stack, tid, book } = allocation;
-    let classes = Classes::new(&book.session.exe);
+    let Allocation { size, stack, tid, definitions } = allocation;
+    let classes = CodeClasses::new(&definitions.session.exe);
     // With `operator new`, which is no frame of a report.
-    let frames = Levels { levels: book.all_levels(*stack).collect(), classes: &classes };
+    let frames = Levels { levels: definitions.all_levels(*stack).collect(), classes: &classes };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
     out.write_all(b"\n")
@@ -101,12 +101,12 @@ impl Report<'_> {
 impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let opened = self.opened;
-        let book = opened.engine.book();
+        let definitions = opened.engine.definitions();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
-        map.serialize_entry("command", &book.session.command)?;
-        map.serialize_entry("pid", &book.session.pid)?;
-        map.serialize_entry("attached", &book.session.attached)?;
+        map.serialize_entry("command", &definitions.session.command)?;
+        map.serialize_entry("pid", &definitions.session.pid)?;
+        map.serialize_entry("attached", &definitions.session.attached)?;
         map.serialize_entry("complete", &opened.complete())?;
         map.serialize_entry(
             "range",
@@ -116,15 +116,15 @@ impl Serialize for Report<'_> {
         )?;
         map.serialize_entry("totals", &totals(&self.totals(), self.suppressed()))?;
         map.serialize_entry("note", &self.note)?;
-        map.serialize_entry("losses", &losses(book))?;
-        map.serialize_entry("unseen", &analysis::unseen(book))?;
-        map.serialize_entry("folded_until_ns", &book.folded_until_ns())?;
+        map.serialize_entry("losses", &losses(definitions))?;
+        map.serialize_entry("unseen", &analysis::unseen(definitions))?;
+        map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;
         map.serialize_entry("damage", &damage(opened))?;
-        map.serialize_entry("threads", &book.threads.len())?;
-        map.serialize_entry("modules", &book.modules.len())?;
-        map.serialize_entry("suppressions", &book.suppressions)?;
-        map.serialize_entry("heap_at_attach", &heap_at_attach(book))?;
-        map.serialize_entry("symbols", &symbols(book))?;
+        map.serialize_entry("threads", &definitions.threads.len())?;
+        map.serialize_entry("modules", &definitions.modules.len())?;
+        map.serialize_entry("suppressions", &definitions.suppressions)?;
+        map.serialize_entry("heap_at_attach", &heap_at_attach(definitions))?;
+        map.serialize_entry("symbols", &symbols(definitions))?;
         self.lists(&mut map)?;
         map.serialize_entry("custom", &self.custom.map(Custom))?;
         map.end()
@@ -204,17 +204,17 @@ fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
 }
 
 /// How large the heap was already when we attached; what was in it then is not in the trace.
-fn heap_at_attach(book: &Book) -> impl Serialize {
+fn heap_at_attach(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Heap {
         size_bytes: u64,
         rss_bytes: u64,
     }
-    book.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
+    definitions.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
 }
 
 /// Events that were not recorded, by cause, and the writer's own sentence about them.
-fn losses(book: &Book) -> impl Serialize {
+fn losses(definitions: &Definitions) -> impl Serialize {
     struct Causes<'a>(&'a [(String, u64)]);
     impl Serialize for Causes<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -226,24 +226,28 @@ fn losses(book: &Book) -> impl Serialize {
         by_cause: Causes<'a>,
         note: Option<&'a str>,
     }
-    Losses { by_cause: Causes(&book.losses.by_cause), note: book.losses.note.as_deref() }
+    Losses { by_cause: Causes(&definitions.losses.by_cause), note: definitions.losses.note.as_deref() }
 }
 
 /// What of the file could not be read. Empty for a sound file, finished or not.
 fn damage(opened: &Opened) -> impl Serialize {
     #[derive(Serialize)]
-    struct Place {
+    struct DamagedPart {
         offset: Option<u64>,
         length: Option<u64>,
         reason: String,
     }
     let faults = opened.engine.faults();
-    let mut list: Vec<Place> = opened
+    let mut list: Vec<DamagedPart> = opened
         .damage
         .iter()
-        .map(|place| Place { offset: Some(place.offset), length: Some(place.length), reason: place.reason.into() })
+        .map(|place| DamagedPart {
+            offset: Some(place.offset),
+            length: Some(place.length),
+            reason: place.reason.into(),
+        })
         .collect();
-    let mut say = |reason: String| list.push(Place { offset: None, length: None, reason });
+    let mut say = |reason: String| list.push(DamagedPart { offset: None, length: None, reason });
     for (kind, error) in &faults.malformed {
         say(format!("a block of kind {kind:?}: {error}"));
     }
@@ -257,15 +261,15 @@ fn damage(opened: &Opened) -> impl Serialize {
 }
 
 /// How the names of each module were found, or why not.
-fn symbols(book: &Book) -> impl Serialize {
+fn symbols(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Module<'a> {
         module: Option<&'a str>,
         state: &'static str,
         note: Option<&'a str>,
     }
-    let modules = book.names.modules().iter().map(|(instance, names)| Module {
-        module: book.modules.get(instance).map(|module| module.path.as_str()),
+    let modules = definitions.names.modules().iter().map(|(instance, names)| Module {
+        module: definitions.modules.get(instance).map(|module| module.path.as_str()),
         state: state(names.state),
         note: Some(names.note.as_str()).filter(|note| !note.is_empty()),
     });
@@ -319,12 +323,12 @@ impl Report<'_> {
 impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Report { opened, table, lens, .. } = self.report;
-        let book = opened.engine.book();
+        let definitions = opened.engine.definitions();
         let entries = self.stacks.iter().map(|both| {
             let (site, costs) = both;
             let stack = table.stack(*site);
             let leaked = self.report.leaked(*site, costs);
-            let all = book.all_levels(book.stack_of(*site)).skip_while(Level::is_allocator);
+            let all = definitions.all_levels(definitions.stack_of(*site)).skip_while(Level::is_allocator);
             let Shown { levels, left_out } = lens.shown(all);
             let blamed = stack.blamed.and_then(|blamed| table.path(stack.node).position(|node| node == blamed));
             Entry {
@@ -374,7 +378,7 @@ struct Entry<'a> {
 /// Leaf first. What was inlined has the module and offset of the frame that it is in.
 struct Levels<'a> {
     levels: Vec<Level<'a>>,
-    classes: &'a Classes,
+    classes: &'a CodeClasses,
 }
 
 impl Serialize for Levels<'_> {

@@ -1,16 +1,16 @@
 //! Which levels of a stack are shown, and which of them are the same: `--hide`, `--collapse`, `--merge` and `--depth`.
 use analysis::view::namespace;
-use analysis::{ClassSet, Classes, Level, Merge, Query};
+use analysis::{CodeClassSet, CodeClasses, Level, Merge, Query};
 
 /// How the stacks of one trace are looked at.
 pub struct Lens<'a> {
-    hide: ClassSet,
+    hide: CodeClassSet,
     collapse: bool,
     /// `None`: nothing was asked for, so stacks stay apart and every level shows its line.
     pub merge: Option<Merge>,
     /// Most levels of a stack; 0: all.
     pub depth: usize,
-    classes: &'a Classes,
+    classes: &'a CodeClasses,
 }
 
 /// What makes two levels the same; the words of docs/views.md.
@@ -30,14 +30,14 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Lens<'a> {
-    pub fn new(query: &Query, classes: &'a Classes) -> Self {
+    pub fn new(query: &Query, classes: &'a CodeClasses) -> Self {
         let merge = query.given().iter().any(|(word, _)| *word == "merge").then_some(query.merge);
         Lens { hide: query.hide, collapse: query.collapse, merge, depth: query.depth, classes }
     }
 
     /// A marker stands for levels that are not there. It is never hidden.
     pub fn hides(&self, level: &Level<'_>) -> bool {
-        self.hide != ClassSet::default() && level.marker().is_none() && self.hide.contains(self.classes.of(level))
+        self.hide != CodeClassSet::default() && level.marker().is_none() && self.hide.contains(self.classes.of(level))
     }
 
     pub fn key<'b>(&self, level: &Level<'b>) -> Key<'b> {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn shown(words: &[(&str, &str)], levels: &[Level<'_>]) -> (Vec<usize>, usize) {
-        let (query, classes) = (Query::new(words.iter().copied()).unwrap(), Classes::new("/home/me/a"));
+        let (query, classes) = (Query::new(words.iter().copied()).unwrap(), CodeClasses::new("/home/me/a"));
         let Shown { levels, left_out } = Lens::new(&query, &classes).shown(levels.iter().copied());
         (levels.into_iter().map(|(place, _)| place).collect(), left_out)
     }

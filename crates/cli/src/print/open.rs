@@ -1,7 +1,7 @@
 //! Opens a trace of any sort and counts it, saying how far it is if that takes long.
-use super::again::Again;
-use crate::source::Held;
-use analysis::{Classes, Engine};
+use super::event_blocks::EventBlockReader;
+use crate::source::PinnedFile;
+use analysis::{CodeClasses, Engine};
 use format::{BlockKind, Damage, Domain, Flat, RawBlock, Source};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 pub struct Opened {
     pub path: PathBuf,
     /// The file, to read it again.
-    pub held: Held,
+    pub held: PinnedFile,
     pub engine: Engine,
     pub damage: Vec<Damage>,
     pub damage_count: u64,
     /// The writer came to its end.
     pub finished: bool,
     /// Whose code a frame is.
-    pub classes: Classes,
+    pub classes: CodeClasses,
     /// The program reported blocks of its own, which are a trace of their own.
     pub has_custom: bool,
     domain: Domain,
@@ -34,7 +34,7 @@ const AHEAD: usize = 4;
 impl Opened {
     pub fn open(path: &Path, domain: Domain) -> Result<Self, format::Error> {
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let held = Held::new(path);
+        let held = PinnedFile::new(path);
         let mut source = crate::source::open(held.path())?;
         source.set_domain(domain);
         Self::read(path, held, source, domain, Progress::new(length))
@@ -42,7 +42,7 @@ impl Opened {
 
     fn read(
         path: &Path,
-        held: Held,
+        held: PinnedFile,
         source: Source,
         domain: Domain,
         mut progress: Progress,
@@ -66,7 +66,7 @@ impl Opened {
         Ok(Opened {
             path: path.to_owned(),
             held,
-            classes: Classes::new(&engine.book().session.exe),
+            classes: CodeClasses::new(&engine.definitions().session.exe),
             engine,
             damage: source.damage().to_vec(),
             damage_count: source.damage_count(),
@@ -79,11 +79,14 @@ impl Opened {
 
     /// All that happened is in it.
     pub fn complete(&self) -> bool {
-        self.engine.book().is_complete() && self.finished && self.damage_count == 0 && self.engine.faults().is_empty()
+        self.engine.definitions().is_complete()
+            && self.finished
+            && self.damage_count == 0
+            && self.engine.faults().is_empty()
     }
 
-    pub fn again(&self) -> Result<Again, format::Error> {
-        Again::new(self.held.path(), self.domain, self.places.clone())
+    pub fn again(&self) -> Result<EventBlockReader, format::Error> {
+        EventBlockReader::new(self.held.path(), self.domain, self.places.clone())
     }
 }
 

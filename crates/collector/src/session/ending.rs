@@ -69,7 +69,7 @@ impl Collector {
         if let Some(block) = self.sampler.take() {
             self.writer.put(block, events);
         }
-        for block in self.letters.further.try_iter() {
+        for block in self.inboxes.further.try_iter() {
             self.writer.put(block, events);
         }
         self.writer.put(losses.to_block(), events);

@@ -1,7 +1,7 @@
 //! What a trace says besides its events: whose it is, what is missing.
 use super::Collector;
 use crate::modules::text;
-use crate::process::Process;
+use crate::proc_files::Process;
 use crate::recording::FailedCheck;
 use channel::Loss;
 use format::{Losses, Session, Suppressions};

@@ -2,7 +2,7 @@
 use super::Collector;
 use crate::drain::Drained;
 use crate::live::{Ask, Reason, Snapshot};
-use channel::{Farewell, MOST_REQUESTS, Request, Stamp};
+use channel::{ExitHandshake, MOST_REQUESTS, Request, Stamp};
 use rustix::thread::futex;
 use std::sync::atomic::Ordering;
 
@@ -34,11 +34,11 @@ impl Collector {
 
     /// What others ask, and what the target says when it ends.
     pub(super) fn serve(&mut self, pid: u32, asks: &[Ask]) {
-        if self.header.farewell.load(Ordering::Acquire) == Farewell::Said as u32 {
+        if self.header.exit_handshake.load(Ordering::Acquire) == ExitHandshake::Said as u32 {
             self.looks.look(pid, self.recorder.timeline.now_ns());
             self.looks.last.is_last = true;
-            self.header.farewell.store(Farewell::Answered as u32, Ordering::Release);
-            let _ = futex::wake(&self.header.farewell, futex::Flags::empty(), i32::MAX as u32);
+            self.header.exit_handshake.store(ExitHandshake::Answered as u32, Ordering::Release);
+            let _ = futex::wake(&self.header.exit_handshake, futex::Flags::empty(), i32::MAX as u32);
         }
         if pid != 0 && self.is_recording() && !self.looks.last.is_last {
             self.looks.now_and_then(pid, self.recorder.timeline.now_ns());
@@ -64,7 +64,7 @@ impl Collector {
         let pid = self.header.target_pid.load(Ordering::Acquire);
         self.looks.look(pid, self.recorder.timeline.now_ns());
         let snapshot = self.snapshot_now(reason);
-        let _ = self.letters.snapshots.send(snapshot);
+        let _ = self.inboxes.snapshots.send(snapshot);
     }
 
     pub(super) fn snapshot_now(&self, reason: Reason) -> Snapshot {

@@ -1,7 +1,7 @@
 //! Which block a free is of, where the file names only its size and stack.
 //!
-//! Given: the infos of allocations and frees, in order. Gives back: for each free the youngest block of that info that is
-//! still live: blocks of one info are alike, so no cost depends on which of them goes. What must hold: memory is bounded
+//! Given: the allocation classes of allocations and frees, in order. Gives back: for each free the youngest block of that allocation class that is
+//! still live: blocks of one allocation class are alike, so no cost depends on which of them goes. What must hold: memory is bounded
 //! by live blocks, and neighbours share one entry.
 use crate::Totals;
 
@@ -9,27 +9,27 @@ const NONE: u32 = u32::MAX;
 /// More are not believed: a few bytes of a packed file can claim any number of them.
 pub(crate) const MOST_LIVE: u64 = 1 << 28;
 
-/// What is known of an info: its size and the entry of its youngest blocks.
+/// What is known of an allocation class: its size and the entry of its youngest blocks.
 #[derive(Clone, Copy)]
 struct Known {
     size: u64,
     youngest: u32,
 }
 
-/// Blocks of one info with neighbouring sequence numbers, `first..first + count`.
+/// Blocks of one allocation class with neighbouring sequence numbers, `first..first + count`.
 #[derive(Clone, Copy)]
 struct Run {
     first: u64,
     count: u32,
-    /// The next older run of the same info, or the next unused entry.
+    /// The next older run of the same allocation class, or the next unused entry.
     older: u32,
 }
 
 pub(crate) struct Pairs {
-    infos: Vec<Known>,
+    alloc_classes: Vec<Known>,
     runs: Vec<Run>,
     unused: u32,
-    /// The info that was allocated last, as KDE's rule for temporary blocks wants it: 0 after any free.
+    /// The allocation class that was allocated last, as KDE's rule for temporary blocks wants it: 0 after any free.
     last: u32,
     /// The time of the events that come.
     pub(crate) now_ns: u64,
@@ -39,7 +39,14 @@ pub(crate) struct Pairs {
 
 impl Default for Pairs {
     fn default() -> Self {
-        Pairs { infos: Vec::new(), runs: Vec::new(), unused: NONE, last: 0, now_ns: 0, totals: Totals::default() }
+        Pairs {
+            alloc_classes: Vec::new(),
+            runs: Vec::new(),
+            unused: NONE,
+            last: 0,
+            now_ns: 0,
+            totals: Totals::default(),
+        }
     }
 }
 
@@ -47,37 +54,37 @@ impl Default for Pairs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     Block(u64),
-    /// All blocks of that info are free already.
+    /// All blocks of that allocation class are free already.
     Unknown,
-    /// There is no such info.
-    NoInfo,
+    /// There is no such allocation class.
+    NoAllocClass,
 }
 
 impl Pairs {
     pub(crate) fn define(&mut self, size: u64) {
-        self.infos.push(Known { size, youngest: NONE });
+        self.alloc_classes.push(Known { size, youngest: NONE });
     }
 
-    pub(crate) const fn infos(&self) -> usize {
-        self.infos.len()
+    pub(crate) const fn alloc_classes(&self) -> usize {
+        self.alloc_classes.len()
     }
 
     /// These will be asked for: has them in the cache by then.
     #[inline]
-    pub(crate) fn touch(&self, infos: &[u32]) {
+    pub(crate) fn touch(&self, alloc_classes: &[u32]) {
         let mut sum = 0;
-        for info in infos {
-            let youngest = self.infos.get(*info as usize).map_or(NONE, |known| known.youngest);
+        for alloc_class in alloc_classes {
+            let youngest = self.alloc_classes.get(*alloc_class as usize).map_or(NONE, |known| known.youngest);
             sum ^= self.runs.get(youngest as usize).map_or(0, |run| run.count);
         }
         std::hint::black_box(sum);
     }
 
-    /// Block `sequence` is of `info`. False: there is no such info.
+    /// Block `sequence` is of `alloc_class`. False: there is no such allocation class.
     #[inline]
-    pub(crate) fn alloc(&mut self, info: u32, sequence: u64) -> bool {
-        let Some(known) = self.infos.get_mut(info as usize) else { return false };
-        self.last = info;
+    pub(crate) fn alloc(&mut self, alloc_class: u32, sequence: u64) -> bool {
+        let Some(known) = self.alloc_classes.get_mut(alloc_class as usize) else { return false };
+        self.last = alloc_class;
         let totals = &mut self.totals;
         totals.allocations += 1;
         totals.leaked_allocations += 1;
@@ -112,11 +119,11 @@ impl Pairs {
         true
     }
 
-    /// Frees the youngest block of `info`.
+    /// Frees the youngest block of `alloc_class`.
     #[inline]
-    pub(crate) fn free(&mut self, info: u32) -> Freed {
-        let Some(known) = self.infos.get_mut(info as usize) else { return Freed::NoInfo };
-        let is_temporary = self.last == info;
+    pub(crate) fn free(&mut self, alloc_class: u32) -> Freed {
+        let Some(known) = self.alloc_classes.get_mut(alloc_class as usize) else { return Freed::NoAllocClass };
+        let is_temporary = self.last == alloc_class;
         self.last = 0;
         let Some(run) = self.runs.get_mut(known.youngest as usize) else { return Freed::Unknown };
         run.count -= 1;
@@ -147,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn the_youngest_block_of_an_info_goes_first() {
+    fn the_youngest_block_of_an_allocation_class_goes_first() {
         let mut pairs = pairs(&[8, 16]);
-        for (sequence, info) in [0, 0, 1, 0].into_iter().enumerate() {
-            assert!(pairs.alloc(info, sequence as u64));
+        for (sequence, alloc_class) in [0, 0, 1, 0].into_iter().enumerate() {
+            assert!(pairs.alloc(alloc_class, sequence as u64));
         }
-        let freed: Vec<Freed> = [0, 0, 1, 0, 0, 2].into_iter().map(|info| pairs.free(info)).collect();
+        let freed: Vec<Freed> = [0, 0, 1, 0, 0, 2].into_iter().map(|alloc_class| pairs.free(alloc_class)).collect();
         let block = Freed::Block;
-        assert_eq!(freed, [block(3), block(1), block(2), block(0), Freed::Unknown, Freed::NoInfo]);
+        assert_eq!(freed, [block(3), block(1), block(2), block(0), Freed::Unknown, Freed::NoAllocClass]);
         assert_eq!((pairs.totals.peak_bytes, pairs.totals.leaked_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
         assert!(!pairs.alloc(2, 4));
     }
@@ -169,15 +176,15 @@ mod tests {
         assert_eq!(pairs.runs.len(), 1);
     }
 
-    /// Facts about KDE's reader: by info, not by block, and 0 after every free.
+    /// Facts about KDE's reader: by allocation class, not by block, and 0 after every free.
     #[test]
     fn temporary_is_what_kde_takes_for_it() {
         let count = |events: &[(char, u32)]| {
             let mut pairs = pairs(&[1; 6]);
-            for (sequence, (what, info)) in events.iter().enumerate() {
+            for (sequence, (what, alloc_class)) in events.iter().enumerate() {
                 match what {
-                    '+' => assert!(pairs.alloc(*info, sequence as u64)),
-                    _ => assert!(matches!(pairs.free(*info), Freed::Block(_))),
+                    '+' => assert!(pairs.alloc(*alloc_class, sequence as u64)),
+                    _ => assert!(matches!(pairs.free(*alloc_class), Freed::Block(_))),
                 }
             }
             pairs.totals.temporary

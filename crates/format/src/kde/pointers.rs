@@ -7,9 +7,9 @@ use crate::map::IntMap;
 
 #[derive(Default)]
 pub(crate) struct Pointers {
-    /// Address -> sequence number and info.
+    /// Address -> sequence number and allocation class.
     live: IntMap<u64, (u64, u32)>,
-    infos: IntMap<(u64, u32), u32>,
+    alloc_classes: IntMap<(u64, u32), u32>,
     sizes: Vec<u64>,
     /// The address that was given out last; 0 after any free.
     last: u64,
@@ -18,21 +18,21 @@ pub(crate) struct Pointers {
 }
 
 impl Pointers {
-    /// The info of such an allocation, and whether it is a new one.
-    pub(crate) fn info(&mut self, size: u64, stack: u32) -> (u32, bool) {
+    /// The allocation class of such an allocation, and whether it is a new one.
+    pub(crate) fn alloc_class(&mut self, size: u64, stack: u32) -> (u32, bool) {
         let next = self.sizes.len() as u32;
-        let info = *self.infos.entry((size, stack)).or_insert(next);
-        if info == next {
+        let alloc_class = *self.alloc_classes.entry((size, stack)).or_insert(next);
+        if alloc_class == next {
             self.sizes.push(size);
         }
-        (info, info == next)
+        (alloc_class, alloc_class == next)
     }
 
     /// Returns the block that lived there until now.
-    pub(crate) fn alloc(&mut self, address: u64, sequence: u64, info: u32) {
-        let size = self.size(info);
+    pub(crate) fn alloc(&mut self, address: u64, sequence: u64, alloc_class: u32) {
+        let size = self.size(alloc_class);
         self.last = address;
-        self.live.insert(address, (sequence, info));
+        self.live.insert(address, (sequence, alloc_class));
         let totals = &mut self.totals;
         totals.allocations += 1;
         totals.leaked_allocations += 1;
@@ -62,15 +62,15 @@ impl Pointers {
     }
 
     fn remove(&mut self, address: u64) -> Option<u64> {
-        let (sequence, info) = self.live.remove(&address)?;
-        let size = self.size(info);
+        let (sequence, alloc_class) = self.live.remove(&address)?;
+        let size = self.size(alloc_class);
         self.totals.deallocations += 1;
         self.totals.leaked_allocations = self.totals.leaked_allocations.saturating_sub(1);
         self.totals.leaked_bytes = self.totals.leaked_bytes.saturating_sub(size);
         Some(sequence)
     }
 
-    fn size(&self, info: u32) -> u64 {
-        self.sizes.get(info as usize).copied().unwrap_or(0)
+    fn size(&self, alloc_class: u32) -> u64 {
+        self.sizes.get(alloc_class as usize).copied().unwrap_or(0)
     }
 }

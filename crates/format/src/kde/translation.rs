@@ -1,19 +1,19 @@
 //! Line by line from KDE's text to our blocks.
 //!
 //! ```text
-//! s, i  -> Modules, Symbols      t -> Stacks      a -> Infos      + -> allocation      c -> time
+//! s, i  -> Modules, Symbols      t -> Stacks      a -> AllocClasses      + -> allocation      c -> time
 //! x, m  -> Modules (raw files)                                    - -> free            R -> Samples
 //! ```
 //! What must hold: definitions are put out before the events that use them; a line that makes no sense changes nothing.
+use super::interpreted_names::Names;
 use super::line::{Fields, short_number};
-use super::names::Names;
 use super::pairs::{Freed, MOST_LIVE, Pairs};
 use super::pointers::Pointers;
 use super::raw::Modules;
-use super::{Sort, tool};
+use super::{KdeFileKind, tool};
 use crate::{
-    EventEncoder, Exit, Frame, InfoEncoder, RawBlock, RssSample, Session, StackEncoder, Summary, Suppressions, Totals,
-    VERSION,
+    AllocClassEncoder, EventEncoder, Exit, Frame, RawBlock, RssSample, Session, StackEncoder, Summary, Suppressions,
+    Totals, VERSION,
 };
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ pub(super) enum Refused {
 pub(super) struct Translation {
     format: u32,
     version: u32,
-    pub(super) sort: Sort,
+    pub(super) sort: KdeFileKind,
     session: Session,
     suppressions: String,
     /// The session is not put out yet, or has changed since.
@@ -60,7 +60,7 @@ pub(super) struct Translation {
     /// KDE's trace number - 1 -> our stack.
     traces: Vec<u32>,
     stacks: StackEncoder,
-    infos: InfoEncoder,
+    alloc_classes: AllocClassEncoder,
     events: EventEncoder,
     samples: Vec<RssSample>,
     now_ns: u64,
@@ -72,7 +72,7 @@ pub(super) struct Translation {
 
 impl Translation {
     pub(super) fn new(format: u32, version: u32) -> Self {
-        let sort = if format == 0 { Sort::Old } else { Sort::Interpreted };
+        let sort = if format == 0 { KdeFileKind::Old } else { KdeFileKind::Interpreted };
         let session = Session { version: VERSION, page_size: PAGE as u32, ..Session::default() };
         Translation {
             format,
@@ -90,7 +90,7 @@ impl Translation {
             pointers: Pointers::default(),
             traces: Vec::new(),
             stacks: StackEncoder::new(),
-            infos: InfoEncoder::new(),
+            alloc_classes: AllocClassEncoder::new(),
             events: EventEncoder::new(),
             samples: Vec::new(),
             now_ns: 0,
@@ -109,13 +109,13 @@ impl Translation {
     /// All lines of the batch are read before any is used, so that what they refer to comes out of memory at the same time and
     /// not one after the other.
     pub(super) fn events(&mut self, text: &[u8]) -> usize {
-        if self.sort != Sort::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
+        if self.sort != KdeFileKind::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
             return 0;
         }
-        let mut infos = [0u32; BATCH];
+        let mut alloc_classes = [0u32; BATCH];
         let mut ends = [0u16; BATCH];
         let (mut allocs, mut count, mut at) = (0u32, 0, 0);
-        for (info, end) in infos.iter_mut().zip(&mut ends) {
+        for (alloc_class, end) in alloc_classes.iter_mut().zip(&mut ends) {
             let Some([kind @ (b'+' | b'-'), b' ', number @ ..]) =
                 text.get(at..).and_then(|rest| rest.first_chunk::<10>())
             else {
@@ -123,15 +123,15 @@ impl Translation {
             };
             let Some((number, length)) = short_number(number) else { break };
             at += length + 3;
-            (*info, *end) = (number, at as u16);
+            (*alloc_class, *end) = (number, at as u16);
             allocs |= ((*kind == b'+') as u32) << count;
             count += 1;
         }
-        let infos = infos.get(..count).unwrap_or_default();
-        self.pairs.touch(infos);
+        let alloc_classes = alloc_classes.get(..count).unwrap_or_default();
+        self.pairs.touch(alloc_classes);
         let mut used = 0;
-        for (&info, &end) in infos.iter().zip(&ends) {
-            if !(if allocs & 1 != 0 { self.alloc(info) } else { self.free(info) }) {
+        for (&alloc_class, &end) in alloc_classes.iter().zip(&ends) {
+            if !(if allocs & 1 != 0 { self.alloc(alloc_class) } else { self.free(alloc_class) }) {
                 break;
             }
             allocs >>= 1;
@@ -160,7 +160,7 @@ impl Translation {
             b'+' => return self.plus(fields),
             b'-' => return sense(self.minus(fields)),
             b't' => return self.trace(fields),
-            b'a' => return self.info(fields),
+            b'a' => return self.alloc_class(fields),
             b's' => return self.string(fields),
             b'i' => {
                 self.defined += 64;
@@ -187,7 +187,8 @@ impl Translation {
     pub(super) fn take(&mut self, queue: &mut VecDeque<RawBlock>) {
         if self.is_session_new {
             self.is_session_new = false;
-            let program = if self.sort == Sort::Raw { Some(&*self.modules.program) } else { self.names.program() };
+            let program =
+                if self.sort == KdeFileKind::Raw { Some(&*self.modules.program) } else { self.names.program() };
             self.session.exe = program.unwrap_or_default().to_owned();
             queue.push_back(self.session.to_block());
             if !self.suppressions.is_empty() {
@@ -200,8 +201,8 @@ impl Translation {
         if !self.stacks.is_empty() {
             push(self.stacks.take());
         }
-        if !self.infos.is_empty() {
-            push(self.infos.take());
+        if !self.alloc_classes.is_empty() {
+            push(self.alloc_classes.take());
         }
         if !self.events.is_empty() {
             push(self.events.take());
@@ -215,26 +216,26 @@ impl Translation {
 
     /// How it ended. KDE's readers count one millisecond more than the last time that they saw.
     pub(super) fn summary(&self, complete: bool) -> Summary {
-        let counted = if self.sort == Sort::Interpreted { self.pairs.totals } else { self.pointers.totals };
+        let counted = if self.sort == KdeFileKind::Interpreted { self.pairs.totals } else { self.pointers.totals };
         let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..counted };
         Summary { complete, exit: Exit::Unknown, totals }
     }
 
     #[inline]
-    fn alloc(&mut self, info: u32) -> bool {
-        if !self.pairs.alloc(info, self.events.next_sequence()) {
+    fn alloc(&mut self, alloc_class: u32) -> bool {
+        if !self.pairs.alloc(alloc_class, self.events.next_sequence()) {
             return false;
         }
-        self.events.alloc(info);
+        self.events.alloc(alloc_class);
         true
     }
 
     #[inline]
-    fn free(&mut self, info: u32) -> bool {
-        match self.pairs.free(info) {
+    fn free(&mut self, alloc_class: u32) -> bool {
+        match self.pairs.free(alloc_class) {
             Freed::Block(sequence) => self.events.free(sequence),
             Freed::Unknown => self.unknown_free(),
-            Freed::NoInfo => return false,
+            Freed::NoAllocClass => return false,
         }
         true
     }
@@ -246,11 +247,11 @@ impl Translation {
     }
 
     fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
-        if self.sort == Sort::Interpreted {
+        if self.sort == KdeFileKind::Interpreted {
             if self.pairs.totals.leaked_allocations >= MOST_LIVE {
                 return Err(Refused::TooMuch);
             }
-            return sense(fields.index().is_some_and(|info| self.alloc(info)));
+            return sense(fields.index().is_some_and(|alloc_class| self.alloc(alloc_class)));
         }
         let (Some(size), Some(trace), Some(address)) = (fields.number(), fields.index(), fields.number()) else {
             return Err(Refused::Line);
@@ -262,22 +263,22 @@ impl Translation {
         if self.pointers.totals.leaked_allocations >= MOST_LIVE {
             return Err(Refused::TooMuch);
         }
-        let (info, is_new) = self.pointers.info(size, stack);
+        let (alloc_class, is_new) = self.pointers.alloc_class(size, stack);
         if is_new {
-            self.infos.push(size, stack);
+            self.alloc_classes.push(size, stack);
             self.defined += 8;
         }
         if let Some(old) = self.pointers.implied(address) {
             self.events.free_implied(old);
         }
-        let sequence = self.events.alloc(info);
-        self.pointers.alloc(address, sequence, info);
+        let sequence = self.events.alloc(alloc_class);
+        self.pointers.alloc(address, sequence, alloc_class);
         Ok(())
     }
 
     fn minus(&mut self, mut fields: Fields) -> bool {
-        if self.sort == Sort::Interpreted {
-            return fields.index().is_some_and(|info| self.free(info));
+        if self.sort == KdeFileKind::Interpreted {
+            return fields.index().is_some_and(|alloc_class| self.free(alloc_class));
         }
         let Some(address) = fields.number() else { return false };
         match self.pointers.free(address) {
@@ -300,7 +301,7 @@ impl Translation {
         // A node that is refused would move the numbers of all that follow.
         let parent = self.stack(parent).unwrap_or(0);
         let (frame, is_allocator) = match self.sort {
-            Sort::Raw => (self.modules.frame(pointer, self.now_ns), false),
+            KdeFileKind::Raw => (self.modules.frame(pointer, self.now_ns), false),
             _ => {
                 let known = u32::try_from(pointer).ok().and_then(|number| self.names.get(number));
                 known.map_or((Frame::LOST, false), |known| (known.frame, known.is_allocator))
@@ -320,18 +321,18 @@ impl Translation {
         }
     }
 
-    fn info(&mut self, mut fields: Fields) -> Result<(), Refused> {
+    fn alloc_class(&mut self, mut fields: Fields) -> Result<(), Refused> {
         let (Some(size), Some(trace)) = (fields.number(), fields.index()) else { return Err(Refused::Line) };
-        // Other files have sizes and stacks in their events, and infos are numbered as they come there.
-        if self.sort != Sort::Interpreted {
+        // Other files have sizes and stacks in their events, and allocation classes are numbered as they come there.
+        if self.sort != KdeFileKind::Interpreted {
             return Err(Refused::Line);
         }
-        if self.pairs.infos() >= MOST_INFOS {
+        if self.pairs.alloc_classes() >= MOST_INFOS {
             return Err(Refused::TooMuch);
         }
-        // As with nodes: an info that is refused would move all others.
+        // As with nodes: an allocation class that is refused would move all others.
         let size = if size > LARGEST { 0 } else { size };
-        self.infos.push(size, self.stack(trace).unwrap_or(0));
+        self.alloc_classes.push(size, self.stack(trace).unwrap_or(0));
         self.pairs.define(size);
         self.defined += 16;
         Ok(())
@@ -389,12 +390,12 @@ impl Translation {
 
     /// Only raw files have modules. False: this one has shown to be none.
     fn become_raw(&mut self) -> bool {
-        if self.sort != Sort::Raw {
-            if !self.traces.is_empty() || self.pairs.infos() != 0 {
+        if self.sort != KdeFileKind::Raw {
+            if !self.traces.is_empty() || self.pairs.alloc_classes() != 0 {
                 return false;
             }
-            self.sort = Sort::Raw;
-            self.session.tool = tool(self.version, Sort::Raw);
+            self.sort = KdeFileKind::Raw;
+            self.session.tool = tool(self.version, KdeFileKind::Raw);
             self.is_session_new = true;
         }
         true

@@ -42,7 +42,7 @@ pub(crate) struct Stream<R: Read> {
     /// Our numbers -> the merged trace's.
     instances: HashMap<u16, u16>,
     stacks: Vec<u32>,
-    infos: Vec<(u32, u64)>,
+    alloc_classes: Vec<(u32, u64)>,
     threads: IntMap<u32, u32>,
     /// Sequence number -> the block with its new number, and its size.
     live: IntMap<u64, (GoneBlock, u64)>,
@@ -79,7 +79,7 @@ impl<R: Read> Stream<R> {
             image: None,
             instances: HashMap::new(),
             stacks: Vec::new(),
-            infos: Vec::new(),
+            alloc_classes: Vec::new(),
             threads: IntMap::default(),
             live: IntMap::default(),
         })
@@ -136,12 +136,12 @@ impl<R: Read> Stream<R> {
 
     fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) -> Result<(), MergeError> {
         match event {
-            Event::Alloc { sequence, info } => {
-                let known = self.infos.get(info as usize).copied().filter(|known| known.0 != LOST);
-                let Some((info, size)) = known else { return Ok(()) };
+            Event::Alloc { sequence, alloc_class } => {
+                let known = self.alloc_classes.get(alloc_class as usize).copied().filter(|known| known.0 != LOST);
+                let Some((alloc_class, size)) = known else { return Ok(()) };
                 let thread = self.thread(merger);
-                let new = merger.alloc(thread, info, size, self.now_ns);
-                let block = GoneBlock { sequence: new, info, thread, born_ns: on_grid(self.now_ns) };
+                let new = merger.alloc(thread, alloc_class, size, self.now_ns);
+                let block = GoneBlock { sequence: new, alloc_class, thread, born_ns: on_grid(self.now_ns) };
                 self.live.insert(sequence, (block, size));
             }
             Event::Free { sequence, how } => {
@@ -249,7 +249,7 @@ impl<R: Read> Stream<R> {
             Some(Owned::Modules(modules)) => self.modules(modules, merger),
             Some(Owned::Threads(threads)) => self.name_threads(threads, merger),
             Some(Owned::Stacks(stacks)) => self.add_stacks(&stacks, merger),
-            Some(Owned::Infos(infos)) => self.add_infos(&infos, merger),
+            Some(Owned::AllocClasses(alloc_classes)) => self.add_alloc_classes(&alloc_classes, merger),
             Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
             Some(Owned::Folded(folded)) => self.folded(*folded, merger),
             Some(Owned::Gone(gone)) => self.gone(&gone, merger),
@@ -357,17 +357,21 @@ impl<R: Read> Stream<R> {
         (stack as usize).checked_sub(1).and_then(|place| self.stacks.get(place)).copied().unwrap_or(0)
     }
 
-    fn add_infos<W: Write>(&mut self, infos: &crate::Infos, merger: &mut Merger<W>) -> Result<(), MergeError> {
-        let first = infos.first as usize;
-        if first < self.infos.len() || first - self.infos.len() > HOLES {
+    fn add_alloc_classes<W: Write>(
+        &mut self,
+        alloc_classes: &crate::AllocClasses,
+        merger: &mut Merger<W>,
+    ) -> Result<(), MergeError> {
+        let first = alloc_classes.first as usize;
+        if first < self.alloc_classes.len() || first - self.alloc_classes.len() > HOLES {
             return Ok(());
         }
-        self.infos.resize(first, (LOST, 0));
-        for info in &infos.infos {
-            let stack = self.stack(info.stack);
-            self.infos.push((merger.infos.push(info.size, stack), info.size));
+        self.alloc_classes.resize(first, (LOST, 0));
+        for alloc_class in &alloc_classes.alloc_classes {
+            let stack = self.stack(alloc_class.stack);
+            self.alloc_classes.push((merger.alloc_classes.push(alloc_class.size, stack), alloc_class.size));
         }
-        let block = merger.infos.take();
+        let block = merger.alloc_classes.take();
         merger.write(&block)
     }
 
@@ -376,12 +380,14 @@ impl<R: Read> Stream<R> {
     fn folded<W: Write>(&mut self, folded: Folded, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let mut rows = Vec::with_capacity(folded.rows.len());
         for row in &folded.rows {
-            let Some((info, size)) = self.infos.get(row.info as usize).copied().filter(|known| known.0 != LOST) else {
+            let Some((alloc_class, size)) =
+                self.alloc_classes.get(row.alloc_class as usize).copied().filter(|known| known.0 != LOST)
+            else {
                 continue;
             };
             let thread = self.thread_of(row.thread, merger);
             merger.tally.folded(row, size);
-            rows.push(FoldedRow { info, thread, ..*row });
+            rows.push(FoldedRow { alloc_class, thread, ..*row });
         }
         merger.tally.totals.unknown_frees += folded.unknown_frees;
         merger.tally.totals.implied_frees += folded.implied_frees;
@@ -406,7 +412,7 @@ enum Owned {
     Modules(Vec<Module>),
     Threads(Vec<Thread>),
     Stacks(crate::Stacks),
-    Infos(crate::Infos),
+    AllocClasses(crate::AllocClasses),
     Symbols(Symbols),
     Suppressions(String),
     Samples(Vec<crate::RssSample>),
@@ -423,7 +429,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Modules(modules) => Owned::Modules(modules),
         Block::Threads(threads) => Owned::Threads(threads),
         Block::Stacks(stacks) => Owned::Stacks(stacks),
-        Block::Infos(infos) => Owned::Infos(infos),
+        Block::AllocClasses(alloc_classes) => Owned::AllocClasses(alloc_classes),
         Block::Symbols(symbols) => Owned::Symbols(symbols),
         Block::Suppressions(text) => Owned::Suppressions(text.0),
         Block::Samples(samples) => Owned::Samples(samples),
@@ -451,8 +457,8 @@ impl Visitor for Nobody {
 struct List(Vec<Event>);
 
 impl Visitor for List {
-    fn alloc(&mut self, sequence: u64, info: u32) {
-        self.0.push(Event::Alloc { sequence, info });
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
+        self.0.push(Event::Alloc { sequence, alloc_class });
     }
     fn free(&mut self, sequence: u64, how: Freed) {
         self.0.push(Event::Free { sequence, how });

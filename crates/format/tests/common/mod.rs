@@ -26,10 +26,10 @@ pub fn small_blocks() -> Vec<RawBlock> {
     let handler = stacks.push(main, Frame::new(2, 0x2_6f00, true));
     let cut = stacks.push(handler, Frame::CUT);
     stacks.push(cut, Frame::new(0, 0x7f12_3456_7890, false));
-    let mut infos = InfoEncoder::new();
-    let small = infos.push(24, leaf);
-    let large = infos.push(1 << 20, handler);
-    let empty = infos.push(0, 0);
+    let mut alloc_classes = AllocClassEncoder::new();
+    let small = alloc_classes.push(24, leaf);
+    let large = alloc_classes.push(1 << 20, handler);
+    let empty = alloc_classes.push(0, 0);
     let mut events = EventEncoder::new();
     events.image(1);
     let first = events.alloc(small);
@@ -58,7 +58,7 @@ pub fn small_blocks() -> Vec<RawBlock> {
         Module::to_block(&modules()),
         Thread::to_block(&threads()),
         stacks.take(),
-        infos.take(),
+        alloc_classes.take(),
         events.take(),
         RssSample::to_block(&[
             RssSample { time_ns: 0, rss_bytes: 4 << 20, overhead_bytes: 1 << 20 },
@@ -159,19 +159,19 @@ pub fn write(blocks: &[RawBlock], finish: bool) -> Vec<u8> {
 pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     let mut blocks = vec![session().to_block()];
     let mut stacks = StackEncoder::new();
-    let mut infos = InfoEncoder::new();
+    let mut alloc_classes = AllocClassEncoder::new();
     let mut events = EventEncoder::new();
     let mut live = Vec::new();
-    let (mut known_stacks, mut known_infos) = (0, 0);
+    let (mut known_stacks, mut known_alloc_classes) = (0, 0);
     for _ in 0..count {
         match rng.below(16) {
             0..7 => {
-                if known_infos == 0 || rng.below(20) == 0 {
+                if known_alloc_classes == 0 || rng.below(20) == 0 {
                     let frame = Frame::new(rng.below(4) as u16, rng.next() >> 40, false);
                     known_stacks = stacks.push(rng.below(known_stacks as usize + 1) as u32, frame);
-                    known_infos = infos.push(rng.next() >> 50, known_stacks) + 1;
+                    known_alloc_classes = alloc_classes.push(rng.next() >> 50, known_stacks) + 1;
                 }
-                live.push(events.alloc(rng.below(known_infos as usize) as u32));
+                live.push(events.alloc(rng.below(known_alloc_classes as usize) as u32));
             }
             7..13 if !live.is_empty() => {
                 let at = rng.below(live.len());
@@ -186,12 +186,12 @@ pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
             14 => events.time(events.next_sequence() * 10_000),
             15 if rng.below(8) == 0 => events.unknown_free(),
             15 if rng.below(50) == 0 => {
-                blocks.extend([stacks.take(), infos.take(), events.take()]);
+                blocks.extend([stacks.take(), alloc_classes.take(), events.take()]);
             }
             _ => {}
         }
     }
-    blocks.extend([stacks.take(), infos.take(), events.take()]);
+    blocks.extend([stacks.take(), alloc_classes.take(), events.take()]);
     blocks
 }
 

@@ -4,7 +4,7 @@ use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
-use analysis::{Cost, Profile, Query, Table, to_signed};
+use analysis::{Cost, Profile, Query, StackTable, to_signed};
 use format::{Exit, SymbolState};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ const ROWS: usize = 20;
 
 /// The program's way to its end.
 pub fn ending(opened: &Opened) -> String {
-    let Some(summary) = &opened.engine.book().summary else {
+    let Some(summary) = &opened.engine.definitions().summary else {
         return "not finished: still being recorded, or cut".into();
     };
     let exit = match summary.exit {
@@ -23,7 +23,8 @@ pub fn ending(opened: &Opened) -> String {
         Exit::Signal(signal) => format!("the program was ended by signal {signal}"),
         Exit::Detached => "the program ran on".into(),
     };
-    let exit = if opened.engine.book().session.attached { format!("attached while it ran; {exit}") } else { exit };
+    let exit =
+        if opened.engine.definitions().session.attached { format!("attached while it ran; {exit}") } else { exit };
     if opened.complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
@@ -31,7 +32,7 @@ pub fn ending(opened: &Opened) -> String {
 pub fn blamed(
     out: &mut impl Write,
     profile: &Profile,
-    table: &Table,
+    table: &StackTable,
     query: &Query,
     costs: &[(Cost, String)],
     limit: usize,
@@ -59,7 +60,7 @@ pub fn blamed(
     Ok(())
 }
 
-fn place(row: &Blamed, table: &Table, paint: Paint) -> String {
+fn place(row: &Blamed, table: &StackTable, paint: Paint) -> String {
     let level = table.level(row.node);
     let name = label(table, level);
     let name = if table.stack(row.stack).blamed.is_some() { paint.own(&name) } else { name };
@@ -74,7 +75,7 @@ fn place(row: &Blamed, table: &Table, paint: Paint) -> String {
 pub fn verdicts(
     out: &mut impl Write,
     leaks: &[Leak],
-    table: &Table,
+    table: &StackTable,
     limit: Option<usize>,
     paint: Paint,
 ) -> io::Result<()> {
@@ -126,9 +127,9 @@ pub fn details(
     writeln!(out, "total memory allocated: {}", amount(costs.allocated_bytes, costs.allocations))?;
     writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(to_signed(costs.freed_bytes)))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
-    let book = opened.engine.book();
+    let definitions = opened.engine.definitions();
     writeln!(out, "blocks {}: {leaked_blocks}", left.state)?;
-    if let Some(heap) = &book.heap_at_attach {
+    if let Some(heap) = &definitions.heap_at_attach {
         let (size, resident) = (bytes(to_signed(heap.size_bytes)), bytes(to_signed(heap.rss_bytes)));
         writeln!(out, "heap at attach: {size}, {resident} of it resident; what was in it is not counted")?;
     }
@@ -147,8 +148,8 @@ pub fn details(
 pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     let totals = opened.engine.totals();
     let faults = opened.engine.faults();
-    let book = opened.engine.book();
-    let unknown_frees = if book.session.attached {
+    let definitions = opened.engine.definitions();
+    let unknown_frees = if definitions.session.attached {
         "frees of blocks that were allocated before the recording began"
     } else {
         "frees of blocks whose allocation was not recorded"
@@ -163,20 +164,20 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     for (count, meaning) in lacks.iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "{count} {meaning}")?;
     }
-    for sentence in book.losses.sentences() {
+    for sentence in definitions.losses.sentences() {
         writeln!(out, "{sentence}")?;
     }
-    if let Some(until) = opened.engine.book().folded_until_ns() {
+    if let Some(until) = opened.engine.definitions().folded_until_ns() {
         let seconds = until as f64 / 1e9;
         writeln!(
             out,
             "of the first {seconds:.3}s the trace has only sums and the blocks that were still live, to keep the file small"
         )?;
     }
-    if let Some(note) = &opened.engine.book().losses.note {
+    if let Some(note) = &opened.engine.definitions().losses.note {
         writeln!(out, "{note}")?;
     }
-    for unseen in &opened.engine.book().unseen {
+    for unseen in &opened.engine.definitions().unseen {
         writeln!(out, "not recorded: {}", unseen.sentence)?;
     }
     names(out, opened)
@@ -184,12 +185,12 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
 
 /// Modules whose names are not known for a reason that somebody can do something about.
 fn names(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
-    let book = opened.engine.book();
-    if book.names.is_empty() && book.site_count() > 0 && book.session.kde().is_none() {
+    let definitions = opened.engine.definitions();
+    if definitions.names.is_empty() && definitions.site_count() > 0 && definitions.session.kde().is_none() {
         return writeln!(out, "no names yet: `heaptrack symbolize FILE` adds them");
     }
     let mut said = BTreeSet::new();
-    for names in book.names.modules().values() {
+    for names in definitions.names.modules().values() {
         let is_ours_to_say = matches!(names.state, SymbolState::Mismatch | SymbolState::Unreadable);
         if is_ours_to_say && said.insert(&names.note) {
             writeln!(out, "{}", names.note)?;

@@ -3,7 +3,7 @@
 //! Given: `s` and `i` lines. Gives back: a frame for each pointer, and blocks of modules and symbols for what is new. What must
 //! hold: two pointers of the file are two frames, even where a writer gave both the same address; memory is bounded.
 use super::line::Fields;
-use crate::{Frame, Module, Place, RawBlock, SymbolState, SymbolsBuilder};
+use crate::{CodeLocation, Frame, Module, RawBlock, SymbolState, SymbolsBuilder};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of all strings that are believed.
@@ -159,7 +159,7 @@ impl Names {
         }
     }
 
-    fn places(&self, builder: &mut SymbolsBuilder, spots: &[Spot]) -> Vec<Place> {
+    fn places(&self, builder: &mut SymbolsBuilder, spots: &[Spot]) -> Vec<CodeLocation> {
         let place = |(at, spot): (usize, &Spot)| {
             let function = self.text_of(spot.function).filter(|name| !name.is_empty()).map(|name| {
                 let raw = ALLOCATORS.iter().find(|known| known.0 == name).map_or(name, |known| known.1);
@@ -170,7 +170,7 @@ impl Names {
             });
             let file = self.text_of(spot.file).map(|file| builder.string(file));
             let line = (spot.line != 0 && file.is_some()).then_some(spot.line);
-            Place { function, file, line, inlined: at + 1 < spots.len() }
+            CodeLocation { function, file, line, inlined: at + 1 < spots.len() }
         };
         spots.iter().enumerate().map(place).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Given: a snapshot. Gives back: lines. What must hold: nothing at all when nothing lives; every number is of the snapshot;
 //! what is not known or not kept is said.
-use super::names::{Level, Named, Names};
+use super::frame_names::{Level, Named, Names};
 use super::options::{Key, Options};
 use super::units::{Age, Size};
 use collector::{LiveSite, Reason, Snapshot};

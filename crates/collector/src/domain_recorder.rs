@@ -1,11 +1,11 @@
-//! The events of one domain on their way into a trace or into live numbers: infos, sequence numbers, totals, all its own.
+//! The events of one domain on their way into a trace or into live numbers: allocation classes, sequence numbers, totals, all its own.
 //!
 //! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain, or
 //! what lives by site (`sink.rs`). What must hold: what one domain does changes nothing that the other counts.
 use crate::aggregate::LiveSite;
+use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
-use crate::infos::Infos;
 use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
 use channel::Stamp;
@@ -24,10 +24,10 @@ const BLOCK_BYTES: usize = 512 << 10;
 const NO_SOURCE: u32 = u32::MAX;
 const NO_SEQUENCE: u64 = u64::MAX;
 
-pub struct Lane {
+pub struct DomainRecorder {
     domain: Domain,
     sink: Sink,
-    infos: Infos,
+    alloc_classes: AllocClasses,
     /// The sequence number of the last allocation, by slot.
     last_alloc: Vec<u64>,
     /// Whose events are being written.
@@ -43,12 +43,12 @@ pub struct Lane {
     block_bytes: usize,
 }
 
-impl Lane {
+impl DomainRecorder {
     pub fn new(domain: Domain, sink: Sink) -> Self {
-        Lane {
+        DomainRecorder {
             domain,
             sink,
-            infos: Infos::default(),
+            alloc_classes: AllocClasses::default(),
             last_alloc: vec![NO_SEQUENCE],
             source: NO_SOURCE,
             slot: 0,
@@ -94,8 +94,8 @@ impl Lane {
     pub fn take_blocks(&mut self, put: &mut impl FnMut(RawBlock)) {
         let is_full = self.is_full();
         let Sink::Trace(trace) = &mut self.sink else { return };
-        if !trace.infos.is_empty() {
-            put(trace.infos.take().of(self.domain));
+        if !trace.alloc_classes.is_empty() {
+            put(trace.alloc_classes.take().of(self.domain));
         }
         if !trace.events.is_empty() {
             self.block_bytes = if is_full { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
@@ -108,7 +108,7 @@ impl Lane {
     }
 
     fn checkpoint(&mut self) -> RawBlock {
-        let distance = CHECKPOINT_EVENTS.max(self.infos.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
+        let distance = CHECKPOINT_EVENTS.max(self.alloc_classes.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
         self.next_checkpoint = self.taken + distance;
         let checkpoint = Checkpoint {
             events: self.taken,
@@ -116,7 +116,7 @@ impl Lane {
             time_ns: self.now_ns,
             image: self.image,
             totals: self.totals(),
-            live: self.infos.live(),
+            live: self.alloc_classes.live(),
             blocks: None,
         };
         checkpoint.to_block()
@@ -166,30 +166,30 @@ impl Lane {
     #[inline(always)]
     pub fn expect(&self, size: u64, stack: u32) {
         if !self.sink.is_live() {
-            self.infos.prefetch(size, stack);
+            self.alloc_classes.prefetch(size, stack);
         }
     }
 
     /// The block that an allocation would be.
     #[inline(always)]
     pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
-        let key = self.sink.key(stack, stacks, &mut self.infos);
-        let info = match self.infos.find(size, key) {
-            Some(info) => info,
-            None => self.new_info(size, key),
+        let key = self.sink.key(stack, stacks, &mut self.alloc_classes);
+        let alloc_class = match self.alloc_classes.find(size, key) {
+            Some(alloc_class) => alloc_class,
+            None => self.new_alloc_class(size, key),
         };
-        Block { sequence: self.sink.number(stamp), info }
+        Block { sequence: self.sink.number(stamp), alloc_class }
     }
 
     #[cold]
-    fn new_info(&mut self, size: u64, key: u32) -> u32 {
-        self.sink.new_info(&mut self.infos, size, key)
+    fn new_alloc_class(&mut self, size: u64, key: u32) -> u32 {
+        self.sink.new_alloc_class(&mut self.alloc_classes, size, key)
     }
 
     #[inline(always)]
     pub fn alloc(&mut self, block: Block, size: u64) {
-        self.sink.alloc(block.info, size);
-        if let Some(usage) = self.infos.usage_mut(block.info) {
+        self.sink.alloc(block.alloc_class, size);
+        if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
             usage.live += 1;
         }
         if let Some(last) = self.last_alloc.get_mut(self.slot) {
@@ -217,7 +217,7 @@ impl Lane {
     /// Takes a block out of all counts.
     #[inline(always)]
     fn forget(&mut self, block: Block, how: Freed) {
-        if let Some(usage) = self.infos.usage_mut(block.info) {
+        if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
             usage.live = usage.live.wrapping_sub(1);
             self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_sub(usage.size);
             self.sink.free(block, usage.size, how);
@@ -247,9 +247,9 @@ impl Lane {
     /// No block lives, as far as we know.
     fn forget_all(&mut self) {
         if self.sink.is_live() {
-            self.infos = Infos::default();
+            self.alloc_classes = AllocClasses::default();
         }
-        self.infos.clear_live();
+        self.alloc_classes.clear_live();
         self.totals.leaked_bytes = 0;
         self.totals.leaked_allocations = 0;
         self.last_alloc.fill(NO_SEQUENCE);

@@ -1,9 +1,9 @@
 //! The result of a replay: what a trace says, and the costs of the whole session.
-use crate::book::{Book, SiteId};
-use crate::class::Classes;
+use crate::code_class::CodeClasses;
 use crate::costs::Costs;
+use crate::definitions::{Definitions, SiteId};
+use crate::stack_table::StackTable;
 use crate::suppressions::Suppressions;
-use crate::table::Table;
 use format::{BlockKind, Malformed, Totals};
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -39,36 +39,36 @@ impl Faults {
 /// One distinct stack and what it cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteCosts {
-    /// For `Book::frames`.
+    /// For `Definitions::frames`.
     pub stack: u32,
     pub costs: Costs,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    pub book: Book,
+    pub definitions: Definitions,
     pub totals: Totals,
     pub faults: Faults,
-    /// Every stack that allocated, in order of its first info.
+    /// Every stack that allocated, in order of its first allocation class.
     pub sites: Vec<SiteCosts>,
 }
 
 impl Report {
     /// What matches is not leaked. Totals stay: they are what the program did.
     pub fn suppress(&mut self, known: Suppressions) {
-        let table = Table::new(&self.book, &Classes::new(&self.book.session.exe), known);
+        let table = StackTable::new(&self.definitions, &CodeClasses::new(&self.definitions.session.exe), known);
         let sites = (0..table.stacks.len() as SiteId).filter(|site| table.stack(*site).suppressed.is_some());
-        let suppressed: HashSet<u32> = sites.map(|site| self.book.stack_of(site)).collect();
+        let suppressed: HashSet<u32> = sites.map(|site| self.definitions.stack_of(site)).collect();
         for site in self.sites.iter_mut().filter(|site| suppressed.contains(&site.stack)) {
             (site.costs.live_bytes, site.costs.live_allocations) = (0, 0);
         }
     }
 }
 
-/// A report is read as the book that it is made of.
+/// A report is read as the definitions that it is made of.
 impl Deref for Report {
-    type Target = Book;
-    fn deref(&self) -> &Book {
-        &self.book
+    type Target = Definitions;
+    fn deref(&self) -> &Definitions {
+        &self.definitions
     }
 }

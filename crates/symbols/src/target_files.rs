@@ -19,7 +19,7 @@ const MOST_HELD: usize = 400;
 const VDSO_MAX: usize = 1 << 20;
 
 /// Which file stands for a module, by instance.
-pub type Held = HashMap<u16, (PathBuf, File)>;
+pub type PinnedFiles = HashMap<u16, (PathBuf, File)>;
 
 pub struct Target {
     pid: u32,
@@ -28,7 +28,7 @@ pub struct Target {
     root: Option<OwnedFd>,
     /// Where it started: some leave files there.
     folder: Option<OwnedFd>,
-    held: Mutex<Held>,
+    held: Mutex<PinnedFiles>,
     /// Files that were opened before it was known which module of the trace they are.
     early: Mutex<Vec<Early>>,
     pub(crate) kept: Arc<Kept>,

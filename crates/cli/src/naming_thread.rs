@@ -3,7 +3,7 @@
 //! Given: the trace's file, and where blocks go. Gives back: Symbols blocks, within seconds of a frame's first use; at the end
 //! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
 //! that the target has open are held, so that they can be read when they, or the target, are gone.
-use collector::Place;
+use collector::TracePath;
 use format::{BlockKind, RawBlock, Reader};
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(4);
 /// Until the first time nobody asks for the stacks: a program that ends before has them read once, at its end.
 const SKIPPED_AT_FIRST: &[BlockKind] = &[
     BlockKind::Events,
-    BlockKind::Infos,
+    BlockKind::AllocClasses,
     BlockKind::Samples,
     BlockKind::Checkpoint,
     BlockKind::Stacks,
@@ -60,7 +60,7 @@ impl Names {
     /// `None`: there is no second way into the file; names come at the end then.
     /// `target`: the process, if files of it are held already.
     pub fn start(
-        place: Arc<Place>,
+        place: Arc<TracePath>,
         blocks: mpsc::Sender<RawBlock>,
         search: Search,
         target: Option<Arc<Target>>,
@@ -104,7 +104,7 @@ impl Read for Growing {
     }
 }
 
-fn work(place: &Place, file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Shared) -> Option<()> {
+fn work(place: &TracePath, file: File, blocks: &mpsc::Sender<RawBlock>, search: Search, shared: &Shared) -> Option<()> {
     let _ = rustix::process::setpriority_process(None, LOWEST);
     let mut reader = loop {
         match Reader::new(Growing { file: file.try_clone().ok()?, at: 0 }) {
@@ -147,7 +147,7 @@ fn read<R: Read>(reader: &mut Reader<R>, wanted: &mut Wanted, shared: &Shared) -
 }
 
 struct Watcher<'a> {
-    place: &'a Place,
+    place: &'a TracePath,
     /// What `reader` reads.
     file: File,
     reader: Reader<Growing>,

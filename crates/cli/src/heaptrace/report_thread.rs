@@ -1,12 +1,12 @@
 //! The thread that finds names and writes reports.
 //!
 //! Given: jobs, in order. Gives back: reports, each in one piece. What must hold: whoever gives it a job does not wait.
-use super::names::{Answers, Names};
+use super::frame_names::{Answers, Names};
 use super::options::{Key, Options};
 use super::output::Output;
-use super::process::Id;
 use super::watch::Watch;
-use super::{flame, report};
+use super::watched_process::Id;
+use super::{flame, live_report};
 use collector::Snapshot;
 use format::Unseen;
 use std::cell::RefCell;
@@ -74,7 +74,7 @@ impl Teller {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&waiting);
         let work = move || {
-            let mut desk = Desk {
+            let mut desk = Reporter {
                 watch: options.watch.then(Watch::new),
                 options,
                 processes: HashMap::new(),
@@ -106,14 +106,14 @@ struct Reported {
     output: Output,
 }
 
-struct Desk {
+struct Reporter {
     options: Options,
     processes: HashMap<Id, Reported>,
     watch: Option<Watch>,
     answers: Rc<RefCell<Answers>>,
 }
 
-impl Desk {
+impl Reporter {
     fn work(&mut self, job: Job) {
         match job {
             Job::Begin { id, pid, name } => self.begin(id, pid, name),
@@ -141,7 +141,7 @@ impl Desk {
         let text = if self.options.flame_graph {
             flame::text(snapshot, keys, &self.options, &mut process.names)
         } else {
-            report::text(snapshot, &process.name, keys, &self.options, &mut process.names)
+            live_report::text(snapshot, &process.name, keys, &self.options, &mut process.names)
         };
         process.output.put(&text);
     }

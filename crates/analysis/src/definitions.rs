@@ -1,11 +1,11 @@
-//! What a trace says besides its events: who was recorded, its modules, threads, stacks, infos and names.
+//! What a trace says besides its events: who was recorded, its modules, threads, stacks, allocation classes and names.
 //!
 //! Given: the blocks of a trace, in file order. Gives back: stacks as people read them. What must hold: a stack keeps its number
 //! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
-use crate::names::{Level, Names};
+use crate::frame_names::{Level, Names};
 use format::{
-    Block, Folded, Frame, Gone, HeapAtAttach, Info, Infos, IntMap, Losses, Module, RssSample, Session, StackNode,
-    Stacks, Summary, Thread, Unseen,
+    AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
+    StackNode, Stacks, Summary, Thread, Unseen,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,19 +15,19 @@ const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
 /// Samples of the resident size that are kept; of more, every second one is left out.
 const SAMPLES: usize = 1 << 17;
 
-/// The number of a stack that allocates, in order of its first info.
+/// The number of a stack that allocates, in order of its first allocation class.
 pub type SiteId = u32;
-/// The site of an info whose definition was lost.
+/// The site of an allocation class whose definition was lost.
 pub(crate) const NO_SITE: SiteId = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownInfo {
+pub(crate) struct KnownAllocClass {
     pub(crate) size: u64,
     pub(crate) site: SiteId,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct Definitions {
     pub session: Session,
     /// `None`: the trace was not finished.
     pub summary: Option<Summary>,
@@ -49,7 +49,7 @@ pub struct Book {
     /// The highest of all samples.
     pub peak_rss_bytes: u64,
     pub overhead_bytes: u64,
-    pub(crate) infos: Vec<KnownInfo>,
+    pub(crate) alloc_classes: Vec<KnownAllocClass>,
     /// Stack id - 1.
     pub(crate) nodes: Vec<StackNode>,
     /// The stack of each site.
@@ -72,7 +72,7 @@ struct Reloads {
     same: Vec<u32>,
 }
 
-impl Book {
+impl Definitions {
     /// Takes what is no event. False: the block does not fit what came before.
     pub(crate) fn add(&mut self, block: Block) -> bool {
         match block {
@@ -84,7 +84,7 @@ impl Book {
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return self.add_stacks(&stacks),
-            Block::Infos(infos) => return self.add_infos(&infos),
+            Block::AllocClasses(alloc_classes) => return self.add_alloc_classes(&alloc_classes),
             Block::Samples(samples) => samples.iter().for_each(|sample| self.add_sample(sample)),
             Block::Losses(losses) => self.losses = losses,
             Block::Unseen(unseen) => self.unseen = unseen,
@@ -106,15 +106,15 @@ impl Book {
         self.modules.insert(instance, module);
     }
 
-    pub(crate) fn add_infos(&mut self, block: &Infos) -> bool {
-        let lost = KnownInfo { size: 0, site: NO_SITE };
-        if !pad(&mut self.infos, block.first as usize, lost, &mut self.holes) {
+    pub(crate) fn add_alloc_classes(&mut self, block: &AllocClasses) -> bool {
+        let lost = KnownAllocClass { size: 0, site: NO_SITE };
+        if !pad(&mut self.alloc_classes, block.first as usize, lost, &mut self.holes) {
             return false;
         }
-        for &Info { size, stack } in &block.infos {
+        for &AllocClass { size, stack } in &block.alloc_classes {
             let stack = self.reloads.canonical(stack);
             let site = self.site(stack);
-            self.infos.push(KnownInfo { size, site });
+            self.alloc_classes.push(KnownAllocClass { size, site });
         }
         true
     }

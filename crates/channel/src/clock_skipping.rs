@@ -23,7 +23,7 @@ const QUICK: u64 = 1 << 14;
 
 /// The pace of one ring.
 #[repr(C)]
-pub struct Pace {
+pub struct ClockSkipping {
     /// Events that may still go without the clock.
     steps: u32,
     /// `Header::pace` before the last look.
@@ -31,8 +31,8 @@ pub struct Pace {
     looked_at: Stamp,
 }
 
-impl Pace {
-    pub(crate) const NEW: Pace = Pace { steps: 0, round: 0, looked_at: 0 };
+impl ClockSkipping {
+    pub(crate) const NEW: ClockSkipping = ClockSkipping { steps: 0, round: 0, looked_at: 0 };
 
     /// True: this event needs no look at the clock. Otherwise the clock must be read next, and then `look` must be called.
     ///

@@ -1,5 +1,5 @@
 //! What frames are called: the Symbols blocks of a trace, made one.
-use format::{Frame, Function, IntMap, Place, SymbolState, Symbols};
+use format::{CodeLocation, Frame, Function, IntMap, SymbolState, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
 /// One level of a stack for people: a frame, or a function that was inlined into one.
@@ -48,7 +48,7 @@ pub struct ModuleNames {
 pub struct Names {
     strings: Vec<String>,
     functions: Vec<Function>,
-    places: Vec<Place>,
+    places: Vec<CodeLocation>,
     /// Frame -> range of `places`.
     frames: IntMap<u64, (u32, u32)>,
     modules: BTreeMap<u16, ModuleNames>,
@@ -71,7 +71,7 @@ impl Names {
             let instance = first.get(&module.instance).copied().unwrap_or(module.instance);
             for (key, places) in module.frames {
                 let from = self.places.len() as u32;
-                self.places.extend(places.iter().map(|place| Place {
+                self.places.extend(places.iter().map(|place| CodeLocation {
                     function: place.function.and_then(|index| functions.get(index as usize).copied()),
                     file: place.file.map(text),
                     ..*place

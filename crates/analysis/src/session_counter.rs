@@ -1,25 +1,25 @@
-//! The counts of a whole session, as cheap as they can be had: per info, because an event names its info.
+//! The counts of a whole session, as cheap as they can be had: per allocation class, because an event names its allocation class.
 //!
 //! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
-use crate::book::{Book, NO_SITE};
 use crate::costs::Costs;
+use crate::definitions::{Definitions, NO_SITE};
 use crate::live::Live;
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap};
 
-/// No block is as large: this info was lost.
+/// No block is as large: this allocation class was lost.
 const LOST: u64 = u64::MAX;
 
-/// What was done with one info.
+/// What was done with one allocation class.
 ///
-/// The global peak moves all the time while a heap grows, and must not visit every info each time. So a new peak only
-/// counts up an epoch, and an info keeps its live count for the peak before its first change after that.
+/// The global peak moves all the time while a heap grows, and must not visit every allocation class each time. So a new peak only
+/// counts up an epoch, and an allocation class keeps its live count for the peak before its first change after that.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Use {
     size: u64,
     allocations: u64,
-    /// What is beyond 32 bits is in `Plain::carried`.
+    /// What is beyond 32 bits is in `SessionCounter::carried`.
     temporary: u32,
     live: u32,
     at_peak: u32,
@@ -30,11 +30,11 @@ struct Use {
 const _: () = assert!(size_of::<Use>() == 32);
 
 #[derive(Default)]
-pub(crate) struct Plain {
+pub(crate) struct SessionCounter {
     uses: Vec<Use>,
-    /// By info: blocks that went with an image that ended. Empty where no program was replaced.
+    /// By allocation class: blocks that went with an image that ended. Empty where no program was replaced.
     gone: Vec<u64>,
-    /// By info: temporary blocks beyond 32 bits.
+    /// By allocation class: temporary blocks beyond 32 bits.
     carried: IntMap<u32, u64>,
     epoch: u32,
     live_bytes: u64,
@@ -47,12 +47,12 @@ pub(crate) struct Plain {
     pub(crate) implied_frees: u64,
 }
 
-impl Plain {
-    /// Infos that are new in the book.
-    pub(crate) fn grow(&mut self, book: &Book) {
-        let new = book.infos.get(self.uses.len()..).unwrap_or_default();
-        self.uses.extend(new.iter().map(|info| Use {
-            size: if info.site == NO_SITE { LOST } else { info.size },
+impl SessionCounter {
+    /// AllocClasses that are new in the definitions.
+    pub(crate) fn grow(&mut self, definitions: &Definitions) {
+        let new = definitions.alloc_classes.get(self.uses.len()..).unwrap_or_default();
+        self.uses.extend(new.iter().map(|alloc_class| Use {
+            size: if alloc_class.site == NO_SITE { LOST } else { alloc_class.size },
             allocations: 0,
             temporary: 0,
             live: 0,
@@ -61,12 +61,16 @@ impl Plain {
         }));
     }
 
-    /// What each site cost, in the order of the book.
-    pub(crate) fn sites(&self, book: &Book) -> Vec<Costs> {
-        let mut sites = vec![Costs::default(); book.stacks.len()];
+    /// What each site cost, in the order of the definitions.
+    pub(crate) fn sites(&self, definitions: &Definitions) -> Vec<Costs> {
+        let mut sites = vec![Costs::default(); definitions.stacks.len()];
         let gone = self.gone.iter().copied().chain(std::iter::repeat(0));
-        for (((used, info), gone), number) in self.uses.iter().zip(&book.infos).zip(gone).zip(0u32..) {
-            let Some(site) = sites.get_mut(info.site as usize).filter(|_| used.allocations > 0) else { continue };
+        for (((used, alloc_class), gone), number) in
+            self.uses.iter().zip(&definitions.alloc_classes).zip(gone).zip(0u32..)
+        {
+            let Some(site) = sites.get_mut(alloc_class.site as usize).filter(|_| used.allocations > 0) else {
+                continue;
+            };
             let at_peak = if used.epoch == self.epoch { used.at_peak } else { used.live } as u64;
             let temporary = used.temporary as u64 + self.carried.get(&number).copied().unwrap_or(0);
             let bytes = |count: u64| count.saturating_mul(used.size);
@@ -125,17 +129,17 @@ impl Use {
     }
 }
 
-impl Sink for Plain {
+impl Sink for SessionCounter {
     type Kept = u32;
 
     #[inline(always)]
-    fn keep(&self, _: &Now, info: u32) -> Option<u32> {
-        self.uses.get(info as usize).filter(|used| used.size != LOST).map(|_| info)
+    fn keep(&self, _: &Now, alloc_class: u32) -> Option<u32> {
+        self.uses.get(alloc_class as usize).filter(|used| used.size != LOST).map(|_| alloc_class)
     }
 
     #[inline(always)]
-    fn alloc(&mut self, now: &Now, info: u32, _: u32) {
-        let Some(used) = self.uses.get_mut(info as usize) else { return };
+    fn alloc(&mut self, now: &Now, alloc_class: u32, _: u32) {
+        let Some(used) = self.uses.get_mut(alloc_class as usize) else { return };
         used.settle(self.epoch);
         used.allocations += 1;
         used.live = used.live.wrapping_add(1);
@@ -147,14 +151,14 @@ impl Sink for Plain {
     }
 
     #[inline(always)]
-    fn free(&mut self, _: &Now, _: u64, info: u32, how: Freed, temporary: bool) {
-        let Some(used) = self.uses.get_mut(info as usize) else { return };
+    fn free(&mut self, _: &Now, _: u64, alloc_class: u32, how: Freed, temporary: bool) {
+        let Some(used) = self.uses.get_mut(alloc_class as usize) else { return };
         used.settle(self.epoch);
         used.live = used.live.wrapping_sub(1);
         if temporary {
             used.temporary = used.temporary.wrapping_add(1);
             if used.temporary == 0 {
-                *self.carried.entry(info).or_default() += 1 << 32;
+                *self.carried.entry(alloc_class).or_default() += 1 << 32;
             }
         }
         self.live_allocations = self.live_allocations.wrapping_sub(1);

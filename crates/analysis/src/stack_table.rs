@@ -1,10 +1,10 @@
 //! The stacks of a trace for views: each text, each level and each node of the tree of levels once.
 //!
-//! Given: the book, whose code is whose, and what is suppressed. Gives back: for each stack its innermost node, the one to blame and the
+//! Given: the definitions, whose code is whose, and what is suppressed. Gives back: for each stack its innermost node, the one to blame and the
 //! suppression that matches. What must hold: a parent stands before its children, so every walk from a leaf to the root ends.
-use crate::book::{Book, SiteId};
-use crate::class::{Class, Classes};
-use crate::names::Level;
+use crate::code_class::{CodeClass, CodeClasses};
+use crate::definitions::{Definitions, SiteId};
+use crate::frame_names::Level;
 use crate::suppressions::Suppressions;
 use format::{Frame, IntMap};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub type NodeId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableLevel {
+pub struct StackTableLevel {
     pub function: Option<u32>,
     pub short: Option<u32>,
     pub file: Option<u32>,
@@ -21,7 +21,7 @@ pub struct TableLevel {
     pub line: Option<u32>,
     pub offset: Option<u64>,
     /// `None`: a marker that stands for levels that are not there.
-    pub class: Option<Class>,
+    pub class: Option<CodeClass>,
     pub inlined: bool,
     is_allocator: bool,
     raw: Option<u32>,
@@ -35,7 +35,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableStack {
+pub struct StackTableStack {
     /// 0: nothing is known.
     pub node: NodeId,
     pub blamed: Option<NodeId>,
@@ -44,31 +44,35 @@ pub struct TableStack {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct StackTable {
     pub strings: Vec<String>,
-    pub levels: Vec<TableLevel>,
+    pub levels: Vec<StackTableLevel>,
     pub nodes: Vec<Node>,
     /// By site.
-    pub stacks: Vec<TableStack>,
+    pub stacks: Vec<StackTableStack>,
     pub suppressions: Suppressions,
 }
 
-impl Table {
-    pub fn new(book: &Book, classes: &Classes, suppressions: Suppressions) -> Table {
+impl StackTable {
+    pub fn new(definitions: &Definitions, classes: &CodeClasses, suppressions: Suppressions) -> StackTable {
         let mut maker = Maker {
-            book,
+            definitions,
             classes,
-            table: Table { nodes: vec![Node { parent: 0, level: u32::MAX }], suppressions, ..Table::default() },
+            table: StackTable {
+                nodes: vec![Node { parent: 0, level: u32::MAX }],
+                suppressions,
+                ..StackTable::default()
+            },
             strings: HashMap::new(),
             frames: IntMap::default(),
             node_of_stack: IntMap::default(),
         };
-        for &stack in &book.stacks {
+        for &stack in &definitions.stacks {
             let mut node = maker.node(stack);
             while maker.table.level(node).is_some_and(|level| level.is_allocator) {
                 node = maker.table.parent(node);
             }
-            maker.table.stacks.push(TableStack { node, blamed: maker.table.blame(node), suppressed: None });
+            maker.table.stacks.push(StackTableStack { node, blamed: maker.table.blame(node), suppressed: None });
         }
         let mut table = maker.table;
         table.suppress();
@@ -79,7 +83,7 @@ impl Table {
         self.strings.get(string? as usize).map(String::as_str)
     }
 
-    pub fn level(&self, node: NodeId) -> Option<&TableLevel> {
+    pub fn level(&self, node: NodeId) -> Option<&StackTableLevel> {
         self.nodes.get(node as usize).and_then(|node| self.levels.get(node.level as usize))
     }
 
@@ -92,12 +96,12 @@ impl Table {
         std::iter::successors(Some(node), |node| Some(self.parent(*node))).take_while(|node| *node != 0)
     }
 
-    pub fn stack(&self, site: SiteId) -> TableStack {
-        self.stacks.get(site as usize).copied().unwrap_or(TableStack { node: 0, blamed: None, suppressed: None })
+    pub fn stack(&self, site: SiteId) -> StackTableStack {
+        self.stacks.get(site as usize).copied().unwrap_or(StackTableStack { node: 0, blamed: None, suppressed: None })
     }
 
     fn blame(&self, node: NodeId) -> Option<NodeId> {
-        self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(Class::Program)))
+        self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(CodeClass::Program)))
     }
 
     /// A stack is suppressed by its innermost level that a pattern matches.
@@ -128,9 +132,9 @@ impl Table {
 }
 
 struct Maker<'a> {
-    book: &'a Book,
-    classes: &'a Classes,
-    table: Table,
+    definitions: &'a Definitions,
+    classes: &'a CodeClasses,
+    table: StackTable,
     strings: HashMap<&'a str, u32>,
     /// Frame -> range of levels, innermost first.
     frames: IntMap<u64, (u32, u32)>,
@@ -149,12 +153,12 @@ impl<'a> Maker<'a> {
                 break *known;
             }
             pending.push(at);
-            let parent = self.book.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
+            let parent = self.definitions.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
             // A parent is older than its child; anything else is a lie.
             at = if parent < at { parent } else { 0 };
         };
         for stack in pending.into_iter().rev() {
-            let frame = self.book.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
+            let frame = self.definitions.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
             let (from, to) = self.frame(frame);
             for level in (from..to).rev() {
                 self.table.nodes.push(Node { parent: node, level });
@@ -170,7 +174,7 @@ impl<'a> Maker<'a> {
             return *known;
         }
         let from = self.table.levels.len() as u32;
-        let levels: Vec<Level<'a>> = self.book.levels_of(frame).collect();
+        let levels: Vec<Level<'a>> = self.definitions.levels_of(frame).collect();
         for level in levels {
             let made = self.level(&level);
             self.table.levels.push(made);
@@ -180,9 +184,9 @@ impl<'a> Maker<'a> {
         range
     }
 
-    fn level(&mut self, level: &Level<'a>) -> TableLevel {
+    fn level(&mut self, level: &Level<'a>) -> StackTableLevel {
         let marker = level.marker();
-        TableLevel {
+        StackTableLevel {
             function: self.string(marker.or(level.function)),
             short: self.string(marker.or(level.short)),
             file: self.string(level.file),

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
-pub struct Place {
+pub struct TracePath {
     path: Mutex<PathBuf>,
 }
 
-impl Place {
+impl TracePath {
     pub const fn new(path: PathBuf) -> Self {
-        Place { path: Mutex::new(path) }
+        TracePath { path: Mutex::new(path) }
     }
 
     fn lock(&self) -> MutexGuard<'_, PathBuf> {

@@ -22,7 +22,7 @@ const MANY: usize = 16;
 const NAME: usize = 256;
 
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct SymbolTable {
     sections: Vec<SymbolSection>,
     /// Addresses that will be asked for.
     expected: Vec<u64>,
@@ -59,7 +59,7 @@ impl Symbol {
     }
 }
 
-impl Table {
+impl SymbolTable {
     pub(crate) fn add(&mut self, file: &Elf<'_>) {
         let (all, exported) = (file.symbols(elf::SHT_SYMTAB), file.symbols(elf::SHT_DYNSYM));
         let size =

@@ -1,4 +1,4 @@
-//! The infos: what allocations have in common, `(size, stack)`, each known by its index.
+//! The allocation classes: what allocations have in common, `(size, stack)`, each known by its index.
 //!
 //! Given: the size and stack of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
 //! number of live blocks of each. What must hold: an index stands for its pair for ever, unless the pair has no live block
@@ -9,7 +9,7 @@ use crate::mapping::prefetch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub size: u64,
-    /// Blocks of this info that live now.
+    /// Blocks of this allocation class that live now.
     pub live: u64,
 }
 
@@ -17,7 +17,7 @@ pub struct Usage {
 type Entry = [u64; 2];
 
 #[derive(Debug)]
-pub struct Infos {
+pub struct AllocClasses {
     table: Vec<Entry>,
     usage: Vec<Usage>,
     /// Indexes that were forgotten.
@@ -35,13 +35,13 @@ const fn hash(entry: &Entry) -> u64 {
     mixed ^ mixed >> 32
 }
 
-impl Default for Infos {
+impl Default for AllocClasses {
     fn default() -> Self {
-        Infos { table: vec![[0; 2]; 1024], usage: Vec::new(), unused: Vec::new() }
+        AllocClasses { table: vec![[0; 2]; 1024], usage: Vec::new(), unused: Vec::new() }
     }
 }
 
-impl Infos {
+impl AllocClasses {
     #[inline(always)]
     pub fn prefetch(&self, size: u64, stack: u32) {
         if let Some(entry) = self.table.get(hash(&pack(size, stack)) as usize & (self.table.len() - 1)) {
@@ -132,7 +132,7 @@ impl Infos {
         self.usage.len()
     }
 
-    /// `(info, live blocks)`, by info, no zero counts.
+    /// `(allocation class, live blocks)`, by allocation class, no zero counts.
     pub fn live(&self) -> Vec<(u32, u64)> {
         let counts = self.usage.iter().enumerate().filter(|(_, usage)| usage.live > 0);
         counts.map(|(index, usage)| (index as u32, usage.live)).collect()
@@ -151,53 +151,56 @@ mod tests {
 
     #[test]
     fn behaves_like_a_map() {
-        let (mut infos, mut model, mut state) = (Infos::default(), HashMap::new(), 7u64);
+        let (mut alloc_classes, mut model, mut state) = (AllocClasses::default(), HashMap::new(), 7u64);
         for _ in 0..200_000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let size = if state & 1 == 0 { (state >> 20) & 0xff } else { (state >> 10) & ((1 << 48) - 1) & !0xfff };
             let stack = ((state >> 40) as u32 & 0x1f) * 0x1_0001;
             let known = model.get(&(size, stack)).copied();
-            assert_eq!(infos.find(size, stack), known);
+            assert_eq!(alloc_classes.find(size, stack), known);
             if known.is_none() {
                 let index = model.len() as u32;
-                infos.add(size, stack, index);
+                alloc_classes.add(size, stack, index);
                 model.insert((size, stack), index);
             }
         }
         for ((size, stack), index) in model {
-            assert_eq!(infos.find(size, stack), Some(index));
-            assert_eq!(infos.usage_mut(index).unwrap().size, size);
+            assert_eq!(alloc_classes.find(size, stack), Some(index));
+            assert_eq!(alloc_classes.usage_mut(index).unwrap().size, size);
         }
     }
 
     #[test]
     fn dead_pairs_are_forgotten_and_their_indexes_used_again() {
-        let mut infos = Infos::default();
+        let mut alloc_classes = AllocClasses::default();
         for size in 0..5000 {
-            let index = infos.next_index();
-            infos.add(size, 1, index);
-            infos.usage_mut(index).unwrap().live = size % 2;
+            let index = alloc_classes.next_index();
+            alloc_classes.add(size, 1, index);
+            alloc_classes.usage_mut(index).unwrap().live = size % 2;
         }
-        infos.forget_dead();
-        assert_eq!(infos.known(), 2500);
-        assert_eq!((infos.find(10, 1), infos.find(11, 1)), (None, Some(11)));
+        alloc_classes.forget_dead();
+        assert_eq!(alloc_classes.known(), 2500);
+        assert_eq!((alloc_classes.find(10, 1), alloc_classes.find(11, 1)), (None, Some(11)));
         for size in 0..2500 {
-            let index = infos.next_index();
+            let index = alloc_classes.next_index();
             assert_eq!(index as u64, size * 2);
-            infos.add(size, 2, index);
+            alloc_classes.add(size, 2, index);
         }
-        assert_eq!((infos.next_index(), infos.find(2499, 2), infos.find(4999, 1)), (5000, Some(4998), Some(4999)));
+        assert_eq!(
+            (alloc_classes.next_index(), alloc_classes.find(2499, 2), alloc_classes.find(4999, 1)),
+            (5000, Some(4998), Some(4999))
+        );
     }
 
     #[test]
     fn live_counts_leave_zeros_out() {
-        let mut infos = Infos::default();
+        let mut alloc_classes = AllocClasses::default();
         for index in 0..3 {
-            infos.add(index as u64, 1, index);
+            alloc_classes.add(index as u64, 1, index);
         }
-        infos.usage_mut(2).unwrap().live = 5;
-        assert_eq!(infos.live(), [(2, 5)]);
-        infos.clear_live();
-        assert_eq!(infos.live(), []);
+        alloc_classes.usage_mut(2).unwrap().live = 5;
+        assert_eq!(alloc_classes.live(), [(2, 5)]);
+        alloc_classes.clear_live();
+        assert_eq!(alloc_classes.live(), []);
     }
 }

@@ -6,7 +6,7 @@ use crate::server::{Answers, Refusal};
 use crate::sources;
 use crate::trace::{Open, Opener, Stage, Trace};
 use analysis::view::{self, AnswerError, View};
-use analysis::{Classes, Query, Source, Suppressions, Table};
+use analysis::{CodeClasses, Query, Source, StackTable, Suppressions};
 use format::Domain;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -40,22 +40,22 @@ pub enum OpenError {
     Suppressions(String),
 }
 
-pub struct Shelf {
-    places: Vec<Place>,
+pub struct TraceStore {
+    places: Vec<StoredTrace>,
     options: RwLock<Options>,
     tables: Mutex<Tables>,
 }
 
 /// A file: a trace for each domain. That of custom allocators is read once somebody asks for it.
-struct Place {
+struct StoredTrace {
     malloc: Arc<Trace>,
     custom: Arc<Trace>,
 }
 
-impl Place {
+impl StoredTrace {
     fn new(path: &Path, is_given: bool, opener: Opener) -> Self {
         let trace = |domain| Trace::new(path, domain, is_given, opener);
-        Place { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
+        StoredTrace { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
     }
 
     const fn of(&self, domain: Domain) -> &Arc<Trace> {
@@ -70,10 +70,10 @@ impl Place {
 #[derive(Default)]
 struct Tables {
     generation: u64,
-    made: HashMap<(usize, Domain), (u64, Arc<Table>)>,
+    made: HashMap<(usize, Domain), (u64, Arc<StackTable>)>,
 }
 
-impl Shelf {
+impl TraceStore {
     /// One file that cannot be opened is an error; of several, the page says which.
     pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
         classes(&options, "").map_err(OpenError::Rules)?;
@@ -101,9 +101,10 @@ impl Shelf {
     }
 
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
-        let mut places: Vec<Place> = files.iter().map(|path| Place::new(path, true, options.opener)).collect();
-        places.extend(beside(files).iter().map(|path| Place::new(path, false, options.opener)));
-        Arc::new(Shelf { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
+        let mut places: Vec<StoredTrace> =
+            files.iter().map(|path| StoredTrace::new(path, true, options.opener)).collect();
+        places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false, options.opener)));
+        Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
     /// Loads what was given, the first one first.
@@ -124,7 +125,7 @@ impl Shelf {
         Ok(trace)
     }
 
-    fn table(&self, number: usize, version: u64, open: &Open) -> Arc<Table> {
+    fn table(&self, number: usize, version: u64, open: &Open) -> Arc<StackTable> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (number, open.domain);
         if let Some((known, table)) = tables.made.get(&key)
@@ -191,10 +192,11 @@ pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
     }
 }
 
-pub(crate) fn table(open: &Open, options: &Options) -> Table {
-    let book = open.engine.book();
-    // The rules were checked when the shelf was made.
-    let classes = classes(options, &book.session.exe).unwrap_or_else(|_| Classes::new(&book.session.exe));
+pub(crate) fn table(open: &Open, options: &Options) -> StackTable {
+    let definitions = open.engine.definitions();
+    // The rules were checked when the store was made.
+    let classes =
+        classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
     // In the order of `print`: a leak that several of them match is told as that of the first.
     let mut suppressions = Suppressions::new();
     if options.builtin {
@@ -202,12 +204,12 @@ pub(crate) fn table(open: &Open, options: &Options) -> Table {
     }
     suppressions.add(&options.suppressions, Source::File);
     if options.embedded {
-        suppressions.add(&book.suppressions, Source::Embedded);
+        suppressions.add(&definitions.suppressions, Source::Embedded);
     }
-    Table::new(book, &classes, suppressions)
+    StackTable::new(definitions, &classes, suppressions)
 }
 
-pub(crate) fn answer(view: View, open: &Open, table: &Table, query: &Query) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn answer(view: View, open: &Open, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
     let mut blocks = open.blocks()?;
     let mut trace = view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.is_complete() };
     let mut out = Vec::new();
@@ -218,8 +220,8 @@ pub(crate) fn answer(view: View, open: &Open, table: &Table, query: &Query) -> R
     }
 }
 
-fn classes(options: &Options, exe: &str) -> Result<Classes, analysis::BadRule> {
-    let mut classes = Classes::new(exe);
+fn classes(options: &Options, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
+    let mut classes = CodeClasses::new(exe);
     classes.add_rules(&options.rules)?;
     Ok(classes)
 }
@@ -293,24 +295,24 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
 }
 
 fn session(open: &Open) -> Value {
-    let (book, totals) = (open.engine.book(), open.engine.totals());
+    let (definitions, totals) = (open.engine.definitions(), open.engine.totals());
     json!({
-        "command": book.session.command,
-        "pid": book.session.pid,
-        "attached": book.session.attached,
+        "command": definitions.session.command,
+        "pid": definitions.session.pid,
+        "attached": definitions.session.attached,
         "complete": open.is_complete(),
         "runtime_ns": totals.runtime_ns,
-        "system_memory": Some(book.session.system_memory).filter(|bytes| *bytes > 0),
+        "system_memory": Some(definitions.session.system_memory).filter(|bytes| *bytes > 0),
         "events": totals.allocations.saturating_add(totals.deallocations),
-        "folded_until_ns": book.folded_until_ns(),
+        "folded_until_ns": definitions.folded_until_ns(),
         "lost_events": totals.lost_events,
         "peak_rss_bytes": totals.peak_rss_bytes,
         "overhead_bytes": totals.overhead_bytes,
-        "exit": book.summary.map(|summary| format!("{:?}", summary.exit)),
+        "exit": definitions.summary.map(|summary| format!("{:?}", summary.exit)),
     })
 }
 
-impl Answers for Shelf {
+impl Answers for TraceStore {
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
         let pairs = decode(query)?;
         let number = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.parse::<usize>());

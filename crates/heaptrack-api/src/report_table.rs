@@ -12,7 +12,7 @@ type Plain = extern "C" fn();
 /// | alloc | free | realloc | moving | pause | resume | stop |      8 bytes each, 0 = nobody listens
 /// ```
 #[repr(C)]
-pub struct Table {
+pub struct ReportTable {
     entries: [AtomicUsize; 7],
 }
 
@@ -28,7 +28,7 @@ macro_rules! entry {
     };
 }
 
-impl Table {
+impl ReportTable {
     entry!(alloc, 0, Alloc);
     entry!(free, 1, Free);
     entry!(realloc, 2, Realloc);
@@ -40,7 +40,7 @@ impl Table {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod placed {
-    use super::Table;
+    use super::ReportTable;
 
     // The name is weak, as in the header: several definitions in one program or library become one.
     core::arch::global_asm!(
@@ -65,11 +65,11 @@ mod placed {
 
     unsafe extern "C" {
         #[link_name = "heaptrack_api_table"]
-        safe static TABLE: Table;
+        safe static TABLE: ReportTable;
     }
 
     #[inline(always)]
-    pub fn entries() -> &'static Table {
+    pub fn entries() -> &'static ReportTable {
         &TABLE
     }
 }
@@ -77,12 +77,12 @@ mod placed {
 /// Where heaptrack cannot record, nobody ever listens.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 mod placed {
-    use super::{AtomicUsize, Table};
+    use super::{AtomicUsize, ReportTable};
 
-    static TABLE: Table = Table { entries: [const { AtomicUsize::new(0) }; 7] };
+    static TABLE: ReportTable = ReportTable { entries: [const { AtomicUsize::new(0) }; 7] };
 
     #[inline(always)]
-    pub fn entries() -> &'static Table {
+    pub fn entries() -> &'static ReportTable {
         &TABLE
     }
 }

@@ -43,7 +43,7 @@ impl Seek for Shared {
 }
 
 /// Where blocks of events are had again.
-pub enum Again {
+pub enum EventBlocks {
     /// Ours: they stand in the file, at these places.
     Places(Vec<u64>),
     /// KDE's, which are translated while they are read.

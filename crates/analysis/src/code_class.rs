@@ -3,11 +3,11 @@
 //! Given: a level with its module, source path and name. Gives back: a class, and for a stack the level to blame, which
 //! is the innermost one in the user's own code. The user's rules come first, then the source path, then the name, then the
 //! module; what nobody knows better is as its module is.
-use crate::names::Level;
+use crate::frame_names::Level;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum CodeClass {
     /// The user's own code.
     Program,
     /// Somebody else's library.
@@ -20,16 +20,17 @@ pub enum Class {
     Kernel,
 }
 
-impl Class {
-    pub const ALL: [Class; 5] = [Class::Program, Class::Dependency, Class::Runtime, Class::Libc, Class::Kernel];
+impl CodeClass {
+    pub const ALL: [CodeClass; 5] =
+        [CodeClass::Program, CodeClass::Dependency, CodeClass::Runtime, CodeClass::Libc, CodeClass::Kernel];
 
     pub const fn name(self) -> &'static str {
         match self {
-            Class::Program => "program",
-            Class::Dependency => "dependency",
-            Class::Runtime => "runtime",
-            Class::Libc => "libc",
-            Class::Kernel => "kernel",
+            CodeClass::Program => "program",
+            CodeClass::Dependency => "dependency",
+            CodeClass::Runtime => "runtime",
+            CodeClass::Libc => "libc",
+            CodeClass::Kernel => "kernel",
         }
     }
 }
@@ -44,7 +45,7 @@ enum Subject {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    class: Class,
+    class: CodeClass,
     subject: Subject,
     pattern: String,
 }
@@ -71,14 +72,14 @@ impl std::error::Error for BadRule {}
 
 /// The user's rules, and the program's file.
 #[derive(Clone, Debug, Default)]
-pub struct Classes {
+pub struct CodeClasses {
     rules: Vec<Rule>,
     exe: String,
 }
 
-impl Classes {
+impl CodeClasses {
     pub fn new(exe: &str) -> Self {
-        Classes { rules: Vec::new(), exe: exe.to_owned() }
+        CodeClasses { rules: Vec::new(), exe: exe.to_owned() }
     }
 
     /// Adds the rules of a file; the first that fits counts.
@@ -99,7 +100,7 @@ impl Classes {
         Ok(())
     }
 
-    pub fn of(&self, level: &Level<'_>) -> Class {
+    pub fn of(&self, level: &Level<'_>) -> CodeClass {
         let ruled = self.rules.iter().find(|rule| {
             let text = match rule.subject {
                 Subject::Module => level.module,
@@ -114,10 +115,10 @@ impl Classes {
         let module = level.module.unwrap_or_default();
         let base = module.rsplit('/').next().unwrap_or(module);
         if module.contains("vdso") {
-            return Class::Kernel;
+            return CodeClass::Kernel;
         }
         if is_any_prefix(base, LIBC_MODULES) || level.raw.is_some_and(|raw| LIBC_NAMES.contains(&raw)) {
-            return Class::Libc;
+            return CodeClass::Libc;
         }
         let by_path = level.file.and_then(class_of_path);
         // A bare file name out of a symbol table says nothing about whose it is.
@@ -127,26 +128,26 @@ impl Classes {
             .unwrap_or_else(|| self.of_module(level, module, base))
     }
 
-    fn of_module(&self, level: &Level<'_>, module: &str, base: &str) -> Class {
+    fn of_module(&self, level: &Level<'_>, module: &str, base: &str) -> CodeClass {
         if module.is_empty() {
             // JIT code: functions have files, the engine's own pieces have none.
-            return if level.file.is_some() { Class::Program } else { Class::Runtime };
+            return if level.file.is_some() { CodeClass::Program } else { CodeClass::Runtime };
         }
         if is_any_prefix(base, RUNTIME_MODULES) || is_interpreter(base) {
-            return Class::Runtime;
+            return CodeClass::Runtime;
         }
         if module == self.exe {
-            return Class::Program;
+            return CodeClass::Program;
         }
         if is_any_prefix(module, SYSTEM_FOLDERS) || contains_any(module, DEPENDENCY_PATHS) {
-            return Class::Dependency;
+            return CodeClass::Dependency;
         }
-        Class::Program
+        CodeClass::Program
     }
 
     /// The place of the level to blame, among a stack's levels, leaf first.
     pub fn blamed<'a>(&self, mut levels: impl Iterator<Item = Level<'a>>) -> Option<usize> {
-        levels.position(|level| !level.frame.is_marker() && self.of(&level) == Class::Program)
+        levels.position(|level| !level.frame.is_marker() && self.of(&level) == CodeClass::Program)
     }
 }
 
@@ -255,26 +256,26 @@ const RUNTIME_NAMES: &[&str] = &[
     "system.",
 ];
 
-fn class_of_path(path: &str) -> Option<Class> {
+fn class_of_path(path: &str) -> Option<CodeClass> {
     if path.starts_with("/rustc/") || path.starts_with("node:") || contains_any(path, RUNTIME_PATHS) {
-        return Some(Class::Runtime);
+        return Some(CodeClass::Runtime);
     }
     if contains_any(path, DEPENDENCY_PATHS) {
-        return Some(Class::Dependency);
+        return Some(CodeClass::Dependency);
     }
     if path.contains("/lib/python3") || path.contains("/lib/python2") {
-        return Some(Class::Runtime);
+        return Some(CodeClass::Runtime);
     }
     if path.starts_with("/usr/include/") || path.starts_with("/usr/local/include/") {
-        return Some(Class::Dependency);
+        return Some(CodeClass::Dependency);
     }
     None
 }
 
-fn class_of_name(full: &str, short: &str) -> Option<Class> {
+fn class_of_name(full: &str, short: &str) -> Option<CodeClass> {
     let full = full.trim_start_matches(['<', '&', '*']);
     let is = is_any_prefix(full, RUNTIME_NAMES) || is_any_prefix(short, RUNTIME_NAMES);
-    is.then_some(Class::Runtime)
+    is.then_some(CodeClass::Runtime)
 }
 
 fn is_interpreter(base: &str) -> bool {
@@ -293,7 +294,7 @@ fn contains_any(text: &str, parts: &[&str]) -> bool {
 fn parse(line: &str) -> Option<Rule> {
     let (class, rest) = line.split_once(char::is_whitespace)?;
     let (subject, pattern) = rest.trim_start().split_once(char::is_whitespace)?;
-    let class = Class::ALL.into_iter().find(|known| known.name() == class)?;
+    let class = CodeClass::ALL.into_iter().find(|known| known.name() == class)?;
     let subject = match subject {
         "module" => Subject::Module,
         "path" => Subject::Path,
@@ -350,8 +351,8 @@ mod tests {
 
     #[test]
     fn every_sort_of_code_has_its_class() {
-        use Class::*;
-        let classes = Classes::new(EXE);
+        use CodeClass::*;
+        let classes = CodeClasses::new(EXE);
         for (module, function, file, class) in [
             (EXE, "app::main", "/home/me/app/src/main.rs", Program),
             (EXE, "app::main", "src/main.rs", Program),
@@ -391,7 +392,7 @@ mod tests {
 
     #[test]
     fn the_innermost_own_level_is_blamed() {
-        let classes = Classes::new(EXE);
+        let classes = CodeClasses::new(EXE);
         let stack = [
             level(EXE, "alloc::raw_vec::f", "/rustc/1/library/alloc/src/raw_vec.rs"),
             level(EXE, "serde::x", "/home/me/.cargo/registry/src/serde/src/lib.rs"),
@@ -404,13 +405,13 @@ mod tests {
 
     #[test]
     fn rules_come_first() {
-        let mut classes = Classes::new(EXE);
+        let mut classes = CodeClasses::new(EXE);
         let text = "# ours\nprogram name serde::*\n\ndependency path */app/src/gen*\nlibc module */libmy*.so\n";
         classes.add_rules(text).unwrap();
         let serde = level(EXE, "serde::x", "/home/me/.cargo/registry/src/serde/src/lib.rs");
-        assert_eq!(classes.of(&serde), Class::Program);
-        assert_eq!(classes.of(&level(EXE, "f", "/home/me/app/src/generated.rs")), Class::Dependency);
-        assert_eq!(classes.of(&level("/home/me/libmylibc.so", "f", "")), Class::Libc);
+        assert_eq!(classes.of(&serde), CodeClass::Program);
+        assert_eq!(classes.of(&level(EXE, "f", "/home/me/app/src/generated.rs")), CodeClass::Dependency);
+        assert_eq!(classes.of(&level("/home/me/libmylibc.so", "f", "")), CodeClass::Libc);
         assert_eq!(classes.add_rules("program name x\nnonsense here x\n"), Err(BadRule { line: 2 }));
         assert_eq!(classes.add_rules("program name"), Err(BadRule { line: 1 }));
     }

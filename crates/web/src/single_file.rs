@@ -4,11 +4,11 @@
 //! slices has the same costs as a server would give; what was left out to keep to the size is said in the page.
 use crate::assets;
 use crate::server::Refusal;
-use crate::shelf::{Options, answer, opened, status_of, table};
 use crate::sources;
 use crate::trace::{Open, Trace};
+use crate::trace_store::{Options, answer, opened, status_of, table};
 use analysis::view::View;
-use analysis::{Blocks, Class, Costs, Profile, Query, Table};
+use analysis::{Blocks, CodeClass, Costs, Profile, Query, StackTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
@@ -212,11 +212,11 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("suppressions", "suppressions", ""),
 ];
 
-fn answers(open: &Open, table: &Table) -> Result<Answers, ReportError> {
+fn answers(open: &Open, table: &StackTable) -> Result<Answers, ReportError> {
     WANTED.iter().map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
 }
 
-fn ask(open: &Open, table: &Table, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
+fn ask(open: &Open, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
     let refused = |sentence: String| ReportError::Refused(sentence);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = Query::new(pairs).map_err(|bad| refused(bad.to_string()))?;
@@ -285,7 +285,7 @@ fn folded(
     count: usize,
     border: impl Fn(usize) -> u64,
 ) -> Result<Value, ReportError> {
-    let Some(until) = open.engine.book().folded_until_ns() else { return Ok(Value::Null) };
+    let Some(until) = open.engine.definitions().folded_until_ns() else { return Ok(Value::Null) };
     let first = (1..count).find(|at| border(*at) >= until).unwrap_or(count);
     let to = if first == count { "end".into() } else { border(first).to_string() };
     let profile = profile_of(open, blocks, "0", &to)?;
@@ -324,8 +324,8 @@ fn push(columns: &mut HashMap<&str, Vec<u64>>, site: u32, costs: &Costs) {
 }
 
 /// The user's own sources, as far as they can be read here.
-fn texts(table: &Table) -> Map<String, Value> {
-    let own = table.levels.iter().filter(|level| level.class == Some(Class::Program));
+fn texts(table: &StackTable) -> Map<String, Value> {
+    let own = table.levels.iter().filter(|level| level.class == Some(CodeClass::Program));
     let files: BTreeSet<&str> = own.filter_map(|level| table.text(level.file)).collect();
     let mut left = SOURCES;
     let mut texts = Map::new();

@@ -4,38 +4,38 @@ use format::{BlockKind, Domain, RawBlock, Reader, Source};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-pub enum Again {
+pub enum EventBlockReader {
     /// Ours: every block can be gone to.
     Places { reader: Box<Reader<File>>, places: Vec<u64> },
     /// KDE's: from the start, each time.
     Stream { path: PathBuf, source: Option<Source>, next: usize },
 }
 
-impl Again {
+impl EventBlockReader {
     /// `places`: where each block of events begins in one of our files.
     pub fn new(path: &Path, domain: Domain, places: Option<Vec<u64>>) -> Result<Self, format::Error> {
         Ok(match places {
             Some(places) => {
                 let mut reader = Box::new(Reader::open(path)?);
                 reader.set_domain(domain);
-                Again::Places { reader, places }
+                EventBlockReader::Places { reader, places }
             }
-            None => Again::Stream { path: path.to_owned(), source: None, next: 0 },
+            None => EventBlockReader::Stream { path: path.to_owned(), source: None, next: 0 },
         })
     }
 }
 
-impl Blocks for Again {
+impl Blocks for EventBlockReader {
     fn events(&mut self, number: usize) -> Option<&RawBlock> {
         match self {
-            Again::Places { reader, places } => {
+            EventBlockReader::Places { reader, places } => {
                 let place = *places.get(number)?;
                 if reader.offset() != place {
                     reader.seek(place).ok()?;
                 }
                 reader.next_block().ok()?.filter(|block| block.kind == BlockKind::Events)
             }
-            Again::Stream { path, source, next } => {
+            EventBlockReader::Stream { path, source, next } => {
                 if source.is_none() || number < *next {
                     *source = Some(Source::open(path).ok()?);
                     *next = 0;
@@ -63,7 +63,7 @@ const EVERYTHING_ELSE: &[BlockKind] = &[
     BlockKind::Modules,
     BlockKind::Threads,
     BlockKind::Stacks,
-    BlockKind::Infos,
+    BlockKind::AllocClasses,
     BlockKind::Samples,
     BlockKind::Losses,
     BlockKind::Unseen,
