@@ -1,0 +1,144 @@
+//! Finding a remembered walk by its leaf.
+use super::{BROKEN, Check, ENTRY_NEEDS, FrameState, LOW48, Memo, SEGMENT, Tail, WAYS};
+use channel::StackId;
+
+impl Memo {
+    #[inline(always)]
+    pub(super) fn hash(pc: u64, cfa: u64) -> u64 {
+        let mixed = (pc ^ cfa.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, hash: u64) -> &mut [u64; WAYS] {
+        let index = (hash as u32 & self.set_mask) as usize;
+        // SAFETY: masks are in bounds (see `Memo`), so `index` is below the array's length.
+        unsafe { self.sets.get_unchecked_mut(index) }
+    }
+
+    /// Asks the processor for what `find_youngest` will compare.
+    ///
+    /// # Safety
+    /// `memo` is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile. So there
+    /// is no reference to it here, and what is read is used for nothing but an address to fetch.
+    #[inline(always)]
+    pub unsafe fn fetch(memo: *const Memo, pc: u64, cfa: u64) {
+        let hash = Self::hash(pc, cfa);
+        // SAFETY: the caller keeps `memo` mapped. Masks are in bounds (see `Memo`), so the word is the first of a set inside
+        // the array. Volatile, because the owner may write meanwhile; any value is good enough for a prefetch.
+        let check = unsafe {
+            let set = hash as u32 & (&raw const (*memo).set_mask).read_volatile();
+            let entry = (&raw const (*memo).sets).cast::<[u64; WAYS]>().add(set as usize).cast::<u64>().read_volatile();
+            let place = entry as u32 & (&raw const (*memo).node_mask).read_volatile();
+            (&raw const (*memo).checks).cast::<Check>().add(place as usize)
+        };
+        // SAFETY: a prefetch reads nothing into the program and does not fault at any address.
+        unsafe {
+            core::arch::asm!("prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", in(reg) check, options(nostack, preserves_flags, readonly))
+        };
+    }
+
+    /// The walk that was last found or remembered in its set, if it is the one from `place` and holds: its number, and
+    /// the jumps that it took. Otherwise the CFA of the frame at which it turned out different (0: it is another one).
+    ///
+    /// # Safety
+    /// What `find` asks for, about `place`.
+    #[inline(always)]
+    pub unsafe fn find_youngest(&mut self, place: FrameState) -> Result<(StackId, u32), u64> {
+        let hash = Self::hash(place.pc, place.cfa);
+        let entry = self.set(hash)[0];
+        let number = entry as u32;
+        if entry >> 33 != hash >> 33 || !self.is_alive(number) {
+            return Err(0);
+        }
+        let check = self.check(number);
+        // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
+        let Check { at, pc } = unsafe { *check };
+        let is_here = at == place.cfa.wrapping_sub(8) && pc & LOW48 == place.pc;
+        if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
+            return Err(0);
+        }
+        // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
+        // `place`: return address, CFA, and rbp if the walk depends on it.
+        unsafe { self.verify::<true>(check) }.map(|jumps| (number, jumps))
+    }
+
+    /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
+    /// remembered one turned out different (0: there was none). `deepest`: the most frames it may have.
+    ///
+    /// # Safety
+    /// - `place` is a frame of the calling thread, in a call that has not returned. So the stack at and above
+    ///   `place.cfa.wrapping_sub(8)` is as an unwinder would read it from there.
+    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
+    /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
+    #[inline(always)]
+    pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, u64> {
+        // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
+        unsafe { self.find_from(0, place, deepest, 0) }
+    }
+
+    /// As `find`, after `find_youngest` has failed with `differs`.
+    ///
+    /// # Safety
+    /// What `find` asks for, about `place`.
+    #[inline(always)]
+    pub unsafe fn find_older(&mut self, place: FrameState, differs: u64) -> Result<Tail, u64> {
+        // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
+        unsafe { self.find_from(1, place, usize::MAX, differs) }
+    }
+
+    /// As `find`, among all of its set but the youngest `skip`.
+    ///
+    /// # Safety
+    /// What `find` asks for, about `place`.
+    #[inline(always)]
+    unsafe fn find_from(
+        &mut self,
+        skip: usize,
+        place: FrameState,
+        deepest: usize,
+        mut differs: u64,
+    ) -> Result<Tail, u64> {
+        let hash = Self::hash(place.pc, place.cfa);
+        let set: *mut [u64; WAYS] = self.set(hash);
+        for way in skip..WAYS {
+            // SAFETY: `way < WAYS`, the array's length. `set` stays valid: there is one user (see `Memo`), and nothing in
+            // this loop makes another `&mut` of the sets.
+            let entry = unsafe { *(*set).get_unchecked(way) };
+            if entry >> 33 != hash >> 33 {
+                continue;
+            }
+            let number = entry as u32;
+            if !self.is_alive(number) {
+                continue;
+            }
+            let check = self.check(number);
+            // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
+            let Check { at, pc } = unsafe { *check };
+            if at != place.cfa.wrapping_sub(8) || pc & LOW48 != place.pc {
+                continue;
+            }
+            if deepest < SEGMENT && self.depth(number) as usize > deepest {
+                continue;
+            }
+            let needs_rbp = entry & ENTRY_NEEDS != 0;
+            if needs_rbp && self.rbp(number) != place.rbp {
+                continue;
+            }
+            // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
+            // `place`: return address, CFA, and rbp if the walk depends on it.
+            match unsafe { self.verify::<false>(check) } {
+                Ok(jumps) => {
+                    if way != 0 {
+                        // SAFETY: words 0 and `way` of the set at `set`; `way < WAYS`. One user (see `Memo`) writes it.
+                        unsafe { core::ptr::swap(set.cast::<u64>(), set.cast::<u64>().add(way)) };
+                    }
+                    return Ok(Tail { number, depth: self.depth(number), needs_rbp, jumps });
+                }
+                Err(BROKEN) => return Err(BROKEN),
+                Err(higher) => differs = if higher > differs { higher } else { differs },
+            }
+        }
+        Err(differs)
+    }
+}
