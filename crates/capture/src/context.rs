@@ -1,17 +1,17 @@
 //! What an entry shim saves: the registers as the caller left them, the arguments, the result.
 use crate::cfi::reg;
+use crate::resume_state::ResumeState;
 
 /// Laid out by the entry shims (`capture-so/src/shims.rs`), lowest address first.
 ///
 /// ```text
-/// rsp ->  result | argument 0..2 | differs | r15 r14 r13 r12 rbx rbp | return address | <- CFA
+/// rsp ->  result | argument 0..2 | resume state | r15 r14 r13 r12 rbx rbp | return address | <- CFA
 /// ```
 #[repr(C)]
 pub struct Context {
     pub result: u64,
     pub arguments: [u64; 3],
-    /// What the memo said about the leaf, kept for a walk.
-    pub differs: u64,
+    pub resume_state: ResumeState,
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,

@@ -17,7 +17,8 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, PAUSED};
 use crate::local::Local;
 use crate::memo::Memo;
-use channel::{Kind, StackId, encode_alloc, encode_free};
+use crate::resume_state::ResumeState;
+use channel::{Kind, encode_alloc, encode_free};
 use core::sync::atomic::Ordering;
 use entering::{AtWork, Entered, Quick, enter, enter_quickly, leave};
 use stacks::{known_stack, remembered, remembered_elsewhere, walk_and_write};
@@ -54,17 +55,17 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         context.arguments = [address, size, entered.local as u64];
         return match known {
             Ok(stack) => {
-                context.differs = stack as u64;
+                context.resume_state = ResumeState::of_stack(stack);
                 Next::then(allocated_without_room)
             }
-            Err(differs) => {
-                context.differs = differs;
+            Err(miss) => {
+                context.resume_state = ResumeState::of_miss(miss);
                 Next::then(allocated_elsewhere)
             }
         };
     }
     context.arguments = [address, size, 0];
-    context.differs = 0;
+    context.resume_state = ResumeState::NOTHING;
     Next::then(allocated_slowly)
 }
 
@@ -75,15 +76,15 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
     // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its main
-    // level up for this hook until `leave`. There, `remembered` has failed with `differs`.
-    match unsafe { remembered_elsewhere(entered.local, context, context.differs) } {
+    // level up for this hook until `leave`. There, `remembered` has failed with this miss.
+    match unsafe { remembered_elsewhere(entered.local, context, context.resume_state.miss()) } {
         Ok(stack) => {
             entered.writer(core).write(|stamp| encode_alloc(stamp, address, size, stack));
             leave(&mut entered);
             Next::DONE
         }
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             Next::then(allocated_slowly)
         }
     }
@@ -94,7 +95,7 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
 extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    let stack = context.differs as StackId;
+    let stack = context.resume_state.stack();
     entered.writer(&CORE).write(|stamp| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
     Next::DONE
@@ -116,11 +117,11 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
         entered.writer(core).begin_events(1);
         entered
     };
-    let known = if local != 0 { Err(context.differs) } else { known_stack(core, &entered, context) };
+    let known = if local != 0 { Err(context.resume_state.miss()) } else { known_stack(core, &entered, context) };
     match known {
         Ok(stack) => entered.writer(core).write(|stamp| encode_alloc(stamp, address, size, stack)),
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             walk_and_write(core, &mut entered, context, 1, |stamp, stack| encode_alloc(stamp, address, size, stack));
         }
     }

@@ -47,6 +47,7 @@ mod proof;
 #[cfg(test)]
 mod random_stacks;
 pub mod real;
+mod resume_state;
 mod rule;
 pub mod sandbox;
 mod signals;

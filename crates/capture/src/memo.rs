@@ -30,10 +30,13 @@
 mod checked;
 mod find;
 mod guesses;
+mod miss;
 mod remember;
 #[cfg(test)]
 mod tests;
 mod verify;
+
+pub use miss::Miss;
 
 use channel::StackId;
 
@@ -57,10 +60,6 @@ const FRAME_POINTER: u64 = 1 << 62;
 const NEAR_SHIFT: u32 = 48;
 const END: u64 = 0x3fff;
 const BESIDE: u64 = END - 1;
-/// Instead of a CFA: a comparison took more jumps than a walk can have, so what is remembered makes no sense.
-pub const BROKEN: u64 = u64::MAX - 2;
-/// Instead of a CFA: only `find` can tell whether it differs.
-pub const UNSURE: u64 = u64::MAX - 1;
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]

@@ -17,7 +17,7 @@ pub use checked::check_stack;
 use crate::cfi;
 use crate::context::Context;
 use crate::core::Core;
-use crate::memo::{BROKEN, FrameState, Memo, Tail};
+use crate::memo::{FrameState, Memo, Miss, Tail};
 use crate::modules::Found as Module;
 use crate::proof::Proof;
 use crate::rule::{Kind, Rule};
@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
         self.scratch.module = None;
         self.scratch.unsure = false;
-        let (count, start, stop) = self.collect(context, context.differs);
+        let (count, start, stop) = self.collect(context, context.resume_state.miss());
         let (root, is_rootless) = if stop == Stop::Full { self.root(count) } else { (0, false) };
         let tail = if let Stop::Known(tail) = stop { tail.number } else { 0 };
         Found { count, start, stop, root, is_rootless, tail }
@@ -187,18 +187,17 @@ impl Walk<'_> {
     /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch in
     /// place and is not inlined: the stack is the program's.
     #[inline(never)]
-    fn collect(&mut self, context: &Context, differs: u64) -> (usize, usize, Stop) {
-        let mut skip_to = differs;
+    fn collect(&mut self, context: &Context, mut miss: Miss) -> (usize, usize, Stop) {
         let (mut at, mut start) = (0, 0);
         self.put(0, Frame::leaf(context));
         loop {
             if at == MAX_FRAMES {
                 return (at, start, Stop::Full);
             }
-            if at != 0 && self.frame(at).cfa > skip_to {
+            if at != 0 && miss.may_know(self.frame(at).cfa) {
                 match self.known(at) {
                     Ok(tail) => return (at, start, Stop::Known(tail)),
-                    Err(higher) => skip_to = skip_to.max(higher),
+                    Err(other) => miss = miss.or_higher(other),
                 }
             }
             let rule = self.rule(at);
@@ -242,16 +241,16 @@ impl Walk<'_> {
     }
 
     #[inline(never)]
-    fn known(&mut self, at: usize) -> Result<Tail, u64> {
+    fn known(&mut self, at: usize) -> Result<Tail, Miss> {
         let frame = self.frame(at);
         if frame.is_exact() {
-            return Err(0);
+            return Err(Miss::NO_WALK);
         }
         let place = frame.place();
-        let Some(memo) = self.memo.as_deref_mut() else { return Err(0) };
+        let Some(memo) = self.memo.as_deref_mut() else { return Err(Miss::NO_WALK) };
         // SAFETY: the walk has just found this frame on the stack of its own thread.
         let found = unsafe { memo.find(place, MAX_FRAMES - at) };
-        if found == Err(BROKEN) {
+        if found == Err(Miss::BROKEN) {
             memo.forget();
             self.core.lose(Loss::MemoBroken);
         }

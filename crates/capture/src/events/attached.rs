@@ -9,12 +9,8 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
 use crate::families;
+use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
-
-/// `Context::differs` between [`before`] and [`after`].
-const UNGUARDED: u64 = 0;
-const GUARDED: u64 = 1;
-const NOT_THE_PROGRAMS: u64 = 2;
 
 /// The address that a hook returns to.
 ///
@@ -38,25 +34,26 @@ pub fn is_inside(allocator: Range, cfa: u64) -> bool {
 /// Before an allocating function that may call others.
 #[inline(always)]
 pub fn before(context: &mut Context, entry: &Entry) {
-    context.differs = UNGUARDED;
+    context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
-    context.differs = match enter(&CORE, context.cfa()) {
+    let guard = match enter(&CORE, context.cfa()) {
         Some(mut entered) => {
             entered.set_inside(entry.module);
-            GUARDED
+            GuardState::GUARDED
         }
-        None => NOT_THE_PROGRAMS,
+        None => GuardState::NOT_RECORDED,
     };
+    context.resume_state = ResumeState::of_guard(guard);
 }
 
 /// After it.
 #[inline(always)]
 pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
-    match context.differs {
-        NOT_THE_PROGRAMS => return Next::DONE,
-        GUARDED => {
+    match context.resume_state.guard() {
+        GuardState::NOT_RECORDED => return Next::DONE,
+        GuardState::GUARDED => {
             if let Some(mut entered) = resume(&CORE, context.cfa()) {
                 entered.set_inside(Range::NONE);
                 leave(&mut entered);

@@ -12,6 +12,7 @@ use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
+use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
 /// What a shim keeps on the stack, lowest address first.
@@ -36,16 +37,11 @@ impl Call {
 /// The stack of the functions that a shim calls is aligned.
 const _: () = assert!(Call::SAVED % 16 == 8);
 
-/// `Context::differs` between the two halves.
-const UNGUARDED: u64 = 0;
-const GUARDED: u64 = 1;
-const NOT_THE_PROGRAMS: u64 = 2;
-
 /// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not to
-/// be recorded, or cannot be; `differs` says which.
+/// be recorded, or cannot be; `resume_state` says which.
 #[inline(always)]
 fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
-    call.context.differs = UNGUARDED;
+    call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     if CORE.gate_or_join() & ACTIVE == 0 {
         return None;
     }
@@ -54,10 +50,10 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
         _ => enter(&CORE, call.context.cfa()),
     };
     let Some(mut entered) = entered else {
-        call.context.differs = NOT_THE_PROGRAMS;
+        call.context.resume_state = ResumeState::of_guard(GuardState::NOT_RECORDED);
         return None;
     };
-    call.context.differs = GUARDED;
+    call.context.resume_state = ResumeState::of_guard(GuardState::GUARDED);
     let now = Allocator { inside: entry.module, freed: block };
     let outer = now.replace(&mut entered);
     (call.outer, call.outer_freed) = (outer.inside, outer.freed);
@@ -132,7 +128,7 @@ pub fn free_inside(address: u64, cfa: u64) -> bool {
 #[inline(always)]
 fn end(call: &mut Call) -> Option<Entered> {
     call.kept = call.context.result;
-    if call.context.differs != GUARDED {
+    if call.context.resume_state.guard() != GuardState::GUARDED {
         return None;
     }
     let mut entered = resume(&CORE, call.context.cfa())?;
@@ -150,7 +146,7 @@ pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
     if let Some(mut entered) = end(call) {
         leave(&mut entered);
     }
-    if call.context.differs == NOT_THE_PROGRAMS {
+    if call.context.resume_state.guard() == GuardState::NOT_RECORDED {
         return Next::DONE;
     }
     allocated(&mut call.context, address, size)
@@ -160,7 +156,7 @@ pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
 pub fn before_free(call: &mut Call, entry: &Entry) {
     let [address, ..] = call.context.arguments;
     if address == 0 {
-        call.context.differs = UNGUARDED;
+        call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
         return;
     }
     if let Some(mut entered) = begin(call, entry, address) {

@@ -7,6 +7,7 @@ use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::hooks::Hook;
 use crate::local::thread_pointer;
 use crate::real;
+use crate::resume_state::ResumeState;
 use channel::{ALLOC_WORDS, FREE_WORDS, Kind, StackId, Stamp, encode_alloc, encode_free};
 
 /// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
@@ -67,8 +68,8 @@ pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     match known_stack(core, &entered, context) {
         Ok(stack) => moved(core, &mut entered, context, stack),
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             Next::then(moved_slowly)
         }
     }

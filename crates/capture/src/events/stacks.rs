@@ -3,7 +3,7 @@ use super::entering::{AtWork, Entered};
 use crate::context::Context;
 use crate::core::{ACTIVE, CORE, Core};
 use crate::local::Local;
-use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
+use crate::memo::{FrameState, Memo, Miss};
 use crate::walk::{Walk, check_stack};
 use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 
@@ -11,8 +11,6 @@ use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 /// such ones, one is walked afresh, to the root, and lies in one piece from then on.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
-/// What a memo says of a walk that is to be made anew, though it is known.
-const ANEW: u64 = u64::MAX;
 
 /// The stack's id from the memo, if the walk that was last found or remembered in its place still holds. Else what
 /// `remembered_elsewhere` wants to know.
@@ -21,20 +19,20 @@ const ANEW: u64 = u64::MAX;
 /// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context` is that
 /// of the hook for which the guard is up.
 #[inline(always)]
-pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {
+pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, Miss> {
     // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
     let (memo, generation) = unsafe { (&mut (*local).memo, &mut (*local).generation) };
     if *generation != core.modules().generation() {
         // A forked child leaves its parent's memo alone, see `fork.rs`.
         if core.gate() & ACTIVE == 0 {
-            return Err(ANEW);
+            return Err(Miss::WALK_ANEW);
         }
         memo.forget();
         *generation = core.modules().generation();
     }
     core.header().require(Check::Modules, || core.modules().is_in_order());
     if memo.has_left_guesses(context.cfa()) {
-        return Err(ANEW);
+        return Err(Miss::WALK_ANEW);
     }
     // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
     // returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
@@ -47,7 +45,7 @@ pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Contex
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok((number, _)) => patched_together(unsafe { &mut (*local).patched_together }, number),
-        Err(differs) => Err(differs),
+        Err(miss) => Err(miss),
     }
 }
 
@@ -56,22 +54,22 @@ fn place(context: &Context) -> FrameState {
     FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
 }
 
-/// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
+/// After `remembered` has failed with `miss`: among the others of the set. Else what the walk wants to know.
 ///
 /// # Safety
-/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `differs`.
+/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `miss`.
 #[inline(never)]
-pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
+pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, miss: Miss) -> Result<StackId, Miss> {
     // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
     let memo = unsafe { &mut (*local).memo };
     // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
-    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `ANEW`) and the generation.
+    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `Miss::WALK_ANEW`) and the generation.
     let found = unsafe {
-        match differs {
-            ANEW => return Err(ANEW),
-            BROKEN => Err(BROKEN),
-            UNSURE => memo.find(place(context), usize::MAX),
-            differs => memo.find_older(place(context), differs),
+        match miss {
+            Miss::WALK_ANEW => return Err(Miss::WALK_ANEW),
+            Miss::BROKEN => Err(Miss::BROKEN),
+            Miss::UNSURE => memo.find(place(context), usize::MAX),
+            miss => memo.find_older(place(context), miss),
         }
     };
     if let Ok(tail) = found {
@@ -83,8 +81,8 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok(tail) => patched_together(unsafe { &mut (*local).patched_together }, tail.number),
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
-        Err(BROKEN) => Err(forget_broken(unsafe { &mut (*local).memo })),
-        Err(differs) => Err(differs),
+        Err(Miss::BROKEN) => Err(forget_broken(unsafe { &mut (*local).memo })),
+        Err(miss) => Err(miss),
     }
 }
 
@@ -93,32 +91,32 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
 /// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules that
 /// are gone.
 #[inline(always)]
-pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, u64> {
+pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, Miss> {
     if entered.nested {
-        return Err(0);
+        return Err(Miss::NO_WALK);
     }
     let local = entered.local;
     // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level is up.
-    unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
+    unsafe { remembered(core, local, context).or_else(|miss| remembered_elsewhere(local, context, miss)) }
 }
 
 /// What is remembered makes no sense: it is forgotten, and the walk made anew.
 #[cold]
-fn forget_broken(memo: &mut Memo) -> u64 {
+fn forget_broken(memo: &mut Memo) -> Miss {
     memo.forget();
     CORE.lose(Loss::MemoBroken);
-    ANEW
+    Miss::WALK_ANEW
 }
 
 /// A walk that holds, in many pieces. Once in a while it is made anew. `count`: how many such walks there were since.
 #[inline(always)]
-fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, u64> {
+fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, Miss> {
     *count += 1;
     if *count < PATIENCE {
         return Ok(number);
     }
     *count = 0;
-    Err(ANEW)
+    Err(Miss::WALK_ANEW)
 }
 
 /// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in

@@ -1,5 +1,5 @@
 //! Finding a remembered walk by its leaf.
-use super::{BROKEN, Check, ENTRY_NEEDS, FrameState, LOW48, Memo, SEGMENT, Tail, WAYS};
+use super::{Check, ENTRY_NEEDS, FrameState, LOW48, Memo, Miss, SEGMENT, Tail, WAYS};
 use channel::StackId;
 
 impl Memo {
@@ -44,19 +44,19 @@ impl Memo {
     /// # Safety
     /// What `find` asks for, about `place`.
     #[inline(always)]
-    pub unsafe fn find_youngest(&mut self, place: FrameState) -> Result<(StackId, u32), u64> {
+    pub unsafe fn find_youngest(&mut self, place: FrameState) -> Result<(StackId, u32), Miss> {
         let hash = Self::hash(place.pc, place.cfa);
         let entry = self.set(hash)[0];
         let number = entry as u32;
         if entry >> 33 != hash >> 33 || !self.is_alive(number) {
-            return Err(0);
+            return Err(Miss::NO_WALK);
         }
         let check = self.check(number);
         // SAFETY: node pointers are in the arena (see `Memo`); this one is from `check`.
         let Check { at, pc } = unsafe { *check };
         let is_here = at == place.cfa.wrapping_sub(8) && pc & LOW48 == place.pc;
         if !is_here || entry & ENTRY_NEEDS != 0 && self.rbp(number) != place.rbp {
-            return Err(0);
+            return Err(Miss::NO_WALK);
         }
         // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
         // `place`: return address, CFA, and rbp if the walk depends on it.
@@ -72,19 +72,19 @@ impl Memo {
     /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
     /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
     #[inline(always)]
-    pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, u64> {
+    pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, Miss> {
         // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
-        unsafe { self.find_from(0, place, deepest, 0) }
+        unsafe { self.find_from(0, place, deepest, Miss::NO_WALK) }
     }
 
-    /// As `find`, after `find_youngest` has failed with `differs`.
+    /// As `find`, after `find_youngest` has failed with `miss`.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.
     #[inline(always)]
-    pub unsafe fn find_older(&mut self, place: FrameState, differs: u64) -> Result<Tail, u64> {
+    pub unsafe fn find_older(&mut self, place: FrameState, miss: Miss) -> Result<Tail, Miss> {
         // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
-        unsafe { self.find_from(1, place, usize::MAX, differs) }
+        unsafe { self.find_from(1, place, usize::MAX, miss) }
     }
 
     /// As `find`, among all of its set but the youngest `skip`.
@@ -97,8 +97,8 @@ impl Memo {
         skip: usize,
         place: FrameState,
         deepest: usize,
-        mut differs: u64,
-    ) -> Result<Tail, u64> {
+        mut miss: Miss,
+    ) -> Result<Tail, Miss> {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
         for way in skip..WAYS {
@@ -135,10 +135,10 @@ impl Memo {
                     }
                     return Ok(Tail { number, depth: self.depth(number), needs_rbp, jumps });
                 }
-                Err(BROKEN) => return Err(BROKEN),
-                Err(higher) => differs = if higher > differs { higher } else { differs },
+                Err(Miss::BROKEN) => return Err(Miss::BROKEN),
+                Err(other) => miss = miss.or_higher(other),
             }
         }
-        Err(differs)
+        Err(miss)
     }
 }

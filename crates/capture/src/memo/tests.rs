@@ -45,7 +45,7 @@ fn a_walk_is_found_again_until_a_word_changes() {
     words[2] = 0x9999;
     // SAFETY: the places are in `words`.
     let miss = unsafe { memo.find(place(&words, 0), 99) };
-    assert_eq!(miss.err(), Some(place(&words, 2).cfa));
+    assert_eq!(miss.err(), Some(Miss::differs_at(place(&words, 2).cfa)));
     std::mem::forget(memo);
 }
 
@@ -62,7 +62,7 @@ fn a_tail_is_shared_and_a_forgotten_memo_finds_nothing() {
     assert!(unsafe { memo.find(place(&words, 0), 99) }.is_ok_and(|t| t.number == first && t.depth == 4));
     memo.forget();
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
+    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(Miss::NO_WALK));
     std::mem::forget(memo);
 }
 
@@ -85,13 +85,13 @@ fn as_many_stacks_of_one_place_are_known_as_a_set_has_ways() {
             // SAFETY: the places are in `words`.
             let found = youngest
                 .map(|(number, _)| number)
-                .or_else(|differs| unsafe { memo.find_older(place(&words, 0), differs) }.map(|tail| tail.number));
+                .or_else(|miss| unsafe { memo.find_older(place(&words, 0), miss) }.map(|tail| tail.number));
             assert_eq!(found.ok(), Some(*number), "{caller:x}");
         }
     }
     words[1] = 0x9999;
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find_youngest(place(&words, 0)) }.err(), Some(place(&words, 1).cfa));
+    assert_eq!(unsafe { memo.find_youngest(place(&words, 0)) }.err(), Some(Miss::differs_at(place(&words, 1).cfa)));
     std::mem::forget(memo);
 }
 
@@ -111,7 +111,7 @@ fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
         // SAFETY: the places are in `words`.
         let quickly = unsafe { memo.find_youngest(place(&words, 0)) };
         let is_far = between as u64 + 1 >= BESIDE;
-        assert_eq!(quickly.err() == Some(UNSURE), is_far, "{between}");
+        assert_eq!(quickly.err() == Some(Miss::UNSURE), is_far, "{between}");
         assert!(is_far || quickly.ok() == Some((first, 1)), "{between}");
         // SAFETY: the places are in `words`.
         let found = unsafe { memo.find(place(&words, 0), usize::MAX) };
@@ -137,7 +137,10 @@ fn a_frame_pointer_that_changed_is_noticed() {
     // SAFETY: the places are in `words`.
     assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1001)) }.ok(), Some((two, 1)));
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.err(), Some(frame(&words, 1).0.cfa));
+    assert_eq!(
+        unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.err(),
+        Some(Miss::differs_at(frame(&words, 1).0.cfa))
+    );
     words[3] = 0x1009;
     words[5] = 0x1009;
     // SAFETY: the places are in `words`.
@@ -146,12 +149,15 @@ fn a_frame_pointer_that_changed_is_noticed() {
         let right = std::mem::replace(&mut words[at], 0x99);
         // SAFETY: the places are in `words`.
         let found = unsafe { memo.find_youngest(leaf(&words, 0x1009)) };
-        assert_eq!(found.err(), Some(frame(&words, below).0.cfa));
+        assert_eq!(found.err(), Some(Miss::differs_at(frame(&words, below).0.cfa)));
         words[at] = right;
     }
     // The leaf's own rbp is compared with what the place says.
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(), Some(0));
+    assert_eq!(
+        unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(),
+        Some(Miss::NO_WALK)
+    );
     std::mem::forget(memo);
 }
 
@@ -164,7 +170,7 @@ fn a_circle_of_links_is_noticed() {
     memo.remember(first, 1, Some(first + 1), |_| (place(&words, 0), fact(2)));
     memo.remember(first + 1, 1, Some(first), |_| (place(&words, 1), fact(1)));
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(BROKEN));
+    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(Miss::BROKEN));
     assert_eq!(memo.top(first), place(&words, 1).cfa, "ends, too");
     std::mem::forget(memo);
 }
@@ -186,7 +192,7 @@ fn walks_with_guessed_frames_hold_only_on_their_own_stack() {
     // Another stack.
     memo.move_guesses(Range { low: page.high + 4096, high: page.high + 8192 });
     // SAFETY: the places are in `words`.
-    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(0));
+    assert_eq!(unsafe { memo.find(place(&words, 0), 99) }.err(), Some(Miss::NO_WALK));
     assert!(!memo.has_left_guesses(0));
     std::mem::forget(memo);
 }

@@ -1,7 +1,5 @@
 //! Comparing a remembered walk with the stack.
-use super::{
-    BESIDE, BROKEN, BY_CODE, Check, END, FRAME_POINTER, LOW48, Memo, NEAR_SHIFT, SEGMENT, SLOT, SPECIAL, UNSURE,
-};
+use super::{BESIDE, BY_CODE, Check, END, FRAME_POINTER, LOW48, Memo, Miss, NEAR_SHIFT, SEGMENT, SLOT, SPECIAL};
 use crate::epilogue;
 use crate::proof::SameSoFar;
 
@@ -19,13 +17,13 @@ enum Way {
 
 impl Memo {
     /// Compares the words of every frame above the one at `check`. How many jumps it took, or the CFA of the frame that
-    /// differs. `IS_QUICK`: calls nobody, and says `UNSURE` where it would have to.
+    /// differs. `IS_QUICK`: calls nobody, and says `Miss::UNSURE` where it would have to.
     ///
     /// # Safety
     /// What `find` asks for, about the frame at `check`. `check` points to an alive node of the arena whose return address,
     /// CFA and (if the walk depends on it) rbp are those of that frame.
     #[inline(always)]
-    pub(super) unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, u64> {
+    pub(super) unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, Miss> {
         // SAFETY: the caller promises that the frame at `check` is one of the calling thread's and equal to the node.
         let same = unsafe { SameSoFar::from_leaf() };
         let mut jumps = 0;
@@ -40,11 +38,11 @@ impl Memo {
                     END => return Ok(jumps),
                     // SAFETY: node pointers are in the arena (see `Memo`): `remember` never gives the last place `BESIDE`.
                     BESIDE => Way::Caller(unsafe { check.add(1) }),
-                    0 if IS_QUICK => return Err(UNSURE),
+                    0 if IS_QUICK => return Err(Miss::UNSURE),
                     near => {
                         jumps += 1;
                         if jumps > MAX_JUMPS {
-                            return Err(BROKEN);
+                            return Err(Miss::BROKEN);
                         }
                         if near == 0 {
                             // SAFETY: `check` is in the arena (see `Memo`). Every word up to its node was compared here.
@@ -54,13 +52,13 @@ impl Memo {
                         }
                     }
                 };
-                let Way::Caller(caller) = way else { return Err(node.at + 8) };
+                let Way::Caller(caller) = way else { return Err(Miss::differs_at(node.at + 8)) };
                 if node.pc & FRAME_POINTER != 0 {
                     // SAFETY: `caller` is in the arena (see `Memo`). `FRAME_POINTER` says that the walk read the caller's
                     // rbp here, before it read the caller's return address (`Walk::step`); all words before are equal.
                     let rbp = unsafe { same.read((*caller).at.wrapping_sub(8)) };
                     if rbp != self.rbp_at(caller) {
-                        return Err(node.at + 8);
+                        return Err(Miss::differs_at(node.at + 8));
                     }
                 }
                 check = caller;
@@ -80,7 +78,7 @@ impl Memo {
                     check = check.add(IN_A_ROW);
                 }
                 if node.pc & SPECIAL == 0 || same.read(node.at) != node.pc & LOW48 {
-                    return Err(node.at + 8);
+                    return Err(Miss::differs_at(node.at + 8));
                 }
             }
         }

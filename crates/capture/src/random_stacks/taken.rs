@@ -3,9 +3,10 @@ use super::library::Library;
 use crate::context::Context;
 use crate::core::{ACTIVE, Attached, Core, adopt};
 use crate::entry::Range;
-use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
+use crate::memo::{FrameState, Memo, Miss};
 use crate::modules::Description;
 use crate::proof::Proof;
+use crate::resume_state::ResumeState;
 use crate::walk::{Scratch, Walk};
 use channel::{FrameKey, Geometry, Region, StackId};
 use std::ptr;
@@ -51,7 +52,6 @@ impl Seen {
 }
 
 /// As in `events.rs`.
-const ANEW: u64 = u64::MAX;
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 
@@ -158,7 +158,7 @@ impl Taken {
 
     /// A walk without a memo.
     fn plain(&mut self, context: &mut Context) -> Vec<FrameKey> {
-        context.differs = 0;
+        context.resume_state = ResumeState::NOTHING;
         let (scratch, proof) = (&mut *self.scratch[1], &mut self.proofs[1]);
         let mut walk = Walk { core: &self.core, scratch, proof, memo: None, may_ask: true };
         let found = walk.run(context);
@@ -169,14 +169,14 @@ impl Taken {
     fn remembered(&mut self, context: &mut Context, is_dropped: bool) -> Option<StackId> {
         match self.known(context) {
             Ok(number) => Some(number),
-            Err(differs) => {
-                context.differs = differs;
+            Err(miss) => {
+                context.resume_state = ResumeState::of_miss(miss);
                 self.walk(context, is_dropped)
             }
         }
     }
 
-    fn known(&mut self, context: &Context) -> Result<StackId, u64> {
+    fn known(&mut self, context: &Context) -> Result<StackId, Miss> {
         let generation = self.core.modules().generation();
         if self.generation != generation {
             self.memo.forget();
@@ -184,7 +184,7 @@ impl Taken {
         }
         if self.memo.has_left_guesses(context.cfa()) {
             self.seen.left_guesses += 1;
-            return Err(ANEW);
+            return Err(Miss::WALK_ANEW);
         }
         let place = FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
         // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked at.
@@ -194,11 +194,11 @@ impl Taken {
                     self.seen.youngest += 1;
                     Ok(found)
                 }
-                Err(BROKEN) => Err(BROKEN),
-                Err(differs) => {
-                    let older = match differs {
-                        UNSURE => self.memo.find(place, usize::MAX),
-                        differs => self.memo.find_older(place, differs),
+                Err(Miss::BROKEN) => Err(Miss::BROKEN),
+                Err(miss) => {
+                    let older = match miss {
+                        Miss::UNSURE => self.memo.find(place, usize::MAX),
+                        miss => self.memo.find_older(place, miss),
                     };
                     self.seen.older += older.is_ok() as u64;
                     older.map(|tail| (tail.number, tail.jumps))
@@ -213,10 +213,10 @@ impl Taken {
                     return Ok(number);
                 }
                 self.patched_together = 0;
-                Err(ANEW)
+                Err(Miss::WALK_ANEW)
             }
-            Err(BROKEN) => panic!("the memo has a circle"),
-            Err(differs) => Err(differs),
+            Err(Miss::BROKEN) => panic!("the memo has a circle"),
+            Err(miss) => Err(miss),
         }
     }
 

@@ -3,7 +3,7 @@ use super::{Stop, Walk, inside};
 use crate::context::Context;
 use crate::core::Core;
 use crate::local::Local;
-use crate::memo::Memo;
+use crate::memo::{Memo, Miss};
 use crate::proof::Proof;
 use channel::{Check, StackId};
 
@@ -34,7 +34,7 @@ impl Walk<'_> {
         self.proof.start(context.cfa() - 8, self.may_ask);
         self.scratch.module = None;
         self.scratch.unsure = false;
-        let (count, _, stop) = self.collect(context, u64::MAX);
+        let (count, _, stop) = self.collect(context, Miss::WALK_ANEW);
         let is_whole = matches!(stop, Stop::End | Stop::Zero) && !self.scratch.unsure;
         if !is_whole || self.core.modules().generation() != generation {
             return true;
