@@ -119,7 +119,7 @@ mod tests {
     fn no_address_of_ours_is_written_into_a_target() {
         let attached = Attached {
             region: 0,
-            geometry: channel::Geometry::tight(),
+            geometry: channel::Geometry::tight(capture::core::WRITER_MEMORY),
             gate: 0,
             image: Range::NONE,
             debug: 0,

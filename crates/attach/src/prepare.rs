@@ -20,6 +20,7 @@ use crate::remote::{Gadgets, Remote};
 use crate::slots::{self, PAD, SLOT};
 use crate::world::{self, World};
 use crate::{CHANNEL_NAME, frame, repair};
+use capture::core::WRITER_MEMORY;
 use capture::entry::Range;
 use channel::Geometry;
 use rustix::fs::{Mode, OFlags};
@@ -121,7 +122,11 @@ fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Pre
     let (gadgets, loader, plan) = find_allocators(&mut checked)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
-    let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let geometry = if checked.process.limits_address_space() {
+        Geometry::tight(WRITER_MEMORY)
+    } else {
+        Geometry::roomy(WRITER_MEMORY)
+    };
     let mut mapped =
         with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
     let places = if mapped.is_new {

@@ -27,7 +27,7 @@ use crate::local::{Local, Threads};
 use crate::modules::{KnownModules, Modules};
 use crate::rule::Rules;
 use crate::sys;
-use channel::{ExitHandshake, Geometry, Header, Loss, Region, Stamp, UnrecordedExec};
+use channel::{ExitHandshake, Geometry, Header, Loss, Region, Stamp, UnrecordedExec, WriterMemory};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -74,7 +74,18 @@ struct Private {
     known_modules: UnsafeCell<KnownModules>,
 }
 
-const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
+/// How much of the shared memory is ours: per process a `Private`, per thread a `Local`. Recorders of the same build ask for
+/// this much, and `is_ours` compares.
+pub const WRITER_MEMORY: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
+
+const _: () = assert!(size_of::<Private>() <= WRITER_MEMORY.process as usize);
+const _: () = assert!(matches!(Geometry::roomy(WRITER_MEMORY).check(), Ok(())));
+const _: () = assert!(matches!(Geometry::tight(WRITER_MEMORY).check(), Ok(())));
+
+/// True if a channel of this geometry can be used: its offsets do not overflow, and it has room for what we keep in it.
+fn is_ours(geometry: &Geometry) -> bool {
+    geometry.check().is_ok() && geometry.writer_memory() == WRITER_MEMORY
+}
 
 /// Everything that is set once, before the gate opens.
 #[repr(C)]
@@ -239,8 +250,8 @@ impl Core {
     }
     #[inline(always)]
     fn private(&self) -> &Private {
-        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `Geometry::check` demands
-        // `PRIVATE_BYTES`, which the assertion at `Private` compares. Zeros are valid, and what several threads write is
+        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `is_ours` demands
+        // `WRITER_MEMORY`, which the assertion at `Private` compares. Zeros are valid, and what several threads write is
         // atomic or in an `UnsafeCell`.
         unsafe { &*self.parts().private }
     }
@@ -320,19 +331,19 @@ impl Core {
         const TRIES: u32 = 5;
         const TRY_MS: u64 = 100;
         const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-        if self.gate() & ACTIVE == 0 || self.header().watched == 0 || !self.may_call() {
+        if self.gate() & ACTIVE == 0 || self.header().heaptrace.watched == 0 || !self.may_call() {
             return;
         }
         let header = self.header();
-        header.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
+        header.heaptrace.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
         for _ in 0..TRIES {
-            let is_over = header.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
+            let is_over = header.heaptrace.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
             if is_over || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
                 return;
             }
-            sys::futex_wait(&header.exit_handshake, ExitHandshake::Said as u32, TRY_MS);
+            sys::futex_wait(&header.heaptrace.exit_handshake, ExitHandshake::Said as u32, TRY_MS);
         }
     }
 

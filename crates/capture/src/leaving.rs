@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.
 pub unsafe fn leaving(path: *const u8) {
-    if CORE.gate() & ACTIVE == 0 || CORE.header().watched != 0 {
+    if CORE.gate() & ACTIVE == 0 || CORE.header().heaptrace.watched != 0 {
         return;
     }
     let header = CORE.header();

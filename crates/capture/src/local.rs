@@ -3,12 +3,12 @@
 //! The key is the thread pointer (`fs:0` holds its own address: the ABI). It comes back when a thread has died and its
 //! stack is reused, so each slot also knows where libc keeps the tid in the thread block and compares it: another tid
 //! is another thread.
-use crate::core::Core;
+use crate::core::{Core, WRITER_MEMORY};
 use crate::entry::{Freed, Range};
 use crate::memo::Memo;
 use crate::proof::Proof;
 use crate::walk::Scratch;
-use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
+use channel::{Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -42,7 +42,7 @@ pub struct Local {
     pub scratch: [Scratch; 2],
 }
 
-const _: () = assert!(size_of::<Local>() <= Geometry::SLOT_PRIVATE_BYTES as usize);
+const _: () = assert!(size_of::<Local>() <= WRITER_MEMORY.thread as usize);
 
 /// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its own.
 #[repr(C)]

@@ -58,7 +58,7 @@ extern "C" fn noticed(signal: i32) {
     }
     for (known, request) in SIGNALS {
         if known == signal {
-            CORE.header().requests.put(request, CORE.stamp());
+            CORE.header().heaptrace.requests.put(request, CORE.stamp());
             // Later events are to have later stamps.
             CORE.header().next_round();
         }

@@ -18,7 +18,7 @@ pub struct Geometry {
     pub modules: u32,
     /// Bytes for module paths.
     pub names: u32,
-    /// The target's own tables, bytes.
+    /// `WriterMemory::process`.
     pub private: u32,
     /// Slots `[0, large_slots)` have rings of `ring_words`. Only programs with many threads use the others, whose rings and
     /// tables are small.
@@ -29,11 +29,29 @@ pub struct Geometry {
     pub small_ring_words: u32,
     /// Words of the ring for events inside a signal handler that interrupted a hook; a power of two.
     pub nested_words: u32,
-    /// The target's own per-thread tables, bytes.
+    /// `WriterMemory::thread`.
     pub slot_private: u32,
     /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others so many at a time: a
     /// process may have 65,530 mappings.
     pub slots_per_map: u32,
+}
+
+/// How many bytes of the shared memory belong to the writer, which is the capture library in the target. The channel only
+/// reserves them: it neither reads them nor knows what they hold. The capture library defines the two numbers
+/// (`capture::core::WRITER_MEMORY`) and refuses a channel that was made with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterMemory {
+    /// Once for the process.
+    pub process: u32,
+    /// Once for each slot.
+    pub thread: u32,
+}
+
+impl WriterMemory {
+    /// For a channel whose writer keeps nothing in it, as in tests of the collector.
+    pub const NONE: WriterMemory = WriterMemory { process: 0, thread: 0 };
+    /// No writer needs more of either.
+    const MOST_BYTES: u32 = 64 << 20;
 }
 
 /// Part of the slot areas that the target maps in one piece.
@@ -55,45 +73,41 @@ const fn pages(bytes: usize) -> usize {
 }
 
 impl Geometry {
-    /// What `capture` needs for its per-process tables; asserted there against the real types.
-    pub const PRIVATE_BYTES: u32 = 5 << 18;
-    /// What `capture` needs per thread; asserted there against the real types.
-    pub const SLOT_PRIVATE_BYTES: u32 = 1408 << 10;
     pub const SINGLE_SLOTS: u32 = 8;
     /// More units than any geometry has.
     pub const MAX_MAP_UNITS: usize = 1 << 11;
 
     /// For a target without a limit on its address space. Sparse: only touched pages cost memory. Small all the same,
     /// since a program may set itself a limit later.
-    pub const fn roomy() -> Self {
+    pub const fn roomy(writer: WriterMemory) -> Self {
         Geometry {
             slots: 24 << 10,
             near_slots: 1 << 10,
             modules: 8192,
             names: 768 << 10,
-            private: Self::PRIVATE_BYTES,
+            private: writer.process,
             large_slots: 256,
             ring_words: 1 << 16,
             small_ring_words: 1 << 12,
             nested_words: 1 << 12,
-            slot_private: Self::SLOT_PRIVATE_BYTES,
+            slot_private: writer.thread,
             slots_per_map: 64,
         }
     }
 
     /// For a target under `RLIMIT_AS`: the fixed part stays below 6 MB and a slot below 2 MB of address space.
-    pub const fn tight() -> Self {
+    pub const fn tight(writer: WriterMemory) -> Self {
         Geometry {
             slots: 1024,
             near_slots: 1024,
             modules: 1024,
             names: 128 << 10,
-            private: Self::PRIVATE_BYTES,
+            private: writer.process,
             large_slots: 64,
             ring_words: 1 << 15,
             small_ring_words: 1 << 12,
             nested_words: 1 << 12,
-            slot_private: Self::SLOT_PRIVATE_BYTES,
+            slot_private: writer.thread,
             slots_per_map: 1,
         }
     }
@@ -124,9 +138,19 @@ impl Geometry {
             && self.map_unit_of(self.slots).index < Self::MAX_MAP_UNITS
             && self.nested_words >= 4096
             && self.nested_words <= 1 << 24
-            && self.private == Self::PRIVATE_BYTES
-            && self.slot_private == Self::SLOT_PRIVATE_BYTES;
+            && self.private <= WriterMemory::MOST_BYTES
+            && self.slot_private <= WriterMemory::MOST_BYTES;
         if sane { Ok(()) } else { Err(GeometryError::OutOfRange) }
+    }
+
+    /// The geometry that these bytes of a channel's header hold. It may make no sense: see `check`.
+    pub const fn from_bytes(bytes: &[u8; size_of::<Geometry>()]) -> Self {
+        // SAFETY: `Geometry` is laid out as in C and consists of integers only, so any bytes of that length are one.
+        unsafe { bytes.as_ptr().cast::<Geometry>().read_unaligned() }
+    }
+
+    pub const fn writer_memory(&self) -> WriterMemory {
+        WriterMemory { process: self.private, thread: self.slot_private }
     }
 
     pub const fn modules_at(&self) -> usize {
@@ -199,21 +223,26 @@ impl Geometry {
 mod tests {
     use super::*;
 
+    /// As large as what the capture library needs.
+    const WRITER: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
+
     #[test]
     fn both_geometries_are_valid_and_small_enough() {
-        assert_eq!(Geometry::roomy().check(), Ok(()));
-        let tight = Geometry::tight();
+        assert_eq!(Geometry::roomy(WRITER).check(), Ok(()));
+        let tight = Geometry::tight(WRITER);
         assert_eq!(tight.check(), Ok(()));
         assert!(tight.near_len() <= 4 << 20, "{}", tight.near_len());
-        assert!(Geometry::roomy().near_len() <= 4 << 20, "{}", Geometry::roomy().near_len());
-        for geometry in [tight, Geometry::roomy()] {
+        assert!(Geometry::roomy(WRITER).near_len() <= 4 << 20, "{}", Geometry::roomy(WRITER).near_len());
+        for geometry in [tight, Geometry::roomy(WRITER)] {
             assert!(geometry.slot_area_at(1) - geometry.slot_area_at(0) <= 2 << 20);
         }
     }
 
     #[test]
     fn units_cover_every_slot_once() {
-        for geometry in [Geometry::tight(), Geometry::roomy(), Geometry { slots: 1075, ..Geometry::roomy() }] {
+        for geometry in
+            [Geometry::tight(WRITER), Geometry::roomy(WRITER), Geometry { slots: 1075, ..Geometry::roomy(WRITER) }]
+        {
             let mut next = 0;
             for index in 0.. {
                 let unit = geometry.map_unit(index);
@@ -232,7 +261,38 @@ mod tests {
 
     #[test]
     fn a_ring_that_is_no_power_of_two_is_refused() {
-        let g = Geometry { ring_words: 1000, ..Geometry::tight() };
+        let g = Geometry { ring_words: 1000, ..Geometry::tight(WRITER) };
         assert_eq!(g.check(), Err(GeometryError::NotPowerOfTwo));
+    }
+
+    #[test]
+    fn a_writer_that_wants_too_much_is_refused() {
+        let most = WriterMemory::MOST_BYTES;
+        for (process, thread) in [(most + 1, 0), (0, most + 1)] {
+            let geometry = Geometry::roomy(WriterMemory { process, thread });
+            assert_eq!(geometry.check(), Err(GeometryError::OutOfRange));
+        }
+    }
+
+    #[test]
+    fn a_geometry_is_read_from_the_bytes_of_a_header() {
+        let geometry = Geometry::roomy(WRITER);
+        let words = [
+            geometry.slots,
+            geometry.near_slots,
+            geometry.modules,
+            geometry.names,
+            geometry.private,
+            geometry.large_slots,
+            geometry.ring_words,
+            geometry.small_ring_words,
+            geometry.nested_words,
+            geometry.slot_private,
+            geometry.slots_per_map,
+        ];
+        let mut bytes = [0; size_of::<Geometry>()];
+        bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+        assert_eq!(Geometry::from_bytes(&bytes), geometry);
+        assert_eq!(geometry.writer_memory(), WRITER);
     }
 }

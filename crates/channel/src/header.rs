@@ -5,7 +5,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// Both sides ship in one file, so only an equal version is accepted.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// How far the session is. Stored in `Header::phase`.
 ///
@@ -46,7 +46,7 @@ pub enum OnFull {
     Drop = 1,
 }
 
-/// A watched target that ends by itself lets its memory be looked at before. Stored in `Header::exit_handshake`.
+/// A watched target that ends by itself lets its memory be looked at before. Stored in `Heaptrace::exit_handshake`.
 ///
 /// ```text
 /// Unsaid --target's destructor--> Said --collector has looked--> Answered
@@ -118,6 +118,31 @@ pub const NO_CALLS_SAID: u32 = 2;
 /// Room for the path of an exec, in words of eight bytes.
 pub const LEFT_FOR_WORDS: usize = 32;
 
+/// The part of the header that exists only for LeakSanitizer's suppressions: a program may define a function
+/// `__lsan_default_suppressions`, whose text lists leaks that are no mistakes. The target calls it once and hands the text to the
+/// collector.
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Suppressions {
+    /// C, before the target starts: the address of the function in the program's file. 0 = its symbol table has none.
+    pub symbol: u64,
+    /// T: the place of a copy of the text in `names`, as `offset << 32 | length`. 0 = there is none.
+    pub text: AtomicU64,
+}
+
+/// The part of the header that exists only for `heaptrace`, the live front end. All of it stays zero in a recording to a file.
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Heaptrace {
+    /// C, before the target starts: nonzero = the target handles the signals that ask for reports, and waits at its exit until
+    /// the collector has looked at its memory.
+    pub watched: u32,
+    /// The reports that signals have asked for.
+    pub requests: Requests,
+    /// `ExitHandshake`, a futex.
+    pub exit_handshake: AtomicU32,
+}
+
 /// One page. "C" = written by the collector, "T" = by the target.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
@@ -131,8 +156,7 @@ pub struct Header {
     /// How long a thread waits on a full ring while the collector makes no progress, before it drops. The budget of a thread
     /// is full again when the collector has emptied its ring.
     pub max_stall_ms: u32,
-    /// The address in the file of the program's `__lsan_default_suppressions`, 0 = its symbol table has none.
-    pub lsan_symbol: u64,
+    pub suppressions: Suppressions,
     /// The pid that may record: written by the forked child just before it executes the program.
     pub target_pid: AtomicU32,
     // -- life of the session
@@ -161,8 +185,6 @@ pub struct Header {
     pub ticks: AtomicU64,
     /// T: see `Loss`.
     pub losses: [AtomicU64; Loss::COUNT],
-    /// T: where in `names` a copy of the program's `__lsan_default_suppressions` text is: `offset << 32 | length`, 0 = none.
-    pub lsan_text: AtomicU64,
     /// T: why recording could not start (`capture`'s refusal code), 0 = it did.
     pub refusal: AtomicU32,
     /// 0: several threads have recorded, each event is stamped by the clock. Else one thread alone records (T sets 1) and
@@ -172,13 +194,7 @@ pub struct Header {
     pub progress: AtomicU32,
     /// Slots that were used and are free, see `free_slots.rs`.
     pub free_slots: AtomicU64,
-    // -- the live front end
-    /// C, before the target starts: nonzero = signals are taken and a exit_handshake is said.
-    pub watched: u32,
-    /// Reports that signals asked for.
-    pub requests: Requests,
-    /// `ExitHandshake`, a futex.
-    pub exit_handshake: AtomicU32,
+    pub heaptrace: Heaptrace,
     /// T: how often the program itself paused recording.
     pub pauses: AtomicU32,
     /// T: nonzero when the program itself ended recording.

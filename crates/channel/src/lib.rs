@@ -45,9 +45,10 @@ mod writer;
 pub use checks::Check;
 pub use frame::FrameKey;
 pub use free_slots::Reaped;
-pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
+pub use geometry::{Geometry, GeometryError, MapUnit, PAGE, WriterMemory};
 pub use header::{
-    Clock, ExitHandshake, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION,
+    Clock, ExitHandshake, Fence, Header, Heaptrace, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase,
+    Suppressions, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 #[cfg(loom)]

@@ -4,7 +4,7 @@
 //! ThreadSanitizer (`make soak-thread`) reports a hand-over that is not ordered, whether or not it went wrong this time.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test")]
-use channel::{Geometry, Region, Request, Ring, SlotState};
+use channel::{Geometry, Region, Request, Ring, SlotState, WriterMemory};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
@@ -85,14 +85,14 @@ struct Memory {
 
 impl Memory {
     fn new() -> Memory {
-        let layout = Layout::from_size_align(Geometry::tight().fixed_len(), channel::PAGE).unwrap();
+        let layout = Layout::from_size_align(Geometry::tight(WriterMemory::NONE).fixed_len(), channel::PAGE).unwrap();
         // SAFETY: the layout is not empty.
         Memory { base: unsafe { alloc_zeroed(layout) }, layout }
     }
 
     fn region(&self) -> Region<'_> {
         // SAFETY: `new` has made as much memory as the geometry asks for, aligned, and it stays while `self` is borrowed.
-        unsafe { Region::new(self.base, Geometry::tight()) }
+        unsafe { Region::new(self.base, Geometry::tight(WriterMemory::NONE)) }
     }
 }
 
@@ -152,7 +152,7 @@ fn what_was_written_before_a_request_is_there_for_the_collector() {
     const THREADS: u64 = 4;
     const EACH: u64 = 100;
     let memory = Memory::new();
-    let requests = &memory.region().header().requests;
+    let requests = &memory.region().header().heaptrace.requests;
     let plain = Plain::new((THREADS * EACH) as usize);
     std::thread::scope(|scope| {
         let ask = |thread| {

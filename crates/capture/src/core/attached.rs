@@ -3,7 +3,7 @@
 //! Given: where things are in the target. Gives back: the [`Core`] that is to lie there, ready to record, and the module table
 //! in the shared memory. What must hold: nothing here runs in the target; addresses are the target's and are never
 //! followed; the profiler is built from the same source as the image, so both agree on the layout.
-use super::{Core, MaybeUninit, Parts, Private, State, UnsafeCell};
+use super::{Core, MaybeUninit, Parts, Private, State, UnsafeCell, is_ours};
 use crate::clock::{Source, StampClock};
 use crate::elf::{Debug, Headers, ProgramHeader};
 use crate::entry::Range;
@@ -86,9 +86,8 @@ pub struct SlotGuards {
 
 /// The sizes that the header of a channel tells, read out of the target. `None` when they make no sense.
 pub fn geometry_of(bytes: &[u8; size_of::<Geometry>()]) -> Option<Geometry> {
-    // SAFETY: `Geometry` is laid out as in C and consists of integers only, so any bytes of that length are one.
-    let geometry = unsafe { bytes.as_ptr().cast::<Geometry>().read_unaligned() };
-    geometry.check().is_ok().then_some(geometry)
+    let geometry = Geometry::from_bytes(bytes);
+    is_ours(&geometry).then_some(geometry)
 }
 
 impl SlotGuards {

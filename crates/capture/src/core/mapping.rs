@@ -1,6 +1,6 @@
 //! How the shared memory is mapped: its fixed part at the start, the areas of slots when threads need them.
 use super::start::refuse;
-use super::{Core, Private, Refusal};
+use super::{Core, Private, Refusal, is_ours};
 use crate::environment::{self, Environment};
 use crate::local::Local;
 use crate::{filters, follow, sys};
@@ -112,7 +112,7 @@ pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     // SAFETY: the page at `first` is mapped until the end of this function, and what both sides write in a `Header` is
     // atomic.
     let header = unsafe { &*first.cast::<Header>() };
-    let region = if magic != MAGIC || version != VERSION || geometry.check().is_err() {
+    let region = if magic != MAGIC || version != VERSION || !is_ours(&geometry) {
         refuse(header, Refusal::Mismatch);
         None
     } else {

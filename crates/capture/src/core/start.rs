@@ -187,7 +187,7 @@ impl Core {
             // taken in its modules.
             unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
-        if header.watched == 0 {
+        if header.heaptrace.watched == 0 {
             self.copy_suppressions();
         } else {
             signals::watch(is_forked);
@@ -224,14 +224,14 @@ impl Core {
                 return;
             }
             let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
-            self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
+            self.header().suppressions.text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
     }
 
     /// The same function of a program that does not export it; the collector read its symbol table.
     pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
-        let offset = header.lsan_symbol;
+        let offset = header.suppressions.symbol;
         // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry is the
         // program.
         let bias = unsafe { maps.as_ref() }?.bias;

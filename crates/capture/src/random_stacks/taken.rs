@@ -1,7 +1,7 @@
 //! One stack, taken twice: through the memo as a hook does it, and by a walk that remembers nothing.
 use super::library::Library;
 use crate::context::Context;
-use crate::core::{ACTIVE, Attached, Core, adopt};
+use crate::core::{ACTIVE, Attached, Core, WRITER_MEMORY, adopt};
 use crate::entry::Range;
 use crate::memo::{FrameState, Memo, Miss};
 use crate::modules::Description;
@@ -72,7 +72,7 @@ pub struct Taken {
 
 impl Taken {
     pub fn new(library: &mut Library, is_large: bool) -> Taken {
-        let geometry = Geometry::tight();
+        let geometry = Geometry::tight(WRITER_MEMORY);
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let region = unsafe { libc::mmap(ptr::null_mut(), geometry.fixed_len(), protection, flags, -1, 0) };
@@ -258,7 +258,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         // SAFETY: `new` has mapped it, and only `core` leads to it, which is not used any more.
-        unsafe { libc::munmap(self.region.cast(), Geometry::tight().fixed_len()) };
+        unsafe { libc::munmap(self.region.cast(), Geometry::tight(WRITER_MEMORY).fixed_len()) };
     }
 }
 
