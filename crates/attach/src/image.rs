@@ -35,6 +35,8 @@ pub struct Image {
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreAddresses {
+    /// `CoreTable::version` of the image. No address.
+    pub version: u64,
     pub core: u64,
     pub loader: u64,
     pub shims: [u64; Shim::COUNT],
@@ -60,18 +62,18 @@ impl Image {
         };
         let mut shims = [0; Shim::COUNT];
         for (index, shim) in shims.iter_mut().enumerate() {
-            *shim = word(2 + index)?;
+            *shim = word(3 + index)?;
         }
         let mut reports = [0; ENTRIES];
         for (index, report) in reports.iter_mut().enumerate() {
-            *report = word(2 + Shim::COUNT + index)?;
+            *report = word(3 + Shim::COUNT + index)?;
         }
-        let places = CoreAddresses { core: word(0)?, loader: word(1)?, shims, reports };
+        let places = CoreAddresses { version: word(0)?, core: word(1)?, loader: word(2)?, shims, reports };
         Some((content, places))
     }
 }
 
-const _: () = assert!(size_of::<CoreTable>() == (2 + Shim::COUNT + ENTRIES) * 8);
+const _: () = assert!(size_of::<CoreTable>() == (3 + Shim::COUNT + ENTRIES) * 8);
 
 fn read(file: &[u8]) -> Option<Image> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;

@@ -25,8 +25,7 @@ use crate::reports;
 use crate::scan;
 use crate::world::World;
 use capture::api::{ENTRIES, Located};
-use capture::core::{ACTIVE, Attached as Core};
-use capture::entry::Range;
+use capture::core::{ACTIVE, AttachBlock};
 use channel::{Clock, Fence, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -211,8 +210,9 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
         0 => home::make_board(memory, &prepared.journal, loader.bias).map_err(failed)?,
         debug => debug,
     };
-    let core = core_of(process, prepared, loader, debug, region);
-    memory.write_value(prepared.places.core, &core.core()).map_err(failed)?;
+    let block = attach_block(process, prepared, loader, debug, region);
+    let core = block.to_core_bytes().ok_or(Refusal::Image("the library inside it is of another build"))?;
+    memory.write(prepared.places.core, &core).map_err(failed)?;
     let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
@@ -232,19 +232,22 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
 
 const AT_RANDOM: u64 = 25;
 
-fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> Core {
+fn attach_block(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> AttachBlock {
     let own_pid = process.status().ok().and_then(|status| status.namespace_pids.last().copied());
-    Core {
+    let has_counter = prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32;
+    AttachBlock {
+        version: prepared.places.version,
         region: prepared.region,
         geometry: *region.geometry(),
         gate: prepared.journal.gate,
-        image: Range { start: prepared.journal.image, end: prepared.journal.home + prepared.journal.home_length },
+        image_start: prepared.journal.image,
+        image_end: prepared.journal.home + prepared.journal.home_length,
         debug,
         program_headers: loader.headers,
         program_header_count: loader.header_count,
         pid: own_pid.unwrap_or(process.pid),
-        membarrier: prepared.membarrier,
-        has_counter: prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32,
+        has_membarrier: prepared.membarrier.into(),
+        has_counter: has_counter.into(),
         // The kernel's random bytes lie above all frames of the first thread.
         stack_top: process.auxiliary(AT_RANDOM).unwrap_or(0),
     }

@@ -9,8 +9,8 @@
 //! long-lived as the image.
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
-use capture::core::CORE;
-use capture::entry::{Entry, CoreTable};
+use capture::core::{AttachBlock, CORE};
+use capture::entry::{CoreTable, Entry};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
@@ -19,6 +19,7 @@ use core::arch::naked_asm;
 #[unsafe(no_mangle)]
 #[used]
 static heaptrack_core_table: CoreTable = CoreTable {
+    version: AttachBlock::VERSION,
     core: &CORE,
     loader: heaptrack_loader_entry,
     // In the order of `Shim`.

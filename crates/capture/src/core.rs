@@ -7,6 +7,7 @@
 //! ```
 //! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
 //! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+mod attach_block;
 mod attached;
 mod forbidden;
 mod initial;
@@ -15,7 +16,8 @@ mod loading;
 mod mapping;
 mod start;
 
-pub use attached::{Attached, SlotGuards, adopt, geometry_of};
+pub use attach_block::{AttachBlock, CORE_BYTES};
+pub use attached::{SlotGuards, adopt, geometry_of};
 pub use mapping::map_offer;
 
 use crate::clock::{Source, StampClock};
@@ -97,7 +99,7 @@ struct Parts {
     pid: u32,
 }
 
-/// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+/// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see `attach_block.rs`.
 ///
 /// What the SAFETY comments of this file and of the folder `core` refer to by name:
 /// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the constructor

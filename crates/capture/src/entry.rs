@@ -100,6 +100,8 @@ shims! {
 /// What the profiler must find in the image: exported as `heaptrack_core_table`.
 #[repr(C)]
 pub struct CoreTable {
+    /// `AttachBlock::VERSION`, as the image was compiled.
+    pub version: u64,
     pub core: &'static Core,
     /// In place of the loader's empty function.
     pub loader: unsafe extern "C" fn(),

@@ -71,19 +71,38 @@ impl Value {
     }
 }
 
+/// Which of our variables names the recorder. A number and no string, so that a core holds no pointer to one.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// `CHANNEL`.
+    Channel = 0,
+    /// `FOLLOW`.
+    Follow = 1,
+}
+
+impl Variable {
+    /// With the equals sign.
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            Variable::Channel => CHANNEL,
+            Variable::Follow => FOLLOW,
+        }
+    }
+}
+
 /// What an exec in place must bring along.
 #[repr(C)]
 pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,
-    /// `CHANNEL`, or `FOLLOW`.
-    pub variable: &'static [u8],
+    pub variable: Variable,
     /// `-,<path>`, or the hub's path.
     pub value: Value,
 }
 
 impl Carried {
-    pub const EMPTY: Carried = Carried { library: Value::EMPTY, variable: CHANNEL, value: Value::EMPTY };
+    pub const EMPTY: Carried = Carried { library: Value::EMPTY, variable: Variable::Channel, value: Value::EMPTY };
 }
 
 /// The first entry of a list as in LD_PRELOAD, and the rest.

@@ -5,7 +5,7 @@
 //! record) passes through untouched, unless a whole tree of processes is followed: then every process gets them.
 use crate::core::CORE;
 use crate::elf::LinkMap;
-use crate::environment::{CHANNEL, Carried, PRELOAD, bytes, split_preload};
+use crate::environment::{Carried, PRELOAD, Variable, bytes, split_preload};
 use crate::follow;
 use crate::image;
 use crate::leaving::{leaving, stayed};
@@ -302,13 +302,13 @@ impl Edited {
     unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
         // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
         // asks for.
-        let entries = unsafe { Entries::of(environment, carried.variable) };
+        let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if has_library && entries.variable.is_some() {
             return None;
         }
         let (library, value) = (carried.library.get(), carried.value.get());
-        let strings = PRELOAD.len() + library.len() + theirs.len() + carried.variable.len() + value.len() + 3;
+        let strings = PRELOAD.len() + library.len() + theirs.len() + carried.variable.name().len() + value.len() + 3;
         let (edited, mut pen) = Edited::new(entries.count + 3, strings)?;
         let preload = pen.at;
         pen.put(PRELOAD);
@@ -319,14 +319,14 @@ impl Edited {
         }
         pen.put(&[0]);
         let variable = pen.at;
-        pen.put(carried.variable);
+        pen.put(carried.variable.name());
         pen.put(value);
         pen.put(&[0]);
         for i in 0..entries.count {
             edited.set(i, entries.get(i).unwrap_or(core::ptr::null()));
         }
         // What the library will cut off is appended. Where a tree is followed nothing is cut off, so what is there is replaced.
-        let stays = carried.variable != CHANNEL;
+        let stays = carried.variable != Variable::Channel;
         let mut count = entries.count;
         let places = [(entries.preload.map(|(at, _)| at), preload), (entries.variable, variable)];
         for (known, text) in places {
@@ -347,7 +347,7 @@ impl Edited {
     unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
         // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
         // asks for.
-        let entries = unsafe { Entries::of(environment, carried.variable) };
+        let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if !has_library {
             return None;

@@ -149,6 +149,12 @@ impl Geometry {
         unsafe { bytes.as_ptr().cast::<Geometry>().read_unaligned() }
     }
 
+    /// The bytes that `from_bytes` reads.
+    pub const fn to_bytes(self) -> [u8; size_of::<Geometry>()] {
+        // SAFETY: eleven integers of four bytes, laid out as in C, so there is no byte between them.
+        unsafe { core::mem::transmute(self) }
+    }
+
     pub const fn writer_memory(&self) -> WriterMemory {
         WriterMemory { process: self.private, thread: self.slot_private }
     }
@@ -218,6 +224,8 @@ impl Geometry {
         self.slot_area_at(self.slots)
     }
 }
+
+const _: () = assert!(size_of::<Geometry>() == 11 * size_of::<u32>());
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -293,6 +301,7 @@ mod tests {
         let mut bytes = [0; size_of::<Geometry>()];
         bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
         assert_eq!(Geometry::from_bytes(&bytes), geometry);
+        assert_eq!(geometry.to_bytes(), bytes);
         assert_eq!(geometry.writer_memory(), WRITER);
     }
 }

@@ -6,6 +6,7 @@ use crate::ring::Ring;
 use crate::slot::SlotHeader;
 use crate::sync::AtomicU64;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 
 /// The fixed part. `Copy`: it is an address and its geometry. `'m` is how long it stays mapped, and so how long references to
 /// its parts may live.
@@ -19,8 +20,6 @@ use core::marker::PhantomData;
 pub struct Region<'m> {
     base: *mut u8,
     geometry: Geometry,
-    /// 0, in what would be padding: a profiler copies regions into other processes, and nothing of its own memory may go along.
-    _zero: u32,
     /// The word that tells where the headers of far slots are mapped, 0 = not yet. Null: right behind those of near slots.
     far: *const core::sync::atomic::AtomicU64,
     /// Where the last page in front of the slot areas ends.
@@ -40,7 +39,7 @@ impl<'m> Region<'m> {
     /// `geometry.check()` was `Ok`.
     pub unsafe fn new(base: *mut u8, geometry: Geometry) -> Self {
         let fixed_end = base as u64 + geometry.fixed_len() as u64;
-        Region { base, geometry, _zero: 0, far: core::ptr::null(), fixed_end, mapped: PhantomData }
+        Region { base, geometry, far: core::ptr::null(), fixed_end, mapped: PhantomData }
     }
 
     /// A region whose far slots are mapped later.
@@ -55,7 +54,18 @@ impl<'m> Region<'m> {
         far: *const core::sync::atomic::AtomicU64,
         fixed_end: u64,
     ) -> Self {
-        Region { base, geometry, _zero: 0, far, fixed_end, mapped: PhantomData }
+        Region { base, geometry, far, fixed_end, mapped: PhantomData }
+    }
+
+    /// The bytes of a region that another process will use: as `new`, with an address of that process, which is not followed
+    /// here. Bytes between fields are zero.
+    pub fn bytes_for_another_process(base: u64, geometry: Geometry) -> [u8; size_of::<Region<'static>>()] {
+        let mut bytes = [0; size_of::<Region<'static>>()];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(offset_of!(Region<'static>, base), &base.to_ne_bytes());
+        put(offset_of!(Region<'static>, geometry), &geometry.to_bytes());
+        put(offset_of!(Region<'static>, fixed_end), &(base + geometry.fixed_len() as u64).to_ne_bytes());
+        bytes
     }
 
     /// Where the last page in front of the slot areas ends.

@@ -135,7 +135,7 @@ impl Core {
                 return false;
             }
             carried.library = environment.library();
-            carried.variable = environment::FOLLOW;
+            carried.variable = environment::Variable::Follow;
         }
         true
     }

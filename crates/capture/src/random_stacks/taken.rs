@@ -1,8 +1,7 @@
 //! One stack, taken twice: through the memo as a hook does it, and by a walk that remembers nothing.
 use super::library::Library;
 use crate::context::Context;
-use crate::core::{ACTIVE, Attached, Core, WRITER_MEMORY, adopt};
-use crate::entry::Range;
+use crate::core::{ACTIVE, AttachBlock, Core, WRITER_MEMORY, adopt};
 use crate::memo::{FrameState, Memo, Miss};
 use crate::modules::Description;
 use crate::proof::Proof;
@@ -78,18 +77,20 @@ impl Taken {
         let region = unsafe { libc::mmap(ptr::null_mut(), geometry.fixed_len(), protection, flags, -1, 0) };
         assert!(region != libc::MAP_FAILED);
         let gate = Box::new(AtomicU32::new(ACTIVE));
-        let attached = Attached {
+        let block = AttachBlock {
+            version: AttachBlock::VERSION,
             region: region as u64,
             geometry,
             gate: ptr::from_ref(&*gate) as u64,
-            image: Range::NONE,
+            image_start: 0,
+            image_end: 0,
             debug: 0,
             program_headers: 0,
             program_header_count: 0,
             // Of no thread: this one's stack is that of a later thread, with the thread block at its end.
             pid: 0,
-            membarrier: false,
-            has_counter: false,
+            has_membarrier: 0,
+            has_counter: 0,
             stack_top: 0,
         };
         let mut modules = loaded_modules();
@@ -102,7 +103,9 @@ impl Taken {
             (Box::<Memo>::new_zeroed().assume_init(), [(); 2].map(|()| Box::<Scratch>::new_zeroed().assume_init()))
         };
         memo.begin(is_large);
-        let core = Box::new(attached.core());
+        let bytes = block.to_core_bytes().expect("one build");
+        // SAFETY: the bytes of a `Core`. The region and the gate that it names are mapped for as long as `Taken` lives.
+        let core = Box::new(unsafe { bytes.as_ptr().cast::<Core>().read_unaligned() });
         let generation = core.modules().generation();
         Taken {
             core,
