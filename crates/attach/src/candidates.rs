@@ -1,7 +1,8 @@
 //! Functions of a file that may be hooked, and which of them see what others do.
 //!
-//! Given: a file and its symbols. Gives back: each function that is wanted, with its first instructions. What must hold: of two
-//! functions of which one leads to the other, only those are left out whose calls the other one is certain to see.
+//! Given: a file and its symbols. Gives back: each function that is wanted, with its first instructions. What must
+//! hold: of two functions of which one leads to the other, only those are left out whose calls the other one is certain
+//! to see.
 use crate::code::Site;
 use crate::files::{Function, Object, Symbols};
 use crate::hooked_functions::{self, Wanted};
@@ -111,11 +112,11 @@ fn behind_table(memory: &Memory, at: u64) -> u64 {
     memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
 }
 
-/// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators that
-/// call malloc: the other one sees it.
+/// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators
+/// that call malloc: the other one sees it.
 pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    // Against all of them, also those that go: what they lead to stays. But who is hooked where it is imported does not see
-    // direct calls.
+    // Against all of them, also those that go: what they lead to stays. But who is hooked where it is imported does not
+    // see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
     let known: Vec<(u64, bool, bool)> =
         patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();

@@ -1,8 +1,8 @@
 //! Children that the target forked while it was attached to.
 //!
-//! A forked child has a copy of the patches, of our code and of the journal, and the shared memory is mapped in it. Its gate is shut: the
-//! kernel has wiped that page. So it runs right, but slower, and keeps the memory. What must hold: every such child is put back as its
-//! parent is, or named; a process that only looks similar is left alone.
+//! A forked child has a copy of the patches, of our code and of the journal, and the shared memory is mapped in it. Its
+//! gate is shut: the kernel has wiped that page. So it runs right, but slower, and keeps the memory. What must hold:
+//! every such child is put back as its parent is, or named; a process that only looks similar is left alone.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::error::Refusal;

@@ -1,8 +1,8 @@
 //! The first instructions of a function, moved elsewhere.
 //!
-//! Given: the bytes of a function. Gives back: where to put a jump, and code that does what the bytes under it did and then
-//! goes on behind them. What must hold: whatever is not understood is refused; a thread anywhere in the displaced bytes has
-//! its place in the moved ones.
+//! Given: the bytes of a function. Gives back: where to put a jump, and code that does what the bytes under it did and
+//! then goes on behind them. What must hold: whatever is not understood is refused; a thread anywhere in the displaced
+//! bytes has its place in the moved ones.
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };

@@ -113,8 +113,8 @@ impl Refusal {
         move |error| Refusal::Memory { pid, error }
     }
 
-    /// The reason that is true at the end. What was found may only be a consequence of the process's exit or exec, of its
-    /// being frozen, or of the user's wish to stop. `memory` is that of the program that was looked at first.
+    /// The reason that is true at the end. What was found may only be a consequence of the process's exit or exec, of
+    /// its being frozen, or of the user's wish to stop. `memory` is that of the program that was looked at first.
     pub fn checked(self, process: &Process, memory: Option<&Memory>) -> Refusal {
         let pid = process.pid;
         if matches!(self, Refusal::Kernel(_)) {

@@ -1,8 +1,8 @@
 //! Seccomp filters of the target: would they let through what recording needs?
 //!
-//! Given: a process behind filters. Gives back: yes, or which call they forbid. What must hold: a call that is not allowed is
-//! never made, for the answer may be the process's death; so the filters' own programs are read (root may) and run here, on
-//! the calls that we would make.
+//! Given: a process behind filters. Gives back: yes, or which call they forbid. What must hold: a call that is not
+//! allowed is never made, for the answer may be the process's death; so the filters' own programs are read (root may)
+//! and run here, on the calls that we would make.
 use crate::error::Refusal;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
@@ -57,8 +57,8 @@ impl Verdict {
     }
 }
 
-/// Looks at every thread, because filters and strict mode belong to threads. A thread that is created later has those of the
-/// thread that creates it.
+/// Looks at every thread, because filters and strict mode belong to threads. A thread that is created later has those
+/// of the thread that creates it.
 pub fn check(process: &Process) -> Result<Verdict, Refusal> {
     let tids = process.threads().map_err(|_| Refusal::Gone)?;
     let ours = Process::new(std::process::id()).and_then(|us| us.status());
@@ -90,7 +90,8 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
                 Ok(Verdict { is_filtered: true, may_ask_for_counter: allow(&filters, libc::SYS_prctl, PR_GET_TSC) })
             }
         },
-        // Filters that are in force for us as well (a container's) let us live, so they allow the target the same calls.
+        // Filters that are in force for us as well (a container's) let us live, so they allow the target the same
+        // calls.
         Err(Refusal::UnknownFilter { .. }) if our_filters >= status.filters => {
             Ok(Verdict { is_filtered: true, may_ask_for_counter: capture::sys::may_read_counter() })
         }
@@ -121,8 +122,8 @@ fn allow(filters: &[Vec<sock_filter>], number: i64, first: u32) -> bool {
     filters.iter().all(|filter: &Vec<sock_filter>| matches!(verdict(filter), Some(RET_ALLOW | RET_LOG)))
 }
 
-/// Runs a classic BPF program on a call with this number and first argument; the other arguments are zero. Returns `None` if the
-/// program makes no sense.
+/// Runs a classic BPF program on a call with this number and first argument; the other arguments are zero. Returns
+/// `None` if the program makes no sense.
 fn run(program: &[sock_filter], number: u32, first: u32) -> Option<u32> {
     // struct seccomp_data: number, architecture, instruction pointer, six arguments.
     let load = |at: u32| match at {

@@ -34,8 +34,8 @@ pub const RIP: u64 = 8 + 40 + 16 * 8;
 /// The fixed part of a frame, with the words that lead back to it and what is lost by alignment.
 const FIXED: u64 = 640;
 
-/// Bytes that a frame takes at most for a thread with so many bytes of vector registers and the like. The kernel gives all of them
-/// (with AMX 11 KB), and a frame holds no more than it gave.
+/// Bytes that a frame takes at most for a thread with so many bytes of vector registers and the like. The kernel gives
+/// all of them (with AMX 11 KB), and a frame holds no more than it gave.
 pub const fn room(extended: usize) -> u64 {
     (FIXED + extended as u64).next_multiple_of(64)
 }

@@ -1,7 +1,8 @@
 //! Whether a process is frozen by its cgroup, as `docker pause` does it.
 //!
-//! A frozen process makes no system call for us, and in a cgroup of version 1 it cannot even be stopped. The kernel tells it in a file of
-//! the cgroup, if that file system is mounted where we can see it, and by the function in which the process waits.
+//! A frozen process makes no system call for us, and in a cgroup of version 1 it cannot even be stopped. The kernel
+//! tells it in a file of the cgroup, if that file system is mounted where we can see it, and by the function in which
+//! the process waits.
 use crate::process::Process;
 use std::fs;
 use std::path::{Path, PathBuf};

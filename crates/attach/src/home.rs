@@ -3,8 +3,8 @@
 //! ```text
 //! home ->  guard (1 page) | gate (1) | journal and room for signal frames (8) | image .. | guard (1)
 //! ```
-//! What must hold: memory is had by system calls of the target itself, made crash-safe; nothing of it is ever unmapped, for
-//! a thread may be anywhere in it; it is had once and used again by every later attach.
+//! What must hold: memory is had by system calls of the target itself, made crash-safe; nothing of it is ever unmapped,
+//! for a thread may be anywhere in it; it is had once and used again by every later attach.
 use crate::error::Refusal;
 use crate::image::{CoreAddresses, Image};
 use crate::journal::{self, Journal};

@@ -1,8 +1,8 @@
 //! The capture library as it is to lie in the target: laid out and relocated by us, for no loader runs there.
 //!
-//! Given: the file that the binary carries. Gives back: its segments for any base address, and where the core, the shims and
-//! the loader's entry are. What must hold: the file asks for nothing that only a loader could give (`capture-so` and its
-//! tests see to that).
+//! Given: the file that the binary carries. Gives back: its segments for any base address, and where the core, the
+//! shims and the loader's entry are. What must hold: the file asks for nothing that only a loader could give
+//! (`capture-so` and its tests see to that).
 use crate::error::Refusal;
 use capture::api::ENTRIES;
 use capture::entry::{CoreTable, Shim};

@@ -1,8 +1,8 @@
 //! The tables of addresses through which modules call functions of other modules, and often their own.
 //!
-//! Given: functions whose entries cannot be patched. Gives back: the words of those tables that lead to one of them. What
-//! must hold: a word is taken only if it holds the function's address, or would hold it after the first call through it;
-//! nothing is believed that a module says about itself beyond what can be read.
+//! Given: functions whose entries cannot be patched. Gives back: the words of those tables that lead to one of them.
+//! What must hold: a word is taken only if it holds the function's address, or would hold it after the first call
+//! through it; nothing is believed that a module says about itself beyond what can be read.
 use crate::files::Object;
 use crate::loader::{Listed, Loader};
 use crate::memory::Memory;
@@ -58,8 +58,8 @@ pub fn find(
     functions: &[u64],
 ) -> Vec<Import> {
     let object_of = |listed: &Listed| objects.iter().find(|object| object.bias == listed.bias);
-    // What was there before the program's first instruction looks for names in the order of the list. Modules that came later
-    // may have an order of their own. The loader is among the first.
+    // What was there before the program's first instruction looks for names in the order of the list. Modules that came
+    // later may have an order of their own. The loader is among the first.
     let loader_at = list.iter().position(|listed| {
         object_of(listed).is_some_and(|object| (object.start..object.end).contains(&loader.changed))
     });
@@ -216,8 +216,8 @@ mod tests {
         assert!(!found.is_empty());
         for import in found {
             assert_eq!((import.function, import.value), (malloc, malloc));
-            // SAFETY: `relocations` returns aligned addresses inside of a module of this process; the loader has written
-            // this one (it holds `malloc`), does not write it again, and no module is unloaded during the test.
+            // SAFETY: `relocations` returns aligned addresses inside of a module of this process; the loader has
+            // written this one (it holds `malloc`), does not write it again, and no module is unloaded during the test.
             assert_eq!(unsafe { *(import.at as *const u64) }, malloc);
         }
         assert_eq!(of_ourselves(&[], &[malloc + 1]), []);

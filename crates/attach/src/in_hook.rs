@@ -1,14 +1,16 @@
 //! Whether a thread may still need the shared memory of a session that is over.
 //!
-//! A hook looks at the gate before it touches shared memory. When the gate was shut with all threads stopped, only a hook that had
-//! passed the gate before needs the memory still. Three facts tell such a hook:
+//! A hook looks at the gate before it touches shared memory. When the gate was shut with all threads stopped, only a
+//! hook that had passed the gate before needs the memory still. Three facts tell such a hook:
 //!
-//! - Its guard is up, in the slot of its thread. This holds on whatever stack the hook is, and while it calls the real function.
-//! - Between the gate and the guard, and in the loader's entry, which has no guard, the thread runs code of our image: it stands there,
+//! - Its guard is up, in the slot of its thread. This holds on whatever stack the hook is, and while it calls the real
+//!   function.
+//! - Between the gate and the guard, and in the loader's entry, which has no guard, the thread runs code of our image:
+//!   it stands there,
 //! - or a signal handler has interrupted it there, and a signal frame on its stack says so.
 //!
-//! Return addresses into our image prove nothing: a large frame of the program may cover old ones for ever. They only count where
-//! nothing else tells: where another build of heaptrack has recorded, whose slots cannot be read.
+//! Return addresses into our image prove nothing: a large frame of the program may cover old ones for ever. They only
+//! count where nothing else tells: where another build of heaptrack has recorded, whose slots cannot be read.
 use crate::check::Checked;
 use crate::journal::Journal;
 use crate::maps::{Mapping, Maps};
@@ -19,7 +21,8 @@ use capture::core::{SlotGuards, geometry_of};
 use channel::{Geometry, Header, MAGIC};
 use std::mem::offset_of;
 
-/// True when a thread is in a hook, or when that cannot be excluded. All threads are stopped. `image_id`: our own build.
+/// True when a thread is in a hook, or when that cannot be excluded. All threads are stopped. `image_id`: our own
+/// build.
 pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads: &[Thread], image_id: u64) -> bool {
     let Checked { process, memory, .. } = checked;
     let is_image = |address: u64| {
@@ -36,8 +39,8 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
     let is_known = journals.iter().all(|journal| journal.image_id == image_id);
     let is_child = journals.iter().any(|journal| journal.target != 0 && !journal.is_about(process));
     if is_child {
-        // The slots are those of its parent's threads. It has only the thread that called fork, and no hook calls fork: a signal
-        // handler inside of one might have.
+        // The slots are those of its parent's threads. It has only the thread that called fork, and no hook calls fork:
+        // a signal handler inside of one might have.
         let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
         return threads.iter().any(|thread| thread.may_return_to(is_image) && is_in_handler(thread));
     }

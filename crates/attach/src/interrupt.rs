@@ -24,7 +24,8 @@ impl Interrupt {
 /// How often a wait asks whether the target is frozen: the answer takes several files.
 const FROZEN_EVERY: Duration = Duration::from_millis(50);
 
-/// A wait for something that the target does. It ends when its time is over, when the user gives up, or when the target is frozen.
+/// A wait for something that the target does. It ends when its time is over, when the user gives up, or when the target
+/// is frozen.
 pub struct Patience<'a> {
     process: &'a Process,
     end: Instant,

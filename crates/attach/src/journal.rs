@@ -1,8 +1,9 @@
 //! What we did to a process, written down in the process itself, before it is done.
 //!
-//! Whoever comes next (another `attach`, a `detach` after our death) finds it by its magic number at the start of a mapping,
-//! and puts everything right with it. What must hold: a patch is in the journal before it is in the code; whether a patch is
-//! in force is told by the code's bytes, never by the journal; this layout is read by other versions and only grows.
+//! Whoever comes next (another `attach`, a `detach` after our death) finds it by its magic number at the start of a
+//! mapping, and puts everything right with it. What must hold: a patch is in the journal before it is in the code;
+//! whether a patch is in force is told by the code's bytes, never by the journal; this layout is read by other versions
+//! and only grows.
 //!
 //! ```text
 //! word 0        1          2         3     4            5      6               7           8..15

@@ -15,7 +15,8 @@ pub fn is_launched(checked: &Checked) -> bool {
     channel(&checked.maps).is_some()
 }
 
-/// The process that records a launched program. `None` when it was not launched, `Some(None)` when its recorder has ended.
+/// The process that records a launched program. `None` when it was not launched, `Some(None)` when its recorder has
+/// ended.
 pub fn recorder_of(checked: &Checked) -> Option<Option<u32>> {
     let ours = channel(&checked.maps)?;
     let own = fs::metadata("/proc/self/exe").ok();

@@ -1,13 +1,13 @@
 //! Puts the capture core into a process that runs already, and takes it out again.
 //!
-//! Given: a pid, and the library that the binary carries. Gives back: a session in force, and later the process as it was.
-//! What must hold:
+//! Given: a pid, and the library that the binary carries. Gives back: a session in force, and later the process as it
+//! was. What must hold:
 //!
 //! - **The target runs on, whatever fails**: a refusal, our death at any point, its own surprises.
-//! - **No code of the program is run for us**, no lock of it is needed: it only makes system calls, on a frame from which it
-//!   would go on by itself if we died. Everything else is written from outside.
-//! - **Nothing is left in force afterwards**: the code's bytes are the program's own, no descriptor, no thread, no shared
-//!   memory. What stays is some dormant code, which the next attach uses again.
+//! - **No code of the program is run for us**, no lock of it is needed: it only makes system calls, on a frame from
+//!   which it would go on by itself if we died. Everything else is written from outside.
+//! - **Nothing is left in force afterwards**: the code's bytes are the program's own, no descriptor, no thread, no
+//!   shared memory. What stays is some dormant code, which the next attach uses again.
 //!
 //! ```text
 //! Checked::new -> Prepared::new -> (the collector maps the channel) -> begin -> Attached -> end

@@ -1,7 +1,8 @@
 //! The modules of the target, by its loader's own list, read from outside.
 //!
-//! Given: its memory. Gives back: the same descriptions that the core makes of them in a program that it is launched in. What
-//! must hold: called while all threads stand still, or compared again then; a list that makes no sense is cut, not followed.
+//! Given: its memory. Gives back: the same descriptions that the core makes of them in a program that it is launched
+//! in. What must hold: called while all threads stand still, or compared again then; a list that makes no sense is cut,
+//! not followed.
 use crate::files::{Header, headers, headers_of_file, program_headers_at};
 use crate::memory::Memory;
 use crate::process::Process;

@@ -1,5 +1,5 @@
-//! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not be
-//! writable.
+//! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not
+//! be writable.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -72,8 +72,8 @@ impl Memory {
         self.write(at, &bytes)
     }
 
-    /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not mapped is an
-    /// error instead, so any address will do.
+    /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not
+    /// mapped is an error instead, so any address will do.
     pub fn is_gone(&self) -> bool {
         matches!(self.file.read_at(&mut [0], 1 << 12), Ok(0))
     }

@@ -1,8 +1,8 @@
 //! What is to be patched: which functions of which files, and how.
 //!
-//! Given: the target's files. Gives back: entries with the code under them. What must hold: made while the target runs, so
-//! every byte is looked at again before it is changed; a function that can be hooked in no way is left out and told, but
-//! without malloc and free of a module nothing of that module is hooked.
+//! Given: the target's files. Gives back: entries with the code under them. What must hold: made while the target runs,
+//! so every byte is looked at again before it is changed; a function that can be hooked in no way is left out and told,
+//! but without malloc and free of a module nothing of that module is hooked.
 use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
@@ -161,8 +161,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes out what can neither be patched nor is imported by anybody, and tells. Gives back malloc or free, without which there
-    /// is nothing to record, if it is among them, and why.
+    /// Takes out what can neither be patched nor is imported by anybody, and tells. Gives back malloc or free, without
+    /// which there is nothing to record, if it is among them, and why.
     fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
         let mut failed = None;
         candidates.retain(|candidate| {

@@ -1,8 +1,8 @@
 //! Everything that is done before any code of the target is changed.
 //!
-//! Given: a process that was checked. Gives back: our memory in it, slots for what will be patched, the shared memory. What
-//! must hold: at most one thread is stopped, for some system calls; the target behaves as before, whatever of this fails or
-//! is cut off by our death.
+//! Given: a process that was checked. Gives back: our memory in it, slots for what will be patched, the shared memory.
+//! What must hold: at most one thread is stopped, for some system calls; the target behaves as before, whatever of this
+//! fails or is cut off by our death.
 use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
@@ -82,7 +82,8 @@ impl Prepared {
     }
 }
 
-/// A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries yet: it gets a moment.
+/// A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries yet: it gets a
+/// moment.
 fn find_allocators(checked: &mut Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
     let mut looks = LOOKS;
     loop {
@@ -302,8 +303,8 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make calls for us, and says where its frame can be. Threads in calls that cannot be interrupted are
-/// waited for while the others run.
+/// Stops a thread that can make calls for us, and says where its frame can be. Threads in calls that cannot be
+/// interrupted are waited for while the others run.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
     let mut patience = Patience::new(&checked.process, world::PATIENCE);
     loop {

@@ -1,7 +1,7 @@
 //! What the kernel tells of a process: its state, its threads, its namespaces.
 //!
-//! Given: a pid as we see it. What must hold: a process whose first thread has ended is still looked at, through another
-//! thread's folder, for the process's own shows nothing then.
+//! Given: a pid as we see it. What must hold: a process whose first thread has ended is still looked at, through
+//! another thread's folder, for the process's own shows nothing then.
 use crate::interrupt::Interrupt;
 use crate::ptrace::Tid;
 use std::path::{Path, PathBuf};

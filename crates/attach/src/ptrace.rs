@@ -31,9 +31,9 @@ pub enum Event {
 }
 
 fn request(what: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
-    // SAFETY: only this file calls it, with numbers or with the address of a local of the type and length that the kernel
-    // reads or writes for the request. The buffer in `seccomp_filter` is as long as the kernel has just said: filter
-    // `index` of a thread never changes, because filters are only added, after the last.
+    // SAFETY: only this file calls it, with numbers or with the address of a local of the type and length that the
+    // kernel reads or writes for the request. The buffer in `seccomp_filter` is as long as the kernel has just said:
+    // filter `index` of a thread never changes, because filters are only added, after the last.
     let result = unsafe { libc::ptrace(what, tid as pid_t, address as *mut c_void, data as *mut c_void) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

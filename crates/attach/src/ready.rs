@@ -1,8 +1,8 @@
 //! The slots of all that is to be hooked, and the journal's entries for them.
 //!
 //! Given: a plan, and memory near the modules. Gives back: patches that only have to be written, and slots for words of
-//! tables. What must hold: a slot is whole, and in the journal, before anything leads to it; what an earlier attach has made
-//! serves again.
+//! tables. What must hold: a slot is whole, and in the journal, before anything leads to it; what an earlier attach has
+//! made serves again.
 use crate::check::Checked;
 use crate::code::{JUMP, Site};
 use crate::error::Refusal;

@@ -1,8 +1,9 @@
 //! System calls made by a thread of the target, for us.
 //!
-//! Given: one stopped thread, and where the program itself has a `syscall; ret` and a `sigreturn`. What must hold: only the
-//! kernel runs, no code of the program and none of ours; the thread stands on a signal frame meanwhile, so that our death at
-//! any point lets it go on where it was; afterwards every register is what it was, and a call that it was in restarts.
+//! Given: one stopped thread, and where the program itself has a `syscall; ret` and a `sigreturn`. What must hold: only
+//! the kernel runs, no code of the program and none of ours; the thread stands on a signal frame meanwhile, so that our
+//! death at any point lets it go on where it was; afterwards every register is what it was, and a call that it was in
+//! restarts.
 use crate::error::Refusal;
 use crate::frame::{self, State};
 use crate::interrupt::Patience;
@@ -29,9 +30,11 @@ const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (libc::SIGSYS - 1));
 
-/// How long the target may take for one system call: mapping memory waits for a lock that a page fault of another thread may hold.
+/// How long the target may take for one system call: mapping memory waits for a lock that a page fault of another
+/// thread may hold.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
-/// How long a thread that runs may take to stop. Only one that is frozen, or in a call that cannot be interrupted, takes longer.
+/// How long a thread that runs may take to stop. Only one that is frozen, or in a call that cannot be interrupted,
+/// takes longer.
 const LONGEST_STOP: Duration = Duration::from_secs(1);
 const SPINS: u32 = 200;
 const POLL_EVERY: Duration = Duration::from_micros(20);
@@ -108,7 +111,8 @@ pub struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// `room`: where a frame can be written. The program uses none of its bytes, and there are twice as many as `frame::room` asks for.
+    /// `room`: where a frame can be written. The program uses none of its bytes, and there are twice as many as
+    /// `frame::room` asks for.
     pub fn new(
         process: &'a Process,
         memory: &'a Memory,
@@ -159,7 +163,8 @@ impl<'a> Remote<'a> {
         ptrace::set_signal_mask(self.tid, BLOCKED)?;
         let called = self.run_to_call().and_then(|()| self.run_to_call());
         if called.is_err() {
-            // It runs, or is frozen on the way. If it cannot be stopped, it will make the call later and go on by its frame.
+            // It runs, or is frozen on the way. If it cannot be stopped, it will make the call later and go on by its
+            // frame.
             self.stop()?;
         }
         let result = ptrace::registers(self.tid)?.rax as i64;
@@ -234,8 +239,8 @@ impl<'a> Remote<'a> {
 
 impl Drop for Remote<'_> {
     fn drop(&mut self) {
-        // From behind a system call the kernel would go back to the program without a look at the call that was interrupted
-        // before; from another stop it looks.
+        // From behind a system call the kernel would go back to the program without a look at the call that was
+        // interrupted before; from another stop it looks.
         let _ = ptrace::interrupt(self.tid).and_then(|()| ptrace::resume(self.tid, 0));
         let end = Instant::now() + LONGEST_STOP;
         loop {

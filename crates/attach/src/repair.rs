@@ -1,9 +1,10 @@
 //! Putting the target back as it was: after a recording, or after the death of whoever recorded.
 //!
-//! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables' words; the
-//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook (`in_hook.rs`). Once none
-//! is, none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
-//! Children that were forked meanwhile have copies of everything, and are put back too (`children.rs`).
+//! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables'
+//! words; the gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook
+//! (`in_hook.rs`). Once none is, none ever will be, but by an address of a hook that the program has kept from one of
+//! its tables: the gate stops it. Children that were forked meanwhile have copies of everything, and are put back too
+//! (`children.rs`).
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::children::{self, Children};
@@ -51,7 +52,8 @@ pub fn restore(checked: &Checked, journals: &[Journal], image_id: u64) -> Result
 /// The same for one process alone.
 pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = Restored::default();
-    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that no collector empties.
+    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that no
+    // collector empties.
     for journal in journals {
         shut(checked, journal)?;
     }
@@ -69,7 +71,8 @@ pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Re
     Ok(restored)
 }
 
-/// After an attach that has failed, also because the user no longer waits: nothing of it stays, if that is possible at all.
+/// After an attach that has failed, also because the user no longer waits: nothing of it stays, if that is possible at
+/// all.
 pub fn give_up(process: &Process, memory: &Memory, image_id: u64) {
     let process = Process { interrupt: Interrupt::default(), ..process.clone() };
     let Ok(maps) = Maps::of(&process.folder) else { return };
@@ -89,7 +92,8 @@ fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
     checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
 }
 
-/// With all threads stopped: the gate is shut, code and tables are the program's own again. How many functions were ours.
+/// With all threads stopped: the gate is shut, code and tables are the program's own again. How many functions were
+/// ours.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };
@@ -117,7 +121,8 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     Ok(functions)
 }
 
-/// Unmaps the shared memory of sessions that are over. Returns the bytes that stay because a thread may still be in a hook.
+/// Unmaps the shared memory of sessions that are over. Returns the bytes that stay because a thread may still be in a
+/// hook.
 fn unshare(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<u64, Refusal> {
     let process = &checked.process;
     let mut shared_bytes = 0;

@@ -1,7 +1,8 @@
 //! The tables by which programs report blocks of their own (`heaptrack_api.h`), found and filled from outside.
 //!
-//! Given: the program headers of a module in the target. Gives back: where its tables are. What must hold: they are written only while all
-//! threads stand still, for a pointer must never be seen half; only where the module itself could write.
+//! Given: the program headers of a module in the target. Gives back: where its tables are. What must hold: they are
+//! written only while all threads stand still, for a pointer must never be seen half; only where the module itself
+//! could write.
 //!
 //! What is written stays good when we are gone: it leads into the image, which is never unmapped, and there the gate is
 //! shut. So a recorder that dies, or another one that detaches, may leave it.

@@ -1,9 +1,9 @@
 //! What is on the stacks of stopped threads.
 //!
-//! Given: all threads, stopped. Gives back: their registers, and the words of their stacks. What must hold: the stack of the program's
-//! first thread and the stacks that libc made for the others are read from the stack pointer to their ends, or the thread says
-//! that they were not. Of a stack that the program made itself (a coroutine's) only the part next to the stack pointer is read, and
-//! stacks that no thread is on now are not read at all.
+//! Given: all threads, stopped. Gives back: their registers, and the words of their stacks. What must hold: the stack
+//! of the program's first thread and the stacks that libc made for the others are read from the stack pointer to their
+//! ends, or the thread says that they were not. Of a stack that the program made itself (a coroutine's) only the part
+//! next to the stack pointer is read, and stacks that no thread is on now are not read at all.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
@@ -73,8 +73,8 @@ impl Thread {
         is_there(self.registers.rip) || self.stacks.iter().flatten().any(|word| is_there(*word))
     }
 
-    /// A signal handler of it will return there. A signal frame is told by the saved segments, two words behind the saved
-    /// instruction pointer, because each libc has its own function that frames lead to.
+    /// A signal handler of it will return there. A signal frame is told by the saved segments, two words behind the
+    /// saved instruction pointer, because each libc has its own function that frames lead to.
     pub fn is_interrupted_in(&self, is_there: impl Fn(u64) -> bool) -> bool {
         let frames = self.stacks.iter().flat_map(|words| words.windows(3));
         let mut saved = frames.filter(|frame| frame.get(2) == Some(&SEGMENTS));

@@ -3,9 +3,9 @@
 //! ```text
 //! Prepared --begin: all threads stopped for about a millisecond--> Attached --end: stopped again--> (as before)
 //! ```
-//! What must hold: while all stand still, the bytes to be changed are what was planned for; a thread inside of them is moved
-//! before they change; the gate opens last and shuts first, so that a hook of a half-made or half-undone session does
-//! nothing. Whoever kills us in between leaves a program that runs.
+//! What must hold: while all stand still, the bytes to be changed are what was planned for; a thread inside of them is
+//! moved before they change; the gate opens last and shuts first, so that a hook of a half-made or half-undone session
+//! does nothing. Whoever kills us in between leaves a program that runs.
 use crate::check::Checked;
 use crate::children::{self, Children};
 use crate::error::Refusal;
@@ -253,7 +253,8 @@ fn attach_block(process: &Process, prepared: &Prepared, loader: &Loader, debug: 
     }
 }
 
-/// What the loader has loaded; the list is looked at again, for it may have changed since. Gives back the tables for reports.
+/// What the loader has loaded; the list is looked at again, for it may have changed since. Gives back the tables for
+/// reports.
 fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Vec<Located> {
     let memory = &prepared.checked.memory;
     let list = prepared.loader.list(memory);
@@ -261,9 +262,9 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
     let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
     let fresh = (list != known.list).then(describe);
     let modules = fresh.as_ref().unwrap_or(&known.modules);
-    // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped too,
-    // but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core and opens
-    // the gate later.
+    // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped
+    // too, but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core
+    // and opens the gate later.
     unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
     modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
 }

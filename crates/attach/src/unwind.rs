@@ -1,7 +1,8 @@
-//! The sorted table of a program's unwind information, for a program that was linked without one (static ones often are).
+//! The sorted table of a program's unwind information, for a program that was linked without one (static ones often
+//! are).
 //!
-//! Given: the program's file. Gives back: the bytes of an `.eh_frame_hdr` for a given address. What must hold: the file is
-//! hostile: no table at worst.
+//! Given: the program's file. Gives back: the bytes of an `.eh_frame_hdr` for a given address. What must hold: the file
+//! is hostile: no table at worst.
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
 
 /// Entries of a table; more than the largest programs have.

@@ -1,9 +1,10 @@
 //! Stopping threads of the target, and letting them go.
 //!
-//! Given: a process. Gives back: its threads, stopped, none missing. What must hold: signals on their way are delivered; the
-//! target never stands still longer than the budget because of one thread that cannot stop; such a thread is waited for while the
-//! others run, for a bounded time that the user can cut short; whatever happens all are let go, by `Drop` or by the end of
-//! the tracing thread; a system call that was interrupted by the stop returns as if it had not been.
+//! Given: a process. Gives back: its threads, stopped, none missing. What must hold: signals on their way are
+//! delivered; the target never stands still longer than the budget because of one thread that cannot stop; such a
+//! thread is waited for while the others run, for a bounded time that the user can cut short; whatever happens all are
+//! let go, by `Drop` or by the end of the tracing thread; a system call that was interrupted by the stop returns as if
+//! it had not been.
 //!
 //! ```text
 //! threads in uninterruptible sleep: seize, interrupt, wait for the first  (the others run)
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long the target may stand still while we wait for its last thread.
 const BUDGET: Duration = Duration::from_millis(100);
-/// How long we try in all. A thread may be in a call that cannot be interrupted: a slow disk, a vfork whose child is not yet through.
+/// How long we try in all. A thread may be in a call that cannot be interrupted: a slow disk, a vfork whose child is
+/// not yet through.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 /// How long the target runs between two tries.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
@@ -95,8 +97,8 @@ impl World {
 
     fn try_stop(process: &Process, patience: &mut Patience<'_>) -> Result<World, Failure> {
         let mut world = World::new(process);
-        // A thread that cannot stop yet would hold up the others, so these come first. Until the first of them has stopped,
-        // the whole program runs.
+        // A thread that cannot stop yet would hold up the others, so these come first. Until the first of them has
+        // stopped, the whole program runs.
         let asleep = uninterruptible(process);
         let mut seen: HashSet<Tid> = asleep.iter().copied().collect();
         let asleep = world.interrupt(asleep)?;
@@ -172,8 +174,8 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let late: Vec<Tid> = self.tids.iter().copied().filter(|tid| ptrace::detach(*tid).is_err()).collect();
-        // What has ended needs no letting go. What has yet to stop would return from its system call as if interrupted: the
-        // others run, so it can be waited for. What cannot stop is let go when this thread ends.
+        // What has ended needs no letting go. What has yet to stop would return from its system call as if interrupted:
+        // the others run, so it can be waited for. What cannot stop is let go when this thread ends.
         for tid in late {
             let may_stop = self.process.thread_state(tid).is_some_and(|state| !matches!(state, 'D' | 'Z' | 'X'));
             let mut patience = Patience::new(&self.process, LATE);
@@ -203,8 +205,8 @@ impl Unseized {
     }
 }
 
-/// A thread that could not be stopped in time before is ours still. The tracer that was in the way may have let the thread go since, as
-/// a recorder does that detaches at this moment. Then we try again.
+/// A thread that could not be stopped in time before is ours still. The tracer that was in the way may have let the
+/// thread go since, as a recorder does that detaches at this moment. Then we try again.
 fn seize(process: &Process, tid: Tid) -> Result<(), Unseized> {
     let ours = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let mut tries = SEIZE_TRIES;
@@ -252,8 +254,8 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
     }
 }
 
-/// System calls that a stop may end with EINTR, where others are restarted: read, write, recvfrom, accept and their kin on
-/// a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait.
+/// System calls that a stop may end with EINTR, where others are restarted: read, write, recvfrom, accept and their kin
+/// on a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait.
 const FRAGILE: [u64; 21] = [0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441];
 const EINTR: u64 = -4i64 as u64;
 const SYSCALL_LEN: u64 = 2;

@@ -1,8 +1,8 @@
 //! The exported calls for programs, with the names and the meaning of KDE's library. See `capture::api`.
 //!
-//! This library brings a table of its own, as every module built with our header does. A copy of it that does not record
-//! itself (the program is linked to one, and was launched with another or is being attached to) hands its calls on to
-//! whoever filled that table.
+//! This library brings a table of its own, as every module built with our header does. A copy of it that does not
+//! record itself (the program is linked to one, and was launched with another or is being attached to) hands its calls
+//! on to whoever filled that table.
 use capture::api;
 use capture::core::CORE;
 use core::arch::{global_asm, naked_asm};
@@ -67,15 +67,15 @@ extern "C" fn stop() {
         return;
     }
     let callback = AT_STOP.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: null, or what `heaptrack_init` was given as a `Callback`. Null is `None`, and a function pointer has the size
-    // of a pointer.
+    // SAFETY: null, or what `heaptrack_init` was given as a `Callback`. Null is `None`, and a function pointer has the
+    // size of a pointer.
     if let Some(callback) = unsafe { core::mem::transmute::<*mut (), Callback>(callback) } {
         callback();
     }
 }
 
-/// Recording begins where somebody records, and nowhere else; the file is theirs to name. The callback for "after" wants an
-/// object of KDE's own, which there is none of, so it is not called.
+/// Recording begins where somebody records, and nowhere else; the file is theirs to name. The callback for "after"
+/// wants an object of KDE's own, which there is none of, so it is not called.
 #[unsafe(no_mangle)]
 extern "C" fn heaptrack_init(_name: *const u8, before: Callback, _after: usize, at_stop: Callback) {
     CORE.start();

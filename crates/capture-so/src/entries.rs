@@ -1,12 +1,12 @@
 //! Where the slots of patched entries lead to, in a process that runs already. See `capture::entry`.
 //!
-//! A slot has pushed the address of its [`Entry`] on top of the return address. In an allocating shim that word is where
-//! the [`Context`] keeps rbp: it is taken out, and the context stands as in `shims.rs`. No frame of ours has unwind
-//! information there, so nothing may be thrown through one: see `throwing`.
+//! A slot has pushed the address of its [`Entry`] on top of the return address. In an allocating shim that word is
+//! where the [`Context`] keeps rbp: it is taken out, and the context stands as in `shims.rs`. No frame of ours has
+//! unwind information there, so nothing may be thrown through one: see `throwing`.
 //!
-//! **Slots alone lead here**: the unsafe functions below are no functions that code may call. Only a slot that the profiler
-//! has written jumps to one, or calls one, with the address of its entry pushed as above, and the profiler makes both as
-//! long-lived as the image.
+//! **Slots alone lead here**: the unsafe functions below are no functions that code may call. Only a slot that the
+//! profiler has written jumps to one, or calls one, with the address of its entry pushed as above, and the profiler
+//! makes both as long-lived as the image.
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
 use capture::core::{AttachBlock, CORE};
@@ -286,8 +286,8 @@ unsafe extern "C" fn free_entry() {
     )
 }
 
-/// libc's `prctl` and `syscall`: a look at the first argument. See `sandbox.rs` for the exported ones, which do the same.
-/// The kernel destroys rcx and r11 in both functions, so no caller depends on r11.
+/// libc's `prctl` and `syscall`: a look at the first argument. See `sandbox.rs` for the exported ones, which do the
+/// same. The kernel destroys rcx and r11 in both functions, so no caller depends on r11.
 macro_rules! watching {
     ($name:ident, $one:expr, $other:expr, $before:ident) => {
         /// # Safety

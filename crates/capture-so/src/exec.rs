@@ -51,7 +51,8 @@ unsafe extern "C" fn posix_spawnp(a: usize, b: usize, c: usize, d: usize, e: usi
 /// # Safety
 /// `list` is the list of arguments of an execle: strings, a null, and then the environment.
 unsafe fn behind_null(mut list: Strings) -> Strings {
-    // SAFETY: the caller promises execle's list: the loop stops at its null, and one more entry, the environment, follows.
+    // SAFETY: the caller promises execle's list: the loop stops at its null, and one more entry, the environment,
+    // follows.
     unsafe {
         while !(*list).is_null() {
             list = list.add(1);

@@ -1,8 +1,8 @@
 //! The entry of every function that only an allocator brings, made from the one table. See `capture::families`.
 //!
-//! Each calls the allocator's function with all six argument registers as the caller left them and records before, after
-//! or around it. The frame has unwind information and a personality routine, so an exception passes through it to the
-//! caller exactly as it would without us: `operator new` calls a new handler once, and what that throws arrives.
+//! Each calls the allocator's function with all six argument registers as the caller left them and records before,
+//! after or around it. The frame has unwind information and a personality routine, so an exception passes through it to
+//! the caller exactly as it would without us: `operator new` calls a new handler once, and what that throws arrives.
 use crate::shims::{after_out_result, product};
 use capture::context::Next;
 use capture::entry::Entry;
@@ -46,8 +46,8 @@ extern "C" fn after_text(call: &mut Call) -> Next {
     let text = call.context.result;
     let mut length = 0u64;
     if text != 0 {
-        // SAFETY: functions of the kind `Text` return null, checked above, or a NUL-terminated string, which the caller has
-        // not got yet. Every byte before was not the NUL.
+        // SAFETY: functions of the kind `Text` return null, checked above, or a NUL-terminated string, which the caller
+        // has not got yet. Every byte before was not the NUL.
         while unsafe { *((text + length) as *const u8) } != 0 {
             length += 1;
         }

@@ -1,7 +1,8 @@
 //! The capture core as a shared object: exported shims, a constructor, and the few functions that compilers expect.
 //!
 //! Given: the program's calls, by symbol interposition. What must hold: no NEEDED entry, no thread-local storage, no
-//! vector register, no symbol exported but the hooks and the calls for programs (those of `family_shims` only where an allocator is loaded), no reachable panic; `crates/cli/build.rs` and the tests check it.
+//! vector register, no symbol exported but the hooks and the calls for programs (those of `family_shims` only where an
+//! allocator is loaded), no reachable panic; `crates/cli/build.rs` and the tests check it.
 #![no_std]
 
 mod api;
@@ -44,6 +45,7 @@ unsafe extern "C" {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: never runs: the function is defined nowhere, so a library in which this code can be reached does not link.
+    // SAFETY: never runs: the function is defined nowhere, so a library in which this code can be reached does not
+    // link.
     unsafe { heaptrack_core_must_not_panic() }
 }

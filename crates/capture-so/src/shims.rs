@@ -31,8 +31,8 @@ pub fn after_out_result(context: &Context) -> u64 {
     if context.result as u32 != 0 {
         return 0;
     }
-    // SAFETY: the function returned 0, so it has stored a block where its first argument points to. The caller's pointer is
-    // as valid as it was for that store, because the caller has not got control back.
+    // SAFETY: the function returned 0, so it has stored a block where its first argument points to. The caller's
+    // pointer is as valid as it was for that store, because the caller has not got control back.
     unsafe { *(context.arguments[0] as *const u64) }
 }
 

@@ -1,8 +1,8 @@
 //! What programs may call: reports about their own blocks, and pause, resume, stop.
 //!
-//! Two ways lead here. The shared object exports the calls by name. And every module that was built with our header brings
-//! a table of pointers, which an ELF note locates: it is filled when the module is met, in a launched and in an attached
-//! program alike, also for the program itself, whose weak names the linker has already bound to nothing.
+//! Two ways lead here. The shared object exports the calls by name. And every module that was built with our header
+//! brings a table of pointers, which an ELF note locates: it is filled when the module is met, in a launched and in an
+//! attached program alike, also for the program itself, whose weak names the linker has already bound to nothing.
 //!
 //! ```text
 //! note:   | 10 u32 | 8 u32 | 1 u32 | "heaptrack" 0 0 0 | entries u32 | table - here i32 |
@@ -162,9 +162,9 @@ fn fill_table(headers: Headers, bias: u64, table: Located) {
         return;
     }
     for (place, function) in ENTRY_POINTS.into_iter().take(table.entries).enumerate() {
-        // SAFETY: the table is aligned (`Located::by`) and whole inside a writable segment of the module that is not RELRO,
-        // checked above. The module is mapped, which the callers of `register` promise. Programs only read the words, and
-        // the stores are atomic.
+        // SAFETY: the table is aligned (`Located::by`) and whole inside a writable segment of the module that is not
+        // RELRO, checked above. The module is mapped, which the callers of `register` promise. Programs only read the
+        // words, and the stores are atomic.
         let entry = unsafe { AtomicU64::from_ptr((table.address as *mut u64).add(place)) };
         entry.store(function as *const () as u64, Ordering::Release);
     }

@@ -1,12 +1,12 @@
 //! Where stamps come from.
 //!
-//! Usually a stamp is the processor's time stamp counter. A program can forbid that: after
-//! `prctl(PR_SET_TSC, PR_TSC_SIGSEGV)` and in seccomp's strict mode, `rdtsc` is a segmentation fault. The flag belongs to
-//! a thread and is inherited by the threads and processes that it creates.
+//! Usually a stamp is the processor's time stamp counter. A program can forbid that: after `prctl(PR_SET_TSC,
+//! PR_TSC_SIGSEGV)` and in seccomp's strict mode, `rdtsc` is a segmentation fault. The flag belongs to a thread and is
+//! inherited by the threads and processes that it creates.
 //!
-//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to its own counter in every
-//! round, and every event adds one. Stamps of both kinds therefore have one unit. If one thread loses the counter, all
-//! threads of the process use the word from then on, so their order stays exact: see decision 49.
+//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to its own counter in
+//! every round, and every event adds one. Stamps of both kinds therefore have one unit. If one thread loses the
+//! counter, all threads of the process use the word from then on, so their order stays exact: see decision 49.
 use crate::sys;
 use channel::{Header, Stamp};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -48,8 +48,8 @@ impl StampClock {
         self.source.store(source as u32, Ordering::SeqCst);
     }
 
-    /// True if `plain` is a good stamp. A thread that sees the old value just after the change may still use it: only the
-    /// thread that made the change has lost the counter.
+    /// True if `plain` is a good stamp. A thread that sees the old value just after the change may still use it: only
+    /// the thread that made the change has lost the counter.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.source.load(Ordering::Relaxed) == Source::Counter as u32
@@ -76,8 +76,8 @@ impl StampClock {
             }
             return header.ticks.fetch_add(1, Ordering::SeqCst);
         }
-        // SAFETY: both fences need SSE2, which every x86-64 processor has. They make the intent visible to all before the
-        // stamp is taken.
+        // SAFETY: both fences need SSE2, which every x86-64 processor has. They make the intent visible to all before
+        // the stamp is taken.
         unsafe {
             core::arch::x86_64::_mm_mfence();
             core::arch::x86_64::_mm_lfence();
@@ -112,8 +112,8 @@ impl StampClock {
 
 #[inline(always)]
 fn rdtsc() -> Stamp {
-    // SAFETY: reads a counter. The calling thread may do so: `check_thread` asked before its first event, and `sandbox.rs`
-    // notices when it gives the counter up.
+    // SAFETY: reads a counter. The calling thread may do so: `check_thread` asked before its first event, and
+    // `sandbox.rs` notices when it gives the counter up.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

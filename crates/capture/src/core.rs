@@ -5,8 +5,8 @@
 //!                                          |
 //!                                          +--no channel, not the target, refused--> Passive
 //! ```
-//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
-//! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only
+//! where a whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
 mod attach_block;
 mod attached;
 mod forbidden;
@@ -46,7 +46,8 @@ pub const PAUSED: u32 = 4;
 enum State {
     Asleep,
     Starting,
-    /// A forked child gets shared memory of its own. No thread waits for that: a handler that interrupts it would wait for ever.
+    /// A forked child gets shared memory of its own. No thread waits for that: a handler that interrupts it would wait
+    /// for ever.
     Joining,
     Ready,
     Passive,
@@ -76,8 +77,8 @@ struct Private {
     known_modules: UnsafeCell<KnownModules>,
 }
 
-/// How much of the shared memory is ours: per process a `Private`, per thread a `Local`. Recorders of the same build ask for
-/// this much, and `is_ours` compares.
+/// How much of the shared memory is ours: per process a `Private`, per thread a `Local`. Recorders of the same build
+/// ask for this much, and `is_ours` compares.
 pub const WRITER_MEMORY: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
 
 const _: () = assert!(size_of::<Private>() <= WRITER_MEMORY.process as usize);
@@ -99,20 +100,21 @@ struct Parts {
     pid: u32,
 }
 
-/// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see `attach_block.rs`.
+/// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see
+/// `attach_block.rs`.
 ///
 /// What the SAFETY comments of this file and of the folder `core` refer to by name:
-/// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the constructor
-///   of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is stable. A
-///   forked child that joins is at its first hook after the fork, on the only thread that it has.
-/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never unmapped, or
-///   to the page in the home of an attached process, which is never unmapped either.
-/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the `Core`
-///   of an attached process is written with them. Only code that has seen the gate open or the state `Ready`, and what
-///   `assemble` and `join` call, asks for them. Threads that see the gate open start later, or were stopped while it was
-///   opened.
-/// - **The region is mapped**: nothing unmaps what `map_parts`, `map_unit` and `map_far_slots` have mapped and published. Of
-///   an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
+/// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the
+///   constructor of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is
+///   stable. A forked child that joins is at its first hook after the fork, on the only thread that it has.
+/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never
+///   unmapped, or to the page in the home of an attached process, which is never unmapped either.
+/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the
+///   `Core` of an attached process is written with them. Only code that has seen the gate open or the state `Ready`,
+///   and what `assemble` and `join` call, asks for them. Threads that see the gate open start later, or were stopped
+///   while it was opened.
+/// - **The region is mapped**: nothing unmaps what `map_parts`, `map_unit` and `map_far_slots` have mapped and
+///   published. Of an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
 #[repr(C)]
 pub struct Core {
     state: AtomicU32,
@@ -144,8 +146,8 @@ pub struct Core {
 
 const STOPS: usize = 128;
 
-// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit one
-// thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
+// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit
+// one thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
 unsafe impl Sync for Core {}
 
 static SHUT: AtomicU32 = AtomicU32::new(0);
@@ -221,9 +223,9 @@ impl Core {
         if self.gate() & ACTIVE == 0 {
             return None;
         }
-        // SAFETY: 0, or where `prepare` found the variable `stderr`: in the program or in a library of the start, which the
-        // loader never unloads. It is a pointer, aligned; if the program assigns to it meanwhile, the old or the new value
-        // is read.
+        // SAFETY: 0, or where `prepare` found the variable `stderr`: in the program or in a library of the start, which
+        // the loader never unloads. It is a pointer, aligned; if the program assigns to it meanwhile, the old or the
+        // new value is read.
         let stream = unsafe { (self.stderr.load(Ordering::Relaxed) as *const *mut u8).as_ref() }?;
         (!stream.is_null()).then_some(*stream)
     }
@@ -253,8 +255,8 @@ impl Core {
     #[inline(always)]
     fn private(&self) -> &Private {
         // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `is_ours` demands
-        // `WRITER_MEMORY`, which the assertion at `Private` compares. Zeros are valid, and what several threads write is
-        // atomic or in an `UnsafeCell`.
+        // `WRITER_MEMORY`, which the assertion at `Private` compares. Zeros are valid, and what several threads write
+        // is atomic or in an `UnsafeCell`.
         unsafe { &*self.parts().private }
     }
     #[inline(always)]
@@ -270,12 +272,12 @@ impl Core {
         &self.private().modules
     }
     /// # Safety
-    /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called by
-    /// the loader's notification, at start-up, or in `dl_find_object::alone`.
+    /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called
+    /// by the loader's notification, at start-up, or in `dl_find_object::alone`.
     #[allow(clippy::mut_from_ref)]
     unsafe fn known_modules(&self) -> &mut KnownModules {
-        // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it is
-        // mapped.
+        // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it
+        // is mapped.
         unsafe { &mut *self.private().known_modules.get() }
     }
     pub fn pid(&self) -> u32 {
@@ -286,7 +288,8 @@ impl Core {
         self.header().lose_events(loss, 1);
     }
 
-    /// Whether this process is about to become a program that cannot be recorded. `None`: it can be, or the exec failed.
+    /// Whether this process is about to become a program that cannot be recorded. `None`: it can be, or the exec
+    /// failed.
     pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
         if self.gate() & ACTIVE != 0 {
             self.header().unrecorded_exec.store(why.map_or(0, |why| why as u32), Ordering::Release);
@@ -355,8 +358,8 @@ impl Core {
         // In a sandbox the pid cannot be asked for. There, nothing is carried: see `exec.rs`.
         let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
-        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by `prepare`; a
-        // child that joins does not write it again.
+        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
+        // `prepare`; a child that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 

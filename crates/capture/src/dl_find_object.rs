@@ -1,12 +1,14 @@
-//! Modules where the loader cannot be watched: neither /proc/self/mem nor mprotect lets us write the jump of [`crate::loader`].
+//! Modules where the loader cannot be watched: neither /proc/self/mem nor mprotect lets us write the jump of
+//! [`crate::loader`].
 //!
 //! Then nobody tells us of a new module, so every frame asks: is its address still in the module that we know? glibc's
-//! own `_dl_find_object` (2.35 and later) answers without a lock, from any place, and it is what exceptions are thrown by.
-//! The libraries of the start never go and are not asked for. A library goes only in `dlclose`: the exported one forgets
-//! what was remembered of stacks, then jumps on to the real one.
+//! own `_dl_find_object` (2.35 and later) answers without a lock, from any place, and it is what exceptions are thrown
+//! by. The libraries of the start never go and are not asked for. A library goes only in `dlclose`: the exported one
+//! forgets what was remembered of stacks, then jumps on to the real one.
 //!
 //! What must hold: no lock is waited for; where two threads meet a new module at once, one of them leaves its frame
-//! without a module; nothing that was learnt of a library's code is kept beyond the walk, for it may be gone at the next.
+//! without a module; nothing that was learnt of a library's code is kept beyond the walk, for it may be gone at the
+//! next.
 use crate::core::CORE;
 use crate::elf::LinkMap;
 use crate::real;
@@ -40,15 +42,16 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlclose") } {
         CLOSE.store(address as *mut (), Ordering::Release);
     }
-    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `opening::resolve` asks for.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `opening::resolve` asks
+    // for.
     unsafe { crate::opening::resolve(first, ourselves) };
 }
 
 /// From now on frames ask. False: they cannot.
 ///
 /// # Safety
-/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile. The table has `modules` modules, all that
-/// are loaded.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile. The table has `modules` modules, all
+/// that are loaded.
 pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
     // A forked child begins again, maybe in the middle of another thread's work. Its list begins with the same modules.
     BUSY.store(false, Ordering::Relaxed);
@@ -79,8 +82,8 @@ pub fn find(address: u64) -> Option<*const LinkMap> {
     if function.is_null() {
         return None;
     }
-    // SAFETY: not null, so `begin` found it under the name `_dl_find_object`. glibc's function of this name takes an address
-    // and a `struct dl_find_object`, as `Find` and `Object` say, and its library is never unloaded.
+    // SAFETY: not null, so `begin` found it under the name `_dl_find_object`. glibc's function of this name takes an
+    // address and a `struct dl_find_object`, as `Find` and `Object` say, and its library is never unloaded.
     let function = unsafe { core::mem::transmute::<*mut (), Find>(function) };
     let mut object = Object { flags: 0, start: 0, end: 0, map: core::ptr::null(), eh_frame: 0, reserved: [0; 7] };
     let found = function(address, &raw mut object) == 0 && !object.map.is_null();

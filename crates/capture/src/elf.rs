@@ -52,8 +52,8 @@ pub struct Symbol {
 
 impl Symbol {
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `self` is alive for the borrow, and a `Symbol` is 24 bytes of integers without padding, so all of them are
-        // initialised.
+        // SAFETY: `self` is alive for the borrow, and a `Symbol` is 24 bytes of integers without padding, so all of
+        // them are initialised.
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Symbol>()) }
     }
 }
@@ -80,10 +80,10 @@ impl Relocation {
 
 /// The loader's list entry (`struct link_map`), its public part.
 ///
-/// **Listed maps are whole**: code makes a `&LinkMap` only of an entry of the loader's list, while the list is stable, or of
-/// an object that stays because its code is on the stack. Then the object is mapped, `name` is null or NUL-terminated, and
-/// `dynamic` is null or the object's dynamic section, ended by a zero tag. All of them stay as long as the reference is
-/// used.
+/// **Listed maps are whole**: code makes a `&LinkMap` only of an entry of the loader's list, while the list is stable,
+/// or of an object that stays because its code is on the stack. Then the object is mapped, `name` is null or
+/// NUL-terminated, and `dynamic` is null or the object's dynamic section, ended by a zero tag. All of them stay as long
+/// as the reference is used.
 #[repr(C)]
 pub struct LinkMap {
     pub bias: u64,
@@ -110,8 +110,8 @@ pub struct Debug {
 /// The address of our own dynamic section, by which the loader's list knows us. 0 in a program without one.
 pub fn own_dynamic() -> u64 {
     let address;
-    // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0 if it
-    // is weak.
+    // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0
+    // if it is weak.
     unsafe {
         core::arch::asm!(
             ".weak _DYNAMIC",
@@ -124,9 +124,9 @@ pub fn own_dynamic() -> u64 {
     address
 }
 
-/// Program headers of a mapped file, or of nothing. There are `count` of them at `first`, mapped for as long as the value is
-/// used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own, which stay. Those
-/// that `attached.rs` makes are addresses of the target, and only the target follows them.
+/// Program headers of a mapped file, or of nothing. There are `count` of them at `first`, mapped for as long as the
+/// value is used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own,
+/// which stay. Those that `attached.rs` makes are addresses of the target, and only the target follows them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Headers {
@@ -160,8 +160,9 @@ impl Headers {
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
     }
 
-    /// What is added to the addresses of the file, and whether that is certain. musl's loader, run as a command, is a program
-    /// that does not say where its headers are; then the start of the file tells, if the headers are in its first page.
+    /// What is added to the addresses of the file, and whether that is certain. musl's loader, run as a command, is a
+    /// program that does not say where its headers are; then the start of the file tells, if the headers are in its
+    /// first page.
     pub fn bias(self) -> (u64, bool) {
         const PT_PHDR: u32 = 6;
         let first = self.first as u64;
@@ -198,8 +199,9 @@ impl Headers {
         for note in self.iter().filter(|h| h.kind == PT_NOTE) {
             let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
             while at.wrapping_add(12) <= end {
-                // SAFETY: the twelve bytes lie below the end of the segment, checked by the loop. The object is mapped with
-                // its notes, from which the loader itself reads properties: `bias` is that of the object of these headers.
+                // SAFETY: the twelve bytes lie below the end of the segment, checked by the loop. The object is mapped
+                // with its notes, from which the loader itself reads properties: `bias` is that of the object of these
+                // headers.
                 let [name_len, len, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
                 let name = at + 12;
                 let content = name + ((name_len as u64 + 3) & !3);
@@ -207,8 +209,8 @@ impl Headers {
                 if next > end {
                     break;
                 }
-                // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment is
-                // read-only, so it does not change while `look` has the slices.
+                // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment
+                // is read-only, so it does not change while `look` has the slices.
                 unsafe {
                     let name = core::slice::from_raw_parts(name as *const u8, name_len as usize);
                     look(name, kind, core::slice::from_raw_parts(content as *const u8, len as usize));
@@ -269,14 +271,14 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
 /// `a` points to a NUL-terminated string.
 pub unsafe fn string_is(a: *const u8, b: &[u8]) -> bool {
     for (i, &byte) in b.iter().enumerate() {
-        // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here
-        // or later.
+        // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes
+        // here or later.
         if unsafe { *a.add(i) } != byte {
             return false;
         }
     }
-    // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here or
-    // later.
+    // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here
+    // or later.
     unsafe { *a.add(b.len()) == 0 }
 }
 
@@ -296,8 +298,8 @@ pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocatio
         // As in `Symbols::of`: some loaders relocate these pointers in place, others do not.
         let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;
         for i in 0..bytes as usize / size_of::<Relocation>() {
-            // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its entries. The
-            // loader relocates the object by the same table, which is mapped with it.
+            // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its
+            // entries. The loader relocates the object by the same table, which is mapped with it.
             look(unsafe { &*first.add(i) });
         }
     }
@@ -305,9 +307,9 @@ pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocatio
 
 /// The dynamic symbols of one loaded object.
 ///
-/// **Tables are the loader's**: `of` takes the pointers from the object's dynamic section, by which the loader itself looks
-/// symbols up. So they are null or point to tables of the ELF layout, which stay mapped as long as the object, and users of
-/// a `Symbols` are done before the object can go.
+/// **Tables are the loader's**: `of` takes the pointers from the object's dynamic section, by which the loader itself
+/// looks symbols up. So they are null or point to tables of the ELF layout, which stay mapped as long as the object,
+/// and users of a `Symbols` are done before the object can go.
 pub struct Symbols {
     bias: u64,
     symbols: *const Symbol,
@@ -350,9 +352,9 @@ impl Symbols {
 
     fn find_gnu(&self, name: &[u8]) -> Option<u64> {
         let hash = gnu_hash(name);
-        // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets, and a
-        // chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a bucket's
-        // chain has its lowest bit set.
+        // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets,
+        // and a chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a
+        // bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, shift] = (self.gnu_hash as *const [u32; 4]).read();
             // The filter says of nearly every name that is not there that it is not there.
@@ -391,14 +393,14 @@ impl Symbols {
         (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
     }
 
-    /// The place of the entry with that name in the object's symbol table, whether it is defined or not. Only names that
-    /// were defined when the object was linked are found.
+    /// The place of the entry with that name in the object's symbol table, whether it is defined or not. Only names
+    /// that were defined when the object was linked are found.
     pub fn entry(&self, name: &[u8]) -> Option<*mut Symbol> {
         if self.gnu_hash.is_null() {
             return None;
         }
-        // SAFETY: tables are the loader's (see `Symbols`). The chains, which follow the buckets, are as long as the symbols
-        // that can be looked up, and the last entry of a bucket's chain has its lowest bit set.
+        // SAFETY: tables are the loader's (see `Symbols`). The chains, which follow the buckets, are as long as the
+        // symbols that can be looked up, and the last entry of a bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
             let hash = gnu_hash(name);
@@ -425,7 +427,8 @@ impl Symbols {
     /// # Safety
     /// The index is one that the object's own relocations have, so it is within the table.
     pub unsafe fn at(&self, index: usize) -> *mut Symbol {
-        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index of the object's own relocations.
+        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index of the object's own
+        // relocations.
         unsafe { self.symbols.add(index).cast_mut() }
     }
 
@@ -475,8 +478,8 @@ impl Auxiliary {
     pub fn from_proc() -> Option<Auxiliary> {
         let mut words = [[0u64; 2]; 40];
         let fd = sys::open_read(b"/proc/self/auxv\0")?;
-        // SAFETY: the 640 bytes of `words`, which is not used while `bytes` lives. Integers have no padding, and any bytes
-        // are valid integers.
+        // SAFETY: the 640 bytes of `words`, which is not used while `bytes` lives. Integers have no padding, and any
+        // bytes are valid integers.
         let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
         let n = sys::read(fd, bytes) / 16;
         sys::close(fd);
@@ -486,11 +489,11 @@ impl Auxiliary {
     /// From the program's stack: `stack_end` points at argc.
     ///
     /// # Safety
-    /// `stack_end` points to argc on the initial stack, with what the kernel put behind it. Entries may have been taken out
-    /// of the environment.
+    /// `stack_end` points to argc on the initial stack, with what the kernel put behind it. Entries may have been taken
+    /// out of the environment.
     pub unsafe fn from_stack(stack_end: *const u64) -> Option<Auxiliary> {
-        // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with the tag
-        // 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
+        // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with
+        // the tag 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
         unsafe {
             let mut at = stack_end.add(*stack_end as usize + 2);
             while *at != 0 {

@@ -141,17 +141,19 @@ impl Environment {
     /// The last entry before `end` that starts with `prefix`. Ours come after all entries of the program.
     ///
     /// # Safety
-    /// The list is the process's initial one, and no other thread uses it. It has at least `end` entries, or ends before.
+    /// The list is the process's initial one, and no other thread uses it. It has at least `end` entries, or ends
+    /// before.
     unsafe fn find(self, prefix: &[u8], end: usize) -> Option<usize> {
         let mut found = None;
         for i in 0..end {
-            // SAFETY: the caller promises the initial list (see `Environment`), and the loop stops at the null that ends it.
+            // SAFETY: the caller promises the initial list (see `Environment`), and the loop stops at the null that
+            // ends it.
             let entry = unsafe { *self.0.add(i) };
             if entry.is_null() {
                 break;
             }
-            // SAFETY: an entry of the list is NUL-terminated (see `Environment`), and no other thread uses it, which the
-            // caller promises.
+            // SAFETY: an entry of the list is NUL-terminated (see `Environment`), and no other thread uses it, which
+            // the caller promises.
             if unsafe { bytes(entry) }.starts_with(prefix) {
                 found = Some(i);
             }
@@ -165,8 +167,8 @@ impl Environment {
     /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take(self, prefix: &[u8]) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller promises the initial list with writable strings. `at` is the index of an entry, because `find`
-        // returned it.
+        // SAFETY: the caller promises the initial list with writable strings. `at` is the index of an entry, because
+        // `find` returned it.
         unsafe {
             let Some(at) = self.find(prefix, usize::MAX) else { return value };
             let text = bytes(*self.0.add(at));
@@ -220,8 +222,8 @@ impl Environment {
             }
         }
         loop {
-            // SAFETY: `at` is the index of an entry, first by the caller's promise, then because `next` was not null. So `at
-            // + 1` is at most the null that ends the list, and no other thread uses it.
+            // SAFETY: `at` is the index of an entry, first by the caller's promise, then because `next` was not null.
+            // So `at + 1` is at most the null that ends the list, and no other thread uses it.
             unsafe {
                 let next = *self.0.add(at + 1);
                 *self.0.add(at) = next;
@@ -233,16 +235,17 @@ impl Environment {
         }
     }
 
-    /// Cuts our library, the first one of the last LD_PRELOAD, out of the environment and returns its path. What the user
-    /// preloads stays: either it stands in an entry of its own before ours, or our entry is changed into the user's.
+    /// Cuts our library, the first one of the last LD_PRELOAD, out of the environment and returns its path. What the
+    /// user preloads stays: either it stands in an entry of its own before ours, or our entry is changed into the
+    /// user's.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take_library(self) -> Value {
         let mut value = Value::EMPTY;
         // SAFETY: the caller promises the initial list with writable strings. `at` and `before` are indices of entries,
-        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there. That
-        // is inside the same string, because the string begins with `PRELOAD`, too.
+        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there.
+        // That is inside the same string, because the string begins with `PRELOAD`, too.
         unsafe {
             let Some(at) = self.find(PRELOAD, usize::MAX) else { return value };
             let entry = *self.0.add(at);

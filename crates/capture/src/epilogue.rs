@@ -1,8 +1,8 @@
 //! Code without CFI: how its frame ends, read from the instructions themselves.
 //!
 //! Given: the bytes at a return address. Gives back: the caller's frame, if what follows is nothing but the end of the
-//! function. A trampoline that a JIT compiler makes (CPython's `-X perf`) has neither CFI nor a frame pointer, but what it
-//! does after its call is all that a step up needs to know:
+//! function. A trampoline that a JIT compiler makes (CPython's `-X perf`) has neither CFI nor a frame pointer, but what
+//! it does after its call is all that a step up needs to know:
 //!
 //! ```text
 //!   sub rsp, 8
@@ -53,8 +53,8 @@ pub unsafe fn at(pc: u64) -> Option<Epilogue> {
     let count = LOOK.min((PAGE - pc % PAGE) as usize);
     let mut bytes = [0; LOOK];
     for (i, byte) in bytes.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller promises that the byte at `pc` can be read, so its whole page can; `count` ends with that page.
-        // Volatile, because a JIT compiler may write beside it.
+        // SAFETY: the caller promises that the byte at `pc` can be read, so its whole page can; `count` ends with that
+        // page. Volatile, because a JIT compiler may write beside it.
         *byte = unsafe { (pc as *const u8).add(i).read_volatile() };
     }
     decode(bytes.get(..count)?)

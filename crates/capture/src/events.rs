@@ -28,7 +28,8 @@ use stacks::{known_stack, remembered, remembered_elsewhere, walk_and_write};
 pub fn allocating(context: &Context) {
     let local = CORE.only.load(Ordering::Relaxed);
     if !local.is_null() {
-        // SAFETY: `Core::begin_thread` stores a local in `only` after `Local::begin` has made its memo, and locals stay mapped.
+        // SAFETY: `Core::begin_thread` stores a local in `only` after `Local::begin` has made its memo, and locals stay
+        // mapped.
         unsafe { Memo::fetch(&raw const (*local).memo, context.ret, context.cfa()) };
     }
 }
@@ -44,7 +45,8 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
         entered.writer(core).begin_events(1);
-        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for us.
+        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for
+        // us.
         let known = unsafe { remembered(core, entered.local, context) };
         if let Ok(stack) = known
             && entered.writer(core).write_quickly(|stamp| encode_alloc(stamp, address, size, stack))
@@ -69,14 +71,14 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     Next::then(allocated_slowly)
 }
 
-/// The youngest of its set is another stack. The guard is up. Arguments: the address, the size, the thread's state; where
-/// the youngest differs.
+/// The youngest of its set is another stack. The guard is up. Arguments: the address, the size, the thread's state;
+/// where the youngest differs.
 extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its main
-    // level up for this hook until `leave`. There, `remembered` has failed with this miss.
+    // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its
+    // main level up for this hook until `leave`. There, `remembered` has failed with this miss.
     match unsafe { remembered_elsewhere(entered.local, context, context.resume_state.miss()) } {
         Ok(stack) => {
             entered.writer(core).write(|stamp| encode_alloc(stamp, address, size, stack));

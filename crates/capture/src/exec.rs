@@ -40,8 +40,8 @@ pub enum Spawn {
 
 const ENOSYS: i32 = 38;
 
-/// libc's functions, in the order of `Flavour` and `Spawn`, and the address of its `environ`. Found once, at the start: a forked
-/// child may have got its parent's loader in the middle of a change, and must not search it.
+/// libc's functions, in the order of `Flavour` and `Spawn`, and the address of its `environ`. Found once, at the start:
+/// a forked child may have got its parent's loader in the middle of a change, and must not search it.
 static REAL: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,7 +50,8 @@ static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     let names = [&b"execve"[..], b"execvpe", b"fexecve", b"posix_spawn", b"posix_spawnp"];
     for (name, place) in names.into_iter().zip(&REAL) {
-        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks
+        // for.
         let found = unsafe { real::find_behind(first, ourselves, name) };
         place.store(found.unwrap_or(0) as usize, Ordering::Release);
     }
@@ -104,8 +105,8 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     result
 }
 
-/// Calls libc's function, with the edited list if there is one. It leaves behind neither that list (see `left_lists`) nor
-/// a signal that the program inherited as ignored and that we handle.
+/// Calls libc's function, with the edited list if there is one. It leaves behind neither that list (see `left_lists`)
+/// nor a signal that the program inherited as ignored and that we handle.
 fn real_exec(real: impl Fn(Strings) -> i32, environment: Strings, edited: Option<Edited>, may_call: bool) -> i32 {
     if !may_call {
         return real(environment);
@@ -147,8 +148,8 @@ unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<
 /// `environment` is null or a list of NUL-terminated strings that ends with a null.
 unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     let mut at = environment;
-    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins at or
-    // before the NUL.
+    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins
+    // at or before the NUL.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if bytes(*at).starts_with(prefix) {
@@ -196,8 +197,8 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
 /// What libc's `environ` points to now.
 fn current() -> Strings {
     let variable = ENVIRON.load(Ordering::Acquire) as *const Strings;
-    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the start,
-    // which the loader never unloads.
+    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the
+    // start, which the loader never unloads.
     if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
@@ -208,8 +209,8 @@ struct Edited {
     len: usize,
 }
 
-/// Writes into a mapping that was sized for it. `[at, end)` is what is left of the bytes that `Edited::new` has mapped, and
-/// the `Pen` is not used after `Edited::free`.
+/// Writes into a mapping that was sized for it. `[at, end)` is what is left of the bytes that `Edited::new` has mapped,
+/// and the `Pen` is not used after `Edited::free`.
 struct Pen {
     at: *mut u8,
     end: *mut u8,
@@ -219,8 +220,8 @@ impl Pen {
     fn put(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.at < self.end {
-                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further is at
-                // most its end.
+                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further
+                // is at most its end.
                 unsafe {
                     *self.at = byte;
                     self.at = self.at.add(1);
@@ -242,13 +243,13 @@ struct Entries {
 
 impl Entries {
     /// # Safety
-    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn has
-    /// returned, by which time the result is gone.
+    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn
+    /// has returned, by which time the result is gone.
     unsafe fn of(list: Strings, variable: &[u8]) -> Self {
         let mut entries = Entries { list, count: 0, preload: None, variable: None };
         while let Some(entry) = entries.get(entries.count) {
-            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until the
-            // exec has returned, for which the caller promises that it stays.
+            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until
+            // the exec has returned, for which the caller promises that it stays.
             let text: &'static [u8] = unsafe { bytes(entry) };
             if let Some(value) = text.strip_prefix(PRELOAD) {
                 entries.preload = Some((entries.count, value));
@@ -263,8 +264,8 @@ impl Entries {
 
     /// The entry, unless the list ends there. `i` is at most `count`.
     fn get(&self, i: usize) -> Option<*const u8> {
-        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most `count`,
-        // and `of` goes on only as long as there was an entry, so nothing behind the null is read.
+        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most
+        // `count`, and `of` goes on only as long as there was an entry, so nothing behind the null is read.
         let entry = unsafe { if self.list.is_null() { core::ptr::null() } else { *self.list.add(i) } };
         (!entry.is_null()).then_some(entry)
     }
@@ -300,8 +301,8 @@ impl Edited {
     /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
     /// returned.
     unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
-        // asks for.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what
+        // `Entries::of` asks for.
         let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if has_library && entries.variable.is_some() {
@@ -325,7 +326,8 @@ impl Edited {
         for i in 0..entries.count {
             edited.set(i, entries.get(i).unwrap_or(core::ptr::null()));
         }
-        // What the library will cut off is appended. Where a tree is followed nothing is cut off, so what is there is replaced.
+        // What the library will cut off is appended. Where a tree is followed nothing is cut off, so what is there is
+        // replaced.
         let stays = carried.variable != Variable::Channel;
         let mut count = entries.count;
         let places = [(entries.preload.map(|(at, _)| at), preload), (entries.variable, variable)];
@@ -345,8 +347,8 @@ impl Edited {
     /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
     /// returned.
     unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
-        // asks for.
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what
+        // `Entries::of` asks for.
         let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if !has_library {
@@ -375,8 +377,9 @@ impl Edited {
     }
 
     fn free(self) {
-        // SAFETY: `new` mapped these bytes with `map_private`. `real_exec` and `spawn` free them after libc's function has
-        // returned, and no other code has their address: `real_exec` does not free what it has noted in `left_lists`.
+        // SAFETY: `new` mapped these bytes with `map_private`. `real_exec` and `spawn` free them after libc's function
+        // has returned, and no other code has their address: `real_exec` does not free what it has noted in
+        // `left_lists`.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

@@ -1,11 +1,12 @@
 //! The functions that only an allocator brings, in a program that was launched.
 //!
-//! jemalloc, tcmalloc and mimalloc define C++'s operators themselves and do not call malloc by its symbol. With libstdc++
-//! the operators do call malloc, which is hooked. So a function of [`crate::hooks::FAMILY_HOOKS`] is hooked only if the
-//! definition that the program is bound to lies in an allocator, and other programs run exactly as without us:
+//! jemalloc, tcmalloc and mimalloc define C++'s operators themselves and do not call malloc by its symbol. With
+//! libstdc++ the operators do call malloc, which is hooked. So a function of [`crate::hooks::FAMILY_HOOKS`] is hooked
+//! only if the definition that the program is bound to lies in an allocator, and other programs run exactly as without
+//! us:
 //!
-//! 1. In the library's file these names are weak and undefined, so the loader never finds them there, and a program that
-//!    asks for `mallocx` by a weak reference sees what it would see alone.
+//! 1. In the library's file these names are weak and undefined, so the loader never finds them there, and a program
+//!   that asks for `mallocx` by a weak reference sees what it would see alone.
 //! 2. At the start, [`enable`] looks for the definitions behind us. For those that lie in an allocator it defines our
 //!    symbols, so that everything that is bound later (the first call, `dlopen`, `dlsym`) finds our shims.
 //! 3. Words that the loader has already bound to the allocator get the address of the shim, see [`crate::imports`].
@@ -27,7 +28,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 #[repr(transparent)]
 pub struct Entries(UnsafeCell<[Entry; FAMILY_COUNT]>);
 
-// SAFETY: only `enable` writes it, at start-up (see `Core`), when there is one thread. The shims and `entry` read it later.
+// SAFETY: only `enable` writes it, at start-up (see `Core`), when there is one thread. The shims and `entry` read it
+// later.
 unsafe impl Sync for Entries {}
 
 const NO_ENTRY: Entry = Entry { real: 0, nothrow: 0, module: Range::NONE, internal: [0; INTERNAL] };
@@ -56,8 +58,8 @@ pub fn may_be_enabled(address: u64) -> bool {
 
 /// The function of an enabled hook.
 pub fn entry(index: usize) -> Option<Entry> {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
-    // (see `Entries`).
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
+    // meanwhile (see `Entries`).
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
@@ -68,8 +70,8 @@ pub fn is_any_enabled() -> bool {
 /// True for the module at `start` if functions of it are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
-    // (see `Entries`).
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
+    // meanwhile (see `Entries`).
     let entries = unsafe { &*ENTRIES.0.get() };
     entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
 }
@@ -90,8 +92,8 @@ unsafe extern "C" {
 /// Where the calls of an enabled function are to lead.
 #[cfg(feature = "shims")]
 pub fn shim(index: usize) -> Option<u64> {
-    // SAFETY: `capture-so` defines the array with this many function pointers, each of the size of a `u64`. The loader fills it
-    // in when it relocates the library, before any code of the library runs; nothing writes to it later.
+    // SAFETY: `capture-so` defines the array with this many function pointers, each of the size of a `u64`. The loader
+    // fills it in when it relocates the library, before any code of the library runs; nothing writes to it later.
     unsafe { heaptrack_family_shims.get(index).copied() }
 }
 
@@ -132,8 +134,8 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
             *place = found;
         }
     }
-    // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held. At start-up
-    // the loader has relocated all modules.
+    // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held. At
+    // start-up the loader has relocated all modules.
     is_whole &= unsafe { imports::redirect_all(first, program, range, &patcher) };
     patcher.close();
     is_whole

@@ -1,7 +1,7 @@
 //! Whether a program starts behind a seccomp filter that its recorder is not behind.
 //!
-//! Such a filter can kill the program for the calls by which recording starts. It is found out by opening and reading files
-//! only: the loader has just done the same to load this library, so the filter allows it.
+//! Such a filter can kill the program for the calls by which recording starts. It is found out by opening and reading
+//! files only: the loader has just done the same to load this library, so the filter allows it.
 use crate::sys;
 
 /// Of a process: its seccomp mode, and how many filters it is behind. Later ones are stricter.

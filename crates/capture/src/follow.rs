@@ -1,14 +1,15 @@
 //! Following a tree of processes: every process that the target makes gets shared memory of its own.
 //!
-//! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child finds its
-//! gate shut at its first hook and joins then (`Core::join`); an executed program finds the hub's path in its environment.
-//! Whatever fails, the process runs unwatched and is counted in the hub.
+//! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child
+//! finds its gate shut at its first hook and joins then (`Core::join`); an executed program finds the hub's path in its
+//! environment. Whatever fails, the process runs unwatched and is counted in the hub.
 use crate::sys;
 use channel::{HUB_MAGIC, Hub, PAGE, Region, VERSION};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// How often, and how long each time, a process waits for an offer: three seconds in all, on a machine that has no time at all.
+/// How often, and how long each time, a process waits for an offer: three seconds in all, on a machine that has no time
+/// at all.
 const TRIES: u32 = 30;
 const TRY_MS: u64 = 100;
 
@@ -37,8 +38,8 @@ pub fn give_up() {
 }
 
 fn hub() -> Option<&'static Hub> {
-    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write in a
-    // `Hub` is atomic.
+    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write
+    // in a `Hub` is atomic.
     unsafe { HUB.load(Ordering::Acquire).as_ref() }
 }
 
@@ -56,8 +57,8 @@ pub fn find_hub(path: &[u8]) -> bool {
     sys::close(fd);
     let Some(page) = page else { return false };
     sys::keep_out_of_dumps(page, PAGE);
-    // SAFETY: `map_shared` has just mapped this page, and a `Hub` fits into it. The collector has made the file one page
-    // long and sealed its size before it gave its path away, so the page stays behind the mapping.
+    // SAFETY: `map_shared` has just mapped this page, and a `Hub` fits into it. The collector has made the file one
+    // page long and sealed its size before it gave its path away, so the page stays behind the mapping.
     let hub = unsafe { &*page.cast::<Hub>() };
     let is_ours = hub.magic == HUB_MAGIC && hub.version == VERSION;
     if is_ours {

@@ -1,8 +1,8 @@
 //! Whether the program that an exec starts can be recorded, found out before the exec.
 //!
-//! The loader of a program that cannot open our library complains into the program's stderr, and a static program would see
-//! our variables in its environment. So before an exec in place we do what the kernel and the loader are going to do:
-//! find the file, follow scripts, read the ELF header, open the library and the channel. What we cannot find out
+//! The loader of a program that cannot open our library complains into the program's stderr, and a static program would
+//! see our variables in its environment. So before an exec in place we do what the kernel and the loader are going to
+//! do: find the file, follow scripts, read the ELF header, open the library and the channel. What we cannot find out
 //! (an unreadable file, an unknown format) counts as recordable, as it does when a program is launched.
 use crate::environment::{Carried, bytes};
 use crate::exec::Flavour;
@@ -21,8 +21,8 @@ const SET_USER: u32 = 0o4000;
 /// Without the group's execute bit this means mandatory locking.
 const SET_GROUP: u32 = 0o2010;
 
-/// A path and the start of a file. They are too large for the program's stack. `at` are two pages that `new` has mapped,
-/// that only `drop` unmaps, and that nothing else points to.
+/// A path and the start of a file. They are too large for the program's stack. `at` are two pages that `new` has
+/// mapped, that only `drop` unmaps, and that nothing else points to.
 struct Buffers {
     at: *mut u8,
 }
@@ -32,13 +32,13 @@ impl Buffers {
         sys::map_private(2 * PAGE).map(|at| Buffers { at })
     }
     fn path(&mut self) -> &mut [u8] {
-        // SAFETY: the first of the two mapped pages (see `Buffers`). They read as zeros at first, and `&mut self` excludes
-        // other references.
+        // SAFETY: the first of the two mapped pages (see `Buffers`). They read as zeros at first, and `&mut self`
+        // excludes other references.
         unsafe { core::slice::from_raw_parts_mut(self.at, PAGE) }
     }
     fn both(&mut self) -> (&mut [u8], &mut [u8]) {
-        // SAFETY: the two mapped pages (see `Buffers`) do not overlap. They read as zeros at first, and `&mut self` excludes
-        // other references.
+        // SAFETY: the two mapped pages (see `Buffers`) do not overlap. They read as zeros at first, and `&mut self`
+        // excludes other references.
         unsafe {
             (
                 core::slice::from_raw_parts_mut(self.at, PAGE),
@@ -50,13 +50,14 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped these two pages with `map_private`. Every reference to them borrows from `self`, which is
-        // dropped here.
+        // SAFETY: `new` mapped these two pages with `map_private`. Every reference to them borrows from `self`, which
+        // is dropped here.
         unsafe { sys::unmap(self.at, 2 * PAGE) };
     }
 }
 
-/// Copies `text` into `room` at `at`, with a terminating zero. Returns where the zero is, or `None` when there is no room.
+/// Copies `text` into `room` at `at`, with a terminating zero. Returns where the zero is, or `None` when there is no
+/// room.
 fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
     let end = at.checked_add(text.len())?;
     let place = room.get_mut(at..end)?;
@@ -70,8 +71,8 @@ fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
 /// `None`: it can be recorded.
 ///
 /// # Safety
-/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor. `search` is null or
-/// the NUL-terminated value of PATH.
+/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor. `search` is null
+/// or the NUL-terminated value of PATH.
 pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carried: &Carried) -> Option<UnrecordedExec> {
     if !can_be_opened(carried) {
         return Some(UnrecordedExec::OutOfReach);
@@ -81,7 +82,8 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
         Flavour::Descriptor => sys::open_plain(crate::follow::Path::of_own_descriptor(first as u32).get()),
         // SAFETY: a NUL-terminated string of the program's own call.
         Flavour::Path => open(buffers.path(), unsafe { bytes(first as *const u8) }),
-        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated strings.
+        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated
+        // strings.
         Flavour::Search => unsafe {
             let search = if search.is_null() { &b"/bin:/usr/bin"[..] } else { bytes(search) };
             look_up(buffers.path(), bytes(first as *const u8), search)
@@ -105,8 +107,8 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
     None
 }
 
-/// The new program opens both with the user, the root folder and the mounts that this process has now. To open them here
-/// would prove nothing: a process that became another user may keep capabilities until the exec takes them away.
+/// The new program opens both with the user, the root folder and the mounts that this process has now. To open them
+/// here would prove nothing: a process that became another user may keep capabilities until the exec takes them away.
 /// access(2) judges without those capabilities.
 fn can_be_opened(carried: &Carried) -> bool {
     let channel = carried.value.as_c_string();
@@ -143,7 +145,8 @@ fn interpreter(line: &[u8]) -> &[u8] {
     line.get(start..).and_then(|rest| rest.split(is_blank).next()).unwrap_or(&[])
 }
 
-/// The loader itself has no interpreter, and takes LD_PRELOAD for the program that it is given. `path` ends with a zero.
+/// The loader itself has no interpreter, and takes LD_PRELOAD for the program that it is given. `path` ends with a
+/// zero.
 fn is_loader(path: &[u8]) -> bool {
     let path = path.split(|byte| *byte == 0).next().unwrap_or(&[]);
     path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-"))

@@ -17,8 +17,8 @@ const ADDRESSES: [u32; 3] = [1, 6, 7];
 /// be written.
 ///
 /// # Safety
-/// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the loader's
-/// lock is held.
+/// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the
+/// loader's lock is held.
 pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, patcher: &Patcher) -> bool {
     let mut is_whole = true;
     let mut map = first;
@@ -26,8 +26,8 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
     while let Some(m) = unsafe { map.as_ref() } {
         if let Some(headers) = headers_of(m, program) {
             let is_own = headers.bounds(m.bias).is_some_and(|(start, _)| own.holds(start));
-            // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and `headers_of`
-            // returned its headers.
+            // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and
+            // `headers_of` returned its headers.
             is_whole &= is_own || unsafe { redirect(m, headers, patcher) };
         }
         map = m.next;
@@ -36,8 +36,8 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
 }
 
 /// # Safety
-/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs yet, or
-/// the loader's lock is held.
+/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs
+/// yet, or the loader's lock is held.
 unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
     // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(map) }) else { return true };
@@ -79,13 +79,13 @@ unsafe fn wanted(map: &LinkMap, symbols: &Symbols, relocation: &Relocation) -> O
 }
 
 /// # Safety
-/// `at` is a word that a relocation of a mapped module names, and `headers` and `bias` are that module's. No other thread
-/// runs yet, or the loader's lock is held.
+/// `at` is a word that a relocation of a mapped module names, and `headers` and `bias` are that module's. No other
+/// thread runs yet, or the loader's lock is held.
 unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patcher) -> bool {
     if is_writable(headers, bias, at) {
-        // SAFETY: the word is in a writable segment of the module, checked by `is_writable`, which the loader has mapped. No
-        // other thread uses it now: at start-up there is none, and the loader tells of a new library before its constructors
-        // run.
+        // SAFETY: the word is in a writable segment of the module, checked by `is_writable`, which the loader has
+        // mapped. No other thread uses it now: at start-up there is none, and the loader tells of a new library before
+        // its constructors run.
         unsafe { (at as *mut u64).write_unaligned(value) };
         return true;
     }
@@ -93,8 +93,8 @@ unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patc
     unsafe { patcher.write(at, &value.to_le_bytes(), page(headers, bias, at)) }
 }
 
-/// How the page of a module's word that cannot be written is protected. A library that was linked without separate code has
-/// its tables of symbols in the segment of its code.
+/// How the page of a module's word that cannot be written is protected. A library that was linked without separate code
+/// has its tables of symbols in the segment of its code.
 fn page(headers: Headers, bias: u64, at: u64) -> Page {
     let is_code = |header: elf::ProgramHeader| {
         let start = bias.wrapping_add(header.vaddr);
@@ -127,15 +127,15 @@ pub enum Bound {
 
 /// Binds a library that was opened with RTLD_DEEPBIND to our shims.
 ///
-/// Its own scope comes first, so it would be bound to the functions behind our shims. It is bound to ours only where every
-/// module of the list that defines the function has that same one: then both ways lead to the same allocator, whatever
-/// the library's scope is. A symbol that is undefined in the library is given a hidden definition at our shim, which every
-/// loader binds without a search, now or at the first call. Words that are bound already are rewritten: some versions of
-/// the loader tell of a library before they relocate it, some after.
+/// Its own scope comes first, so it would be bound to the functions behind our shims. It is bound to ours only where
+/// every module of the list that defines the function has that same one: then both ways lead to the same allocator,
+/// whatever the library's scope is. A symbol that is undefined in the library is given a hidden definition at our shim,
+/// which every loader binds without a search, now or at the first call. Words that are bound already are rewritten:
+/// some versions of the loader tell of a library before they relocate it, some after.
 ///
 /// # Safety
-/// `map` is an entry of the list at `first`, the loader's own. Its lock is held, or there is no other thread: the list is
-/// stable and nothing is relocated meanwhile.
+/// `map` is an entry of the list at `first`, the loader's own. Its lock is held, or there is no other thread: the list
+/// is stable and nothing is relocated meanwhile.
 #[cold]
 #[inline(never)]
 pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
@@ -147,8 +147,9 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
     };
     let patcher = Patcher::open();
     let mut bound = Bound::ToUs;
-    // SAFETY: `own` and `map` are entries of the stable list: listed maps are whole (see `LinkMap`). `index` is that of a
-    // relocation of `map`, so it is within its symbol table, and `at` is a word that this relocation names, so it is mapped.
+    // SAFETY: `own` and `map` are entries of the stable list: listed maps are whole (see `LinkMap`). `index` is that of
+    // a relocation of `map`, so it is within its symbol table, and `at` is a word that this relocation names, so it is
+    // mapped.
     unsafe {
         families::for_each_hooked(own, |hooked| {
             elf::for_each_relocation(map, |relocation| {
@@ -181,8 +182,8 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
 /// `place` is an entry of a loaded module's symbol table, in a page that is protected as `page` says; as `bind_deep`.
 unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, page: Page, patcher: &Patcher) {
     const HIDDEN: u8 = 2;
-    // SAFETY: the caller promises an entry of a loaded module's symbol table, which is mapped, and which the loader does not
-    // change.
+    // SAFETY: the caller promises an entry of a loaded module's symbol table, which is mapped, and which the loader
+    // does not change.
     let mut symbol = unsafe { *place };
     symbol.other = HIDDEN;
     // Any section but "undefined" and "absolute": the value is relative to where the module is.

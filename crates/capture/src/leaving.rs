@@ -38,8 +38,8 @@ unsafe fn copy_path(header: &Header, path: *const u8) {
     for place in &header.left_for {
         let mut word = 0;
         for i in 0..8 {
-            // SAFETY: a byte of the string that the caller promises. `is_over` is true from its NUL on (from the start if
-            // `path` is null), so nothing after the NUL is read.
+            // SAFETY: a byte of the string that the caller promises. `is_over` is true from its NUL on (from the start
+            // if `path` is null), so nothing after the NUL is read.
             let byte = if is_over { 0 } else { unsafe { *path.add(at) } };
             is_over |= byte == 0;
             word |= (byte as u64) << (i * 8);

@@ -1,8 +1,9 @@
 //! Memory of environment lists that an exec in a child of vfork has left behind.
 //!
-//! Such a child runs in its parent's memory, and its exec does not return, so it cannot unmap the list that was made for the
-//! new program. The thread that called vfork has the child's thread pointer and waits until the exec is done. So what was
-//! noted under a thread pointer is not in use when the next exec with that pointer begins, and is unmapped then.
+//! Such a child runs in its parent's memory, and its exec does not return, so it cannot unmap the list that was made
+//! for the new program. The thread that called vfork has the child's thread pointer and waits until the exec is done.
+//! So what was noted under a thread pointer is not in use when the next exec with that pointer begins, and is unmapped
+//! then.
 use crate::sys;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -37,8 +38,8 @@ pub fn free(owner: u64) {
     let at = left.at.swap(0, Ordering::AcqRel);
     if at != 0 {
         let len = left.len.load(Ordering::Relaxed);
-        // SAFETY: `note` got both from the caller that had mapped them. `swap` gives them to one thread only, and the exec
-        // that used them is over (see the top of this file).
+        // SAFETY: `note` got both from the caller that had mapped them. `swap` gives them to one thread only, and the
+        // exec that used them is over (see the top of this file).
         unsafe { sys::unmap(at as *mut u8, len) };
     }
     left.owner.store(0, Ordering::Release);

@@ -4,7 +4,8 @@
 //! put a jump there. The call comes on the loader's own thread with the loader's lock held, after mapping and before
 //! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
 //!
-//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves: [`crate::dl_find_object`].
+//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves:
+//! [`crate::dl_find_object`].
 use crate::elf::Debug;
 use crate::patch::{Page, Patcher};
 
@@ -70,8 +71,8 @@ pub(crate) fn watch(debug: *const Debug) -> bool {
     // SAFETY: `debug` is the loader's board, which `find_debug` found and which stays; only `assemble` calls this, with
     // `Parts::debug`.
     let mut at = unsafe { (*debug).changed };
-    // SAFETY: the loader's board says that its own code is there, which is mapped and never unloaded. The bytes read beyond
-    // an empty function are the padding or the functions behind it in the same segment.
+    // SAFETY: the loader's board says that its own code is there, which is mapped and never unloaded. The bytes read
+    // beyond an empty function are the padding or the functions behind it in the same segment.
     let code = unsafe { *(at as *const [u8; 4 + JUMP_LEN]) };
     let body = if code.starts_with(&ENDBR64) {
         at += 4;
@@ -97,8 +98,8 @@ pub(crate) fn watch(debug: *const Debug) -> bool {
 /// `debug` is null or the loader's board, and no other thread runs the loader meanwhile.
 pub unsafe fn is_quiet(debug: *const Debug) -> bool {
     let mut board = debug;
-    // SAFETY: `board` is null, the loader's board by the caller's promise, or the next one of its list. Boards are never
-    // freed.
+    // SAFETY: `board` is null, the loader's board by the caller's promise, or the next one of its list. Boards are
+    // never freed.
     while let Some(d) = unsafe { board.as_ref() } {
         if d.state != 0 {
             return false;
@@ -117,8 +118,8 @@ fn is_empty_function(body: &[u8]) -> bool {
 
 fn write_code(at: u64, bytes: &[u8]) -> bool {
     let patcher = Patcher::open();
-    // SAFETY: `at` is the loader's own code, which `watch` has just read, so it is mapped as code. Only the loader runs it,
-    // and it does not run now: `assemble` is called by the loader, or on the only thread (start-up, see `Core`).
+    // SAFETY: `at` is the loader's own code, which `watch` has just read, so it is mapped as code. Only the loader runs
+    // it, and it does not run now: `assemble` is called by the loader, or on the only thread (start-up, see `Core`).
     let done = unsafe { patcher.write(at, bytes, Page::Code) };
     patcher.close();
     done

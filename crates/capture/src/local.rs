@@ -12,14 +12,14 @@ use channel::{Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
-/// which any thread may read. So no code makes a `&mut` of all of it.
+/// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for
+/// `identity`, which any thread may read. So no code makes a `&mut` of all of it.
 ///
 /// Names for what unsafe code rests on:
-/// - **Locals stay mapped**: `Core::area` maps a slot's area, its rings included, and nothing in the target unmaps it. A
-///   profiler that detaches does so from outside, once no thread is in a hook (`in_hook.rs` in `attach`).
-/// - **Own local**: `Threads::find` returns a local only to the thread that `Identity::is_mine` says it belongs to. So only
-///   that thread, and signal handlers on it, write its fields.
+/// - **Locals stay mapped**: `Core::area` maps a slot's area, its rings included, and nothing in the target unmaps it.
+///   A profiler that detaches does so from outside, once no thread is in a hook (`in_hook.rs` in `attach`).
+/// - **Own local**: `Threads::find` returns a local only to the thread that `Identity::is_mine` says it belongs to. So
+///   only that thread, and signal handlers on it, write its fields.
 /// - **Main hook's fields**: only the hook for which the guard of `main` is up uses `memo`, `generation`,
 ///   `patched_together`, and the first proof and scratch.
 #[repr(C)]
@@ -44,7 +44,8 @@ pub struct Local {
 
 const _: () = assert!(size_of::<Local>() <= WRITER_MEMORY.thread as usize);
 
-/// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its own.
+/// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its
+/// own.
 #[repr(C)]
 pub struct Identity {
     thread_pointer: AtomicU64,
@@ -67,16 +68,16 @@ impl Identity {
             return false;
         }
         let offset = self.tid_offset.load(Ordering::Relaxed);
-        // SAFETY: inside the calling thread's own thread block: `find_tid` has read the tid at this offset of a block of the
-        // same libc, and the offset is used with the caller's own pointer only.
+        // SAFETY: inside the calling thread's own thread block: `find_tid` has read the tid at this offset of a block
+        // of the same libc, and the offset is used with the caller's own pointer only.
         offset == 0
             || unsafe { ((pointer + offset as u64) as *const u32).read_volatile() } == self.tid.load(Ordering::Relaxed)
     }
 
     /// The owner word of the thread that had this thread pointer last, if the slot is still its.
     pub fn last_owner(&self, pointer: u64) -> Option<Owner> {
-        // Another thread that takes the slot stores its pointer before its owner word, so the word that is loaded first is
-        // never that of a thread with another pointer.
+        // Another thread that takes the slot stores its pointer before its owner word, so the word that is loaded first
+        // is never that of a thread with another pointer.
         let owner = self.owner.load(Ordering::Acquire);
         (self.thread_pointer.load(Ordering::Acquire) == pointer).then_some(Owner(owner))
     }
@@ -119,8 +120,8 @@ const ENTRIES: usize = 1 << 16;
 /// How far from its place a thread is looked for. With twice as many places as slots, a thread is hardly ever that far.
 const MAX_PROBES: usize = 128;
 
-/// The states of all threads, found by their thread pointers. Open addressing. An entry whose thread is gone is taken over by
-/// another thread.
+/// The states of all threads, found by their thread pointers. Open addressing. An entry whose thread is gone is taken
+/// over by another thread.
 #[repr(C)]
 pub struct Threads {
     entries: [AtomicPtr<Local>; ENTRIES],
@@ -129,8 +130,8 @@ pub struct Threads {
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
     let pointer;
-    // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the block
-    // before the thread can reach a hook.
+    // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the
+    // block before the thread can reach a hook.
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
@@ -169,7 +170,8 @@ impl Threads {
     /// The last state that a thread with this thread pointer had, and the owner word of its slot then.
     pub fn last(&self, pointer: u64) -> Option<(*mut Local, Owner)> {
         let local = self.first(pointer, |identity| identity.last_owner(pointer).is_some())?;
-        // SAFETY: `first` returns a local that `enter` has stored; locals stay mapped (see `Local`). `identity` is atomic.
+        // SAFETY: `first` returns a local that `enter` has stored; locals stay mapped (see `Local`). `identity` is
+        // atomic.
         let owner = unsafe { (*local).identity.last_owner(pointer) }?;
         Some((local, owner))
     }
@@ -203,8 +205,8 @@ impl Threads {
     }
 }
 
-/// True when no thread looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer, its
-/// slot is not taken, or its slot is that of a thread whose place is elsewhere.
+/// True when no thread looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer,
+/// its slot is not taken, or its slot is that of a thread whose place is elsewhere.
 fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
     // SAFETY: a published local stays mapped for ever, and its header with it.
     let (identity, header) = unsafe { (&(*local).identity, &*(*local).header) };
@@ -214,7 +216,8 @@ fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
 }
 
 impl Local {
-    /// Starts the state of a new thread in memory that may hold another's. `slot` is its number, `area` where it is mapped.
+    /// Starts the state of a new thread in memory that may hold another's. `slot` is its number, `area` where it is
+    /// mapped.
     ///
     /// # Safety
     /// The calling thread has just become the `owner` of the slot, and `local` is the slot's.
@@ -223,8 +226,8 @@ impl Local {
         let region = core.region();
         let now = core.stamp();
         // SAFETY: the owner of a slot is the only one that touches these fields; `identity` is atomic. Each field is
-        // written by itself, so that no reference to `identity` of another thread is in the way. The area of the slot stays
-        // mapped: it holds the local (see `Local`).
+        // written by itself, so that no reference to `identity` of another thread is in the way. The area of the slot
+        // stays mapped: it holds the local (see `Local`).
         unsafe {
             (*local).identity.thread_pointer.store(0, Ordering::Release);
             (*local).header = header;
@@ -296,8 +299,8 @@ mod tests {
         (1..).map(|number| number << 6).filter(|pointer| place(pointer) == 7).take(count).collect()
     }
 
-    /// Under ThreadSanitizer (`make soak-thread`) this shows that what a thread wrote before it published its state is there
-    /// for another that looks at the same place of the table.
+    /// Under ThreadSanitizer (`make soak-thread`) this shows that what a thread wrote before it published its state is
+    /// there for another that looks at the same place of the table.
     #[test]
     fn threads_of_one_place_find_their_own_states() {
         const THREADS: usize = 4;

@@ -100,12 +100,12 @@ pub struct Tail {
 
 /// The remembered walks of one thread. The unsafe code of this file rests on these invariants:
 ///
-/// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only `begin`
-///   changes the masks. So `place` is an index of every array of nodes.
-/// - **Node pointers are in the arena**: a `*const Check` comes from `check`, or is the place after a node whose caller is
-///   beside it. `remember` never gives the last place the marks that say so (plain, `BESIDE`).
-/// - **Alive nodes are whole**: while a number that a set or a link names `is_alive`, its place holds what `remember` wrote
-///   for it. `number` raises `oldest` before a place is used again.
+/// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only
+///   `begin` changes the masks. So `place` is an index of every array of nodes.
+/// - **Node pointers are in the arena**: a `*const Check` comes from `check`, or is the place after a node whose caller
+///   is beside it. `remember` never gives the last place the marks that say so (plain, `BESIDE`).
+/// - **Alive nodes are whole**: while a number that a set or a link names `is_alive`, its place holds what `remember`
+///   wrote for it. `number` raises `oldest` before a place is used again.
 /// - **One user**: only hooks of the main level of the thread that owns the memo write it, one at a time
 ///   (`Level::guard`). Other threads may read it, in `fetch`.
 #[repr(C, align(64))]
@@ -125,9 +125,9 @@ pub struct Memo {
     oldest: u32,
     /// Number of the next node when all were forgotten last. Only checks read it.
     forgotten: u32,
-    /// Some remembered walks followed a frame pointer without CFI. Their words may be compared only while the stack pointer is
-    /// in these pages, which were shown to be readable: from `guesses_low` on, `guesses_len` bytes. All addresses if there are
-    /// no such walks.
+    /// Some remembered walks followed a frame pointer without CFI. Their words may be compared only while the stack
+    /// pointer is in these pages, which were shown to be readable: from `guesses_low` on, `guesses_len` bytes. All
+    /// addresses if there are no such walks.
     guesses_low: u64,
     guesses_len: u64,
 }

@@ -161,8 +161,8 @@ impl KnownModules {
     /// kernel about them: in a sandbox their frames stay without a module.
     ///
     /// # Safety
-    /// The caller is the only writer of the table. `debug` is the loader's board, and its lists do not change meanwhile: the
-    /// loader's lock is held, or there is no other thread. `program` are the program's own headers.
+    /// The caller is the only writer of the table. `debug` is the loader's board, and its lists do not change
+    /// meanwhile: the loader's lock is held, or there is no other thread. `program` are the program's own headers.
     pub unsafe fn refresh(
         &mut self,
         table: &Modules,
@@ -188,8 +188,8 @@ impl KnownModules {
                 left -= 1;
                 let is_listed_twice = is_other_namespace && self.is_mapped(m);
                 let is_new = !self.is_known(m) && !is_listed_twice && queries != KernelQueries::Forbidden;
-                // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps are
-                // whole (see `LinkMap`).
+                // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps
+                // are whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, queries) } {
                     change.loaded += 1;
                     // SAFETY: `d` is a board whose list is stable, and `m` an entry of that list, both by the caller's
@@ -207,8 +207,8 @@ impl KnownModules {
         change
     }
 
-    /// Notes what of a new module cannot be seen: the first one of a namespace that has a malloc of its own, and a library
-    /// that is bound past us. `map` is the last one of `known`.
+    /// Notes what of a new module cannot be seen: the first one of a namespace that has a malloc of its own, and a
+    /// library that is bound past us. `map` is the last one of `known`.
     ///
     /// # Safety
     /// `map` is an entry of the list of `debug`, a board of the loader. As for `refresh`, the list does not change
@@ -223,12 +223,13 @@ impl KnownModules {
         is_other_namespace: bool,
     ) {
         let flag = if is_other_namespace {
-            // SAFETY: the caller promises that the list of this board is stable, which is what `find_anywhere` asks for.
+            // SAFETY: the caller promises that the list of this board is stable, which is what `find_anywhere` asks
+            // for.
             let has_malloc = unsafe { real::find_anywhere(debug.maps, b"malloc") }.is_some();
             if core::ptr::eq(debug.maps, map) && has_malloc { ModuleFlags::NAMESPACE } else { 0 }
         } else if opening::is_deep() {
-            // SAFETY: the caller promises that `map` is an entry of this board's list, and that the loader's lock is held or
-            // there is no other thread, which is what `bind_deep` asks for.
+            // SAFETY: the caller promises that `map` is an entry of this board's list, and that the loader's lock is
+            // held or there is no other thread, which is what `bind_deep` asks for.
             let bound = unsafe { imports::bind_deep(map, debug.maps, debug.loader_base, program) };
             if bound == imports::Bound::Elsewhere { ModuleFlags::BYPASSES } else { 0 }
         } else {
@@ -251,8 +252,8 @@ impl KnownModules {
             known.seen = !overlaps as u32;
         }
         self.drop_unseen(region, stamp);
-        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet` asks
-        // for.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet`
+        // asks for.
         unsafe { self.meet(region, map, program, stamp, KernelQueries::WithoutFolder) };
         table.publish(region, self.all());
     }
@@ -285,8 +286,8 @@ impl KnownModules {
     ) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         let may_ask_folder = queries == KernelQueries::WithFolder && self.is_adopted == 0;
-        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `register`
-        // asks for.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what
+        // `register` asks for.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
         let Some(known) = self.known.get_mut(self.count as usize) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
@@ -388,7 +389,8 @@ fn has_name(map: &LinkMap) -> bool {
     !map.name.is_null() && unsafe { *map.name } != 0
 }
 
-/// The program itself, when not position independent, has no header at its bias. glibc's list has no name for it, musl's has.
+/// The program itself, when not position independent, has no header at its bias. glibc's list has no name for it,
+/// musl's has.
 pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
     if is_program(map, program) { Some(program) } else { Headers::at(map.bias) }
 }
@@ -409,8 +411,8 @@ pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: He
     let len = headers.build_id(map.bias, &mut build_id);
     let same_build = module.build_id_len.load(Ordering::Relaxed) as usize == len
         && module.build_id.iter().zip(build_id).all(|(known, word)| known.load(Ordering::Relaxed) == word);
-    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays as long as the map, as the caller
-    // promises.
+    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays as long as the map, as the
+    // caller promises.
     let name = if map.name.is_null() { &[] } else { unsafe { bytes(map.name) } };
     module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, module, name)
 }
@@ -493,7 +495,8 @@ unsafe fn register(
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    // SAFETY: only this function uses `PATH_BUFFER`, and the caller promises to be the only writer, so there is no other reference.
+    // SAFETY: only this function uses `PATH_BUFFER`, and the caller promises to be the only writer, so there is no
+    // other reference.
     let buffer = unsafe { &mut *PATH_BUFFER.0.get() };
     // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays while the caller keeps the
     // object.

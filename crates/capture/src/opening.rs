@@ -1,8 +1,8 @@
 //! Noticing that a program opens libraries with RTLD_DEEPBIND.
 //!
-//! Such a library is bound to the libraries that it needs before everything else: its malloc is libc's own, not our shim.
-//! From the first such call on, every library that comes is looked at, see [`crate::imports::bind_deep`]. Only the mode is
-//! looked at here, and the exported `dlopen` then jumps on: the loader must see its caller.
+//! Such a library is bound to the libraries that it needs before everything else: its malloc is libc's own, not our
+//! shim. From the first such call on, every library that comes is looked at, see [`crate::imports::bind_deep`]. Only
+//! the mode is looked at here, and the exported `dlopen` then jumps on: the loader must see its caller.
 use crate::core::CORE;
 use crate::elf::{self, LinkMap};
 use crate::real;
@@ -31,8 +31,8 @@ pub fn is_deep() -> bool {
     DEEP.load(Ordering::Relaxed)
 }
 
-/// What the exported `dlopen` calls if the mode is deep, or if the real function is not known yet. Returns where it then
-/// jumps to.
+/// What the exported `dlopen` calls if the mode is deep, or if the real function is not known yet. Returns where it
+/// then jumps to.
 pub extern "C" fn opening(mode: u32) -> *const () {
     CORE.start();
     if mode & RTLD_DEEPBIND != 0 {

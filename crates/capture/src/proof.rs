@@ -1,23 +1,25 @@
 //! What of the stack may be read, and how that is known.
 //!
-//! A walk or a comparison that reads one word too many kills the program. A stack may have been unmapped, mapped again or
-//! given to another coroutine since the last event: that is a normal case. So every read of the stack goes through one of
-//! two types:
+//! A walk or a comparison that reads one word too many kills the program. A stack may have been unmapped, mapped again
+//! or given to another coroutine since the last event: that is a normal case. So every read of the stack goes through
+//! one of two types:
 //!
-//! - [`SameSoFar`], by induction. A comparison of a remembered walk goes leaf first and stops at the first difference. All
-//!   words before are as they were, so the next word is the one that a correct unwinder would read now. This costs nothing.
-//! - [`Proof`], by proof. The kernel was asked whether the page can be read. A proof is made anew by every walk. Where the
-//!   kernel may not be asked (in a sandbox), the proofs made before hold until the stack pointer leaves that stack.
+//! - [`SameSoFar`], by induction. A comparison of a remembered walk goes leaf first and stops at the first difference.
+//!   All words before are as they were, so the next word is the one that a correct unwinder would read now. This costs
+//!   nothing.
+//! - [`Proof`], by proof. The kernel was asked whether the page can be read. A proof is made anew by every walk. Where
+//!   the kernel may not be asked (in a sandbox), the proofs made before hold until the stack pointer leaves that stack.
 //!
-//! Frames that were found by following a frame pointer without CFI are no frames that a correct unwinder must find, so they
-//! need a proof for as long as they are remembered: see `Memo::guesses`.
+//! Frames that were found by following a frame pointer without CFI are no frames that a correct unwinder must find, so
+//! they need a proof for as long as they are remembered: see `Memo::guesses`.
 use crate::sys;
 
 const PAGE: u64 = 4096;
 /// The most pages that are asked for to show that two addresses are on one stack: 4 MB.
 const MOST_PAGES: u64 = 1024;
 
-/// Pages below the stack pointer that are asked for before a thread may not ask any more: its later calls may be deeper.
+/// Pages below the stack pointer that are asked for before a thread may not ask any more: its later calls may be
+/// deeper.
 const DEEPER: u64 = 64;
 
 /// Bytes `[low, high)`.
@@ -59,12 +61,14 @@ impl SameSoFar {
     }
 
     /// # Safety
-    /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is equal.
+    /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is
+    /// equal.
     #[inline(always)]
     pub unsafe fn read(self, at: u64) -> u64 {
-        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the return
-        // address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were shown to be
-        // readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple of 8.
+        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the
+        // return address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were
+        // shown to be readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple
+        // of 8.
         unsafe { (at as *const u64).read() }
     }
 }
@@ -77,8 +81,8 @@ pub struct Proof {
     walk: Range,
     /// A run of pages that holds the stack pointer, shown to be readable since the stack pointer came to this stack.
     stack: Range,
-    /// The upper end of `stack` when it was last found that it is not the thread's own stack; 0 = never. Asking again would
-    /// cost a system call a page.
+    /// The upper end of `stack` when it was last found that it is not the thread's own stack; 0 = never. Asking again
+    /// would cost a system call a page.
     foreign_high: u64,
     /// False in a sandbox, where a system call may be punished.
     may_ask: bool,
@@ -95,9 +99,9 @@ impl Proof {
         self.walk = if may_ask { Range::page_of(in_use) } else { self.stack };
     }
 
-    /// Called before the thread enters a sandbox. Shows as much of its stack as its later walks may need: everything from
-    /// `in_use` up to `top`, which is the upper end of the stack that the thread was given, and some pages below for
-    /// deeper calls. Shows nothing below if an unreadable page is between: then the thread runs on a stack of the
+    /// Called before the thread enters a sandbox. Shows as much of its stack as its later walks may need: everything
+    /// from `in_use` up to `top`, which is the upper end of the stack that the thread was given, and some pages below
+    /// for deeper calls. Shows nothing below if an unreadable page is between: then the thread runs on a stack of the
     /// program's own making, whose neighbours may be other memory of the program.
     pub fn prepare(&mut self, in_use: u64, top: u64) {
         self.start(in_use, true);
@@ -143,8 +147,9 @@ impl Proof {
         if !self.walk.holds_word(at) && !self.ask(at) {
             return None;
         }
-        // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer came
-        // to this stack. Only this thread uses the stack that it runs on. CFI may say any address, also an odd one.
+        // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer
+        // came to this stack. Only this thread uses the stack that it runs on. CFI may say any address, also an odd
+        // one.
         Some(unsafe { (at as *const u64).read_unaligned() })
     }
 
@@ -167,7 +172,8 @@ impl Proof {
         true
     }
 
-    /// True when `at` is above the word that was read last, and nothing between them is unreadable: they are on one stack.
+    /// True when `at` is above the word that was read last, and nothing between them is unreadable: they are on one
+    /// stack.
     pub fn reaches(&mut self, at: u64) -> bool {
         if at < self.walk.low || at & 7 != 0 {
             return false;
@@ -182,7 +188,8 @@ impl Proof {
         true
     }
 
-    /// Shows that the stack can be read from the stack pointer up to `top`. Returns what is known of it, `None` when it cannot.
+    /// Shows that the stack can be read from the stack pointer up to `top`. Returns what is known of it, `None` when it
+    /// cannot.
     pub fn stack_up_to(&mut self, top: u64) -> Option<Range> {
         let high = Range::page_of(top.wrapping_sub(1)).high;
         if high > self.stack.high {
@@ -194,8 +201,9 @@ impl Proof {
         Some(self.stack)
     }
 
-    /// Shows that the thread runs on its own stack, which stays mapped as long as the thread runs, and that `top` is on it.
-    /// `end`: the upper end of that stack, 0 = not known. Returns what is known of the stack, `None` when it is another one.
+    /// Shows that the thread runs on its own stack, which stays mapped as long as the thread runs, and that `top` is on
+    /// it. `end`: the upper end of that stack, 0 = not known. Returns what is known of the stack, `None` when it is
+    /// another one.
     pub fn own_stack(&mut self, top: u64, end: u64) -> Option<Range> {
         if self.stack.high == self.foreign_high {
             return None;

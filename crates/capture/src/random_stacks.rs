@@ -1,8 +1,9 @@
 //! The memo against a plain walk, on random programs.
 //!
-//! Each program calls, returns, jumps, throws, and switches between stacks of its own making, which it unmaps, maps again
-//! and uses again; libraries are replaced meanwhile. At random moments its stack is taken twice: through the memo, as a hook
-//! does it, and by a walk that remembers nothing. Both must find the same frames, among them the calls that were made.
+//! Each program calls, returns, jumps, throws, and switches between stacks of its own making, which it unmaps, maps
+//! again and uses again; libraries are replaced meanwhile. At random moments its stack is taken twice: through the
+//! memo, as a hook does it, and by a walk that remembers nothing. Both must find the same frames, among them the calls
+//! that were made.
 //!
 //! The programs run in a forked child: a read of unmapped memory kills it, and this test still knows the seed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]

@@ -21,9 +21,9 @@ crate::for_each_hook!(stubs);
 
 #[inline(always)]
 pub fn function(hook: Hook) -> Function {
-    // SAFETY: every entry is the address of a function with at most three word-sized arguments: `early` or `substitute`,
-    // which have the type `Function`, or the allocator's function of the hook's name, which `resolve` found. The index is
-    // that of a `Hook`.
+    // SAFETY: every entry is the address of a function with at most three word-sized arguments: `early` or
+    // `substitute`, which have the type `Function`, or the allocator's function of the hook's name, which `resolve`
+    // found. The index is that of a `Hook`.
     unsafe { core::mem::transmute::<*mut (), Function>(FUNCTIONS[hook as usize].load(Ordering::Relaxed)) }
 }
 
@@ -35,21 +35,22 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
     if core::ptr::eq(found, early::<HOOK> as *const ()) {
         return 0;
     }
-    // SAFETY: `found` is not the stub any more, so `resolve` has stored it: the allocator's function of the hook's name, or
-    // a `substitute`. Both take at most three word-sized arguments.
+    // SAFETY: `found` is not the stub any more, so `resolve` has stored it: the allocator's function of the hook's
+    // name, or a `substitute`. Both take at most three word-sized arguments.
     let function = unsafe { core::mem::transmute::<*mut (), Function>(found) };
     function(a, b, c)
 }
 
-/// Fills `FUNCTIONS` with the next definitions behind `ourselves` (`elf::own_dynamic`) in the loader's list. False when there is
-/// no malloc.
+/// Fills `FUNCTIONS` with the next definitions behind `ourselves` (`elf::own_dynamic`) in the loader's list. False when
+/// there is no malloc.
 ///
 /// # Safety
 /// `first` is the first entry of the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     let mut complete = true;
     for (i, name) in NAMES.iter().enumerate() {
-        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks
+        // for.
         let found = unsafe { find_behind(first, ourselves, name) };
         let Some(entry) = FUNCTIONS.get(i) else { return false };
         match found {
@@ -99,8 +100,8 @@ pub(crate) fn is_a_copy(symbols: &Symbols) -> bool {
     symbols.find(b"heaptrack_inject").is_some() || symbols.find(b"heaptrack_invalidate_module_cache").is_some()
 }
 
-/// True when another copy of this library stands before us in the loader's list: programs are bound to that one, so that
-/// one records, whichever starts first.
+/// True when another copy of this library stands before us in the loader's list: programs are bound to that one, so
+/// that one records, whichever starts first.
 ///
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.

@@ -4,8 +4,8 @@ use channel::StackId;
 
 /// One word of the [`crate::context::Context`], which the first part of a hook writes and the next part reads.
 ///
-/// The word has no tag. Its meaning follows from the function that runs next: each reader below names its writers, and a
-/// hook writes the word again before it goes on to a reader of another meaning.
+/// The word has no tag. Its meaning follows from the function that runs next: each reader below names its writers, and
+/// a hook writes the word again before it goes on to a reader of another meaning.
 ///
 /// | written by | read by | meaning |
 /// |---|---|---|
@@ -26,8 +26,8 @@ impl GuardState {
     pub const UNGUARDED: GuardState = GuardState(0);
     /// It raised the guard, and the half after the function must lower it.
     pub const GUARDED: GuardState = GuardState(1);
-    /// Nothing, because another function of the allocator made the call, or because the call cannot be recorded. The half
-    /// after the function must not record it.
+    /// Nothing, because another function of the allocator made the call, or because the call cannot be recorded. The
+    /// half after the function must not record it.
     pub const NOT_RECORDED: GuardState = GuardState(2);
 }
 

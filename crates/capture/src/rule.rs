@@ -20,8 +20,8 @@ pub enum Kind {
     End,
 }
 
-/// `G`: no CFI covers the address. With `B` the step follows the frame pointer and must be checked like a guess; without,
-/// it was read from the code at the address, and holds as long as that code stands there.
+/// `G`: no CFI covers the address. With `B` the step follows the frame pointer and must be checked like a guess;
+/// without, it was read from the code at the address, and holds as long as that code stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule(pub u32);
 

@@ -1,8 +1,8 @@
 //! Noticing what a program forbids itself, before it is in force: system calls (seccomp) and the time stamp counter.
 //!
 //! Afterwards a system call or an `rdtsc` of ours may be the program's death, and asking whether it is so is itself a
-//! system call. So the two libc functions by which programs do this are passed through shims that look at the arguments.
-//! A program that uses a `syscall` instruction of its own is not noticed in time: see decision 10.
+//! system call. So the two libc functions by which programs do this are passed through shims that look at the
+//! arguments. A program that uses a `syscall` instruction of its own is not noticed in time: see decision 10.
 use crate::core::{CORE, Core};
 use crate::elf::LinkMap;
 use crate::local::{Level, thread_pointer};
@@ -45,8 +45,8 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forbidden {
     Calls,
-    /// Those of all threads. If that fails because of one thread, its tid is the result, unless a listener's descriptor was
-    /// asked for.
+    /// Those of all threads. If that fails because of one thread, its tid is the result, unless a listener's descriptor
+    /// was asked for.
     AllCalls {
         returns_listener: bool,
     },
@@ -82,7 +82,8 @@ const IGNORE_RESULT: u32 = 0;
 const FAILS_WITH_MINUS_ONE: u32 = 1;
 const SUCCEEDS_WITH_ZERO: u32 = 2;
 
-/// Unless the result is `IGNORE_RESULT`, `returned` is to be called with it and with what the real function has returned.
+/// Unless the result is `IGNORE_RESULT`, `returned` is to be called with it and with what the real function has
+/// returned.
 fn announce(forbidden: Option<Forbidden>) -> u32 {
     // The first function of the program that we see may be this one.
     CORE.start();
@@ -123,8 +124,8 @@ impl Drop for Calling {
     }
 }
 
-/// Waits until every hook of another thread that may have asked `may_call` too early is left. The longest that a hook sleeps is
-/// 100 ms, and it is woken; a hook that was left by a jump is waited for in vain.
+/// Waits until every hook of another thread that may have asked `may_call` too early is left. The longest that a hook
+/// sleeps is 100 ms, and it is woken; a hook that was left by a jump is waited for in vain.
 fn let_hooks_finish(core: &Core) {
     const MOST_MS: u64 = 250;
     let deadline = sys::now_ms() + MOST_MS;
@@ -151,8 +152,9 @@ fn let_hooks_finish(core: &Core) {
         if Some(local) == own {
             continue;
         }
-        // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these words
-        // meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or new.
+        // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these
+        // words meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or
+        // new.
         let level = |level: *const Level| unsafe {
             ((&raw const (*level).guard).read_volatile(), (&raw const (*level).ring.head).read_volatile())
         };

@@ -1,7 +1,7 @@
 //! Signals that ask a watched target for a report.
 //!
-//! The handlers are installed before the program's first instruction, also over an inherited "ignored": a script starts its
-//! background jobs with SIGQUIT ignored. A handler does nothing but note the instant. What the program sets later
+//! The handlers are installed before the program's first instruction, also over an inherited "ignored": a script starts
+//! its background jobs with SIGQUIT ignored. A handler does nothing but note the instant. What the program sets later
 //! replaces it, as it would have replaced the inherited disposition.
 use crate::core::{ACTIVE, CORE};
 use crate::sys::{self, Disposition, Handler};
@@ -28,8 +28,8 @@ pub fn watch(is_forked: bool) {
     }
 }
 
-/// Before an exec: the new program is to inherit what we inherited. Where our handler stands, exec would leave the default.
-/// Returns the signals that are now ignored, for `handle_again`.
+/// Before an exec: the new program is to inherit what we inherited. Where our handler stands, exec would leave the
+/// default. Returns the signals that are now ignored, for `handle_again`.
 pub fn ignore_inherited() -> u32 {
     let mut ignored = INHERITED_AS_IGNORED.load(Ordering::Relaxed);
     for (bit, (signal, _)) in SIGNALS.into_iter().enumerate() {

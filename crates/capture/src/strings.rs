@@ -1,8 +1,8 @@
 //! The strings that a program hands to exec: can we read them?
 //!
-//! Given: the pointer to a string or to a list of strings. Gives back: whether all of it can be read up to its end. What must
-//! hold: nothing is read before the kernel has shown that the page can be read. A program may hand over any pointer; the kernel
-//! refuses a bad one with EFAULT, and the program goes on.
+//! Given: the pointer to a string or to a list of strings. Gives back: whether all of it can be read up to its end.
+//! What must hold: nothing is read before the kernel has shown that the page can be read. A program may hand over any
+//! pointer; the kernel refuses a bad one with EFAULT, and the program goes on.
 use crate::sys;
 
 const PAGE: usize = 4096;

@@ -24,13 +24,13 @@ const STATUS_WORDS: usize = 36;
 const O_RDWR: usize = 2;
 
 /// # Safety
-/// The call is defined for these arguments: every address among them is valid for what the kernel reads or writes there, and
-/// the call changes no memory or mapping that other code relies on.
+/// The call is defined for these arguments: every address among them is valid for what the kernel reads or writes
+/// there, and the call changes no memory or mapping that other code relies on.
 #[inline(always)]
 unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     let result;
-    // SAFETY: the kernel preserves every register but rax, rcx and r11, which are outputs here, and uses no stack of ours.
-    // What the call itself does is defined by the promise about its arguments.
+    // SAFETY: the kernel preserves every register but rax, rcx and r11, which are outputs here, and uses no stack of
+    // ours. What the call itself does is defined by the promise about its arguments.
     unsafe {
         asm!(
             "syscall",
@@ -67,8 +67,8 @@ pub unsafe fn unmap(at: *mut u8, len: usize) {
 
 /// Makes the page read as zero in a forked child.
 pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
-    // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice changes
-    // what a forked child reads there, and nothing in this process.
+    // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice
+    // changes what a forked child reads there, and nothing in this process.
     unsafe { call(28, at as usize, len, MADV_WIPEONFORK, 0, 0, 0) == 0 }
 }
 
@@ -131,7 +131,8 @@ pub fn open(path: &[u8]) -> Option<i32> {
     if fd < 0 { None } else { Some(fd as i32) }
 }
 
-/// Opens a NUL-terminated path for reading only, if it is a plain file: to open a pipe or a device may wait or do something.
+/// Opens a NUL-terminated path for reading only, if it is a plain file: to open a pipe or a device may wait or do
+/// something.
 pub fn open_plain(path: &[u8]) -> Option<i32> {
     const PLAIN: u32 = 0o100000;
     if path.last() != Some(&0) {
@@ -159,8 +160,8 @@ pub fn open_read(path: &[u8]) -> Option<i32> {
 }
 
 pub fn close(fd: i32) {
-    // SAFETY: close has no address among its arguments. Callers pass a descriptor that they have opened, or the one that the
-    // collector left open for `connect`, so the program does not use it.
+    // SAFETY: close has no address among its arguments. Callers pass a descriptor that they have opened, or the one
+    // that the collector left open for `connect`, so the program does not use it.
     unsafe { call(3, fd as usize, 0, 0, 0, 0, 0) };
 }
 
@@ -201,8 +202,8 @@ pub fn identity() -> [u32; 4] {
 pub fn has_capabilities(fd: i32) -> bool {
     let mut value = [0u8; 64];
     let name = b"security.capability\0";
-    // SAFETY: `name` is NUL-terminated, and the kernel writes at most `value.len()` bytes into `value`. Both live through
-    // the call.
+    // SAFETY: `name` is NUL-terminated, and the kernel writes at most `value.len()` bytes into `value`. Both live
+    // through the call.
     let n = unsafe { call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0) };
     n > 0
 }
@@ -222,8 +223,8 @@ pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
     if path.last() != Some(&0) {
         return 0;
     }
-    // SAFETY: `path` ends with a NUL, checked above. The kernel writes at most `buffer.len()` bytes into `buffer`. Both are
-    // borrowed for the call.
+    // SAFETY: `path` ends with a NUL, checked above. The kernel writes at most `buffer.len()` bytes into `buffer`. Both
+    // are borrowed for the call.
     let n = unsafe { call(267, AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
@@ -238,16 +239,17 @@ pub fn folder(buffer: &mut [u8]) -> usize {
 }
 
 pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
-    // SAFETY: the kernel reads `bytes`, which is borrowed for the call. Only for /proc/self/mem does the write change memory
-    // of this process, and only `Patcher::write`, which is unsafe and says what it needs, passes such a descriptor.
+    // SAFETY: the kernel reads `bytes`, which is borrowed for the call. Only for /proc/self/mem does the write change
+    // memory of this process, and only `Patcher::write`, which is unsafe and says what it needs, passes such a
+    // descriptor.
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }
 }
 
 /// Sleeps while `*word == expected`, at most `ms`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, ms: u64) {
     let timeout = [ms / 1000, ms % 1000 * 1_000_000];
-    // SAFETY: `word` and `timeout`, two words as in the kernel's `struct timespec`, live through the call. The kernel only
-    // reads both.
+    // SAFETY: `word` and `timeout`, two words as in the kernel's `struct timespec`, live through the call. The kernel
+    // only reads both.
     unsafe { call(202, word as *const _ as usize, FUTEX_WAIT, expected as usize, timeout.as_ptr() as usize, 0, 0) };
 }
 
@@ -265,8 +267,8 @@ pub fn now_ms() -> u64 {
 }
 
 /// True when the eight bytes at `address` can be read. The kernel looks for us and says EFAULT where we would die:
-/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes. For address 0 it
-/// would say yes, because then there is no new mask; nothing is ever in the lowest page.
+/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes. For address
+/// 0 it would say yes, because then there is no new mask; nothing is ever in the lowest page.
 pub fn is_readable(address: usize) -> bool {
     // SAFETY: no effect, see above.
     address >= LOWEST && unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
@@ -275,8 +277,8 @@ pub fn is_readable(address: usize) -> bool {
 /// True when the current thread runs on its alternate signal stack.
 pub fn on_signal_stack() -> bool {
     let mut stack = [0u64; 3];
-    // SAFETY: without a new stack sigaltstack changes nothing. It writes a `stack_t` of 24 bytes into `stack`, which lives
-    // through the call.
+    // SAFETY: without a new stack sigaltstack changes nothing. It writes a `stack_t` of 24 bytes into `stack`, which
+    // lives through the call.
     unsafe { call(131, 0, stack.as_mut_ptr() as usize, 0, 0, 0, 0) };
     stack[1] as u32 & 1 != 0
 }
@@ -285,7 +287,8 @@ pub fn on_signal_stack() -> bool {
 pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     const MREMAP_MAYMOVE: usize = 1;
     // SAFETY: an old size of 0 makes mremap map the same pages a second time, at a place that the kernel chooses (no
-    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared memory.
+    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared
+    // memory.
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 
@@ -359,8 +362,8 @@ const IGNORE: usize = 1;
 
 fn handler_of(signal: i32) -> usize {
     let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`, into
-    // `action`, which lives through the call; 8 is the size of the kernel's mask.
+    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`,
+    // into `action`, which lives through the call; 8 is the size of the kernel's mask.
     unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
     action.handler
 }
@@ -385,8 +388,8 @@ pub fn handle_signal(signal: i32, handler: Handler) {
         mask: 0,
     };
     // SAFETY: the kernel reads `action`, which lives through the call. The handler has the kernel's signature and, as
-    // `noticed` in `signals.rs` does, takes no lock and allocates nothing. `heaptrack_signal_return` makes rt_sigreturn, as
-    // a restorer must.
+    // `noticed` in `signals.rs` does, takes no lock and allocates nothing. `heaptrack_signal_return` makes
+    // rt_sigreturn, as a restorer must.
     unsafe { call(13, signal as usize, &raw const action as usize, 0, 8, 0, 0) };
 }
 

@@ -1,11 +1,11 @@
 //! The stack walk: from a hook's context to the frames of its stack.
 //!
 //! Fast first: the leaf in the memo. Else step by step with cached rules until a frame is known, ends the stack, or
-//! cannot be stepped. The new frames are collected in the thread's scratch memory, told to the collector as a path, then
-//! remembered under the numbers that the path gave them.
-//! Where there is no CFI, the code itself is asked how its frame ends, else the frame pointer is followed. What was read from
-//! code holds only as long as that code stands there: every use compares it again, a reuse of the memo too.
-//! Rows that are not simple are evaluated with all callee-saved registers, from the leaf again, and not remembered.
+//! cannot be stepped. The new frames are collected in the thread's scratch memory, told to the collector as a path,
+//! then remembered under the numbers that the path gave them. Where there is no CFI, the code itself is asked how its
+//! frame ends, else the frame pointer is followed. What was read from code holds only as long as that code stands
+//! there: every use compares it again, a reuse of the memo too. Rows that are not simple are evaluated with all
+//! callee-saved registers, from the leaf again, and not remembered.
 mod checked;
 mod registers;
 mod remember;
@@ -127,8 +127,8 @@ impl Found {
         self.count + self.root.min(ROOT_FRAMES) + marker
     }
 
-    /// How many numbers of the memo it takes: one for each frame of its path, and one for a terminating zero, which is no
-    /// frame but is compared like one.
+    /// How many numbers of the memo it takes: one for each frame of its path, and one for a terminating zero, which is
+    /// no frame but is compared like one.
     pub fn numbers(&self) -> usize {
         self.path_len() + (self.stop == Stop::Zero) as usize
     }
@@ -184,8 +184,8 @@ impl Walk<'_> {
         FrameKey::new(instance, (pc & !EXACT).wrapping_sub(bias), pc & EXACT != 0)
     }
 
-    /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch in
-    /// place and is not inlined: the stack is the program's.
+    /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch
+    /// in place and is not inlined: the stack is the program's.
     #[inline(never)]
     fn collect(&mut self, context: &Context, mut miss: Miss) -> (usize, usize, Stop) {
         let (mut at, mut start) = (0, 0);

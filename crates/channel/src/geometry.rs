@@ -1,18 +1,20 @@
-//! How large each part of the shared memory is, and where it starts. The collector chooses, the target checks.
+//! How large each part of the shared memory is, and where it starts. The collector chooses the sizes and the target
+//! checks them.
 use crate::header::Header;
 use crate::module::Module;
 use crate::slot::SlotHeader;
 
 pub const PAGE: usize = 4096;
 
-/// Sizes of all parts. Written by the collector into the header, copied and checked once by the target.
+/// The sizes of all parts. The collector writes them into the header. The target copies and checks them once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(loom, derive(Default))]
 pub struct Geometry {
     /// Threads that can record at the same time.
     pub slots: u32,
-    /// The headers of slots `[0, near_slots)` are mapped at the start, those of the others when there are as many threads.
+    /// The target maps the headers of slots `[0, near_slots)` at the start. It maps the others only when it has more
+    /// threads.
     pub near_slots: u32,
     /// Modules that can ever be loaded, reloads included.
     pub modules: u32,
@@ -20,8 +22,8 @@ pub struct Geometry {
     pub names: u32,
     /// `WriterMemory::process`.
     pub private: u32,
-    /// Slots `[0, large_slots)` have rings of `ring_words`. Only programs with many threads use the others, whose rings and
-    /// tables are small.
+    /// Slots `[0, large_slots)` have rings of `ring_words`. The other slots have small rings and tables. Only programs
+    /// with many threads use them.
     pub large_slots: u32,
     /// Words of a large slot's ring; a power of two.
     pub ring_words: u32,
@@ -31,13 +33,13 @@ pub struct Geometry {
     pub nested_words: u32,
     /// `WriterMemory::thread`.
     pub slot_private: u32,
-    /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others so many at a time: a
-    /// process may have 65,530 mappings.
+    /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others in groups of
+    /// this many, because Linux allows a process only 65,530 mappings.
     pub slots_per_map: u32,
 }
 
-/// How many bytes of the shared memory belong to the writer, which is the capture library in the target. The channel only
-/// reserves them: it neither reads them nor knows what they hold. The capture library defines the two numbers
+/// How many bytes of the shared memory belong to the writer, which is the capture library in the target. The channel
+/// only reserves them: it neither reads them nor knows what they hold. The capture library defines the two numbers
 /// (`capture::core::WRITER_MEMORY`) and refuses a channel that was made with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterMemory {
@@ -54,7 +56,7 @@ impl WriterMemory {
     const MOST_BYTES: u32 = 64 << 20;
 }
 
-/// Part of the slot areas that the target maps in one piece.
+/// A group of slot areas that the target maps in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapUnit {
     pub index: usize,
@@ -74,11 +76,11 @@ const fn pages(bytes: usize) -> usize {
 
 impl Geometry {
     pub const SINGLE_SLOTS: u32 = 8;
-    /// More units than any geometry has.
+    /// An upper bound of the number of units in any geometry.
     pub const MAX_MAP_UNITS: usize = 1 << 11;
 
-    /// For a target without a limit on its address space. Sparse: only touched pages cost memory. Small all the same,
-    /// since a program may set itself a limit later.
+    /// For a target without a limit on its address space. Only pages that are touched cost memory. The sizes are
+    /// moderate nevertheless, because a program may set itself a limit later.
     pub const fn roomy(writer: WriterMemory) -> Self {
         Geometry {
             slots: 24 << 10,
@@ -95,7 +97,7 @@ impl Geometry {
         }
     }
 
-    /// For a target under `RLIMIT_AS`: the fixed part stays below 6 MB and a slot below 2 MB of address space.
+    /// For a target under `RLIMIT_AS`. The fixed part takes less than 6 MB of address space, and a slot less than 2 MB.
     pub const fn tight(writer: WriterMemory) -> Self {
         Geometry {
             slots: 1024,
@@ -112,7 +114,7 @@ impl Geometry {
         }
     }
 
-    /// `Ok` when every size is within bounds, so that no offset below can overflow.
+    /// Returns `Ok` if every size is within bounds. Then none of the offsets below can overflow.
     pub const fn check(&self) -> Result<(), GeometryError> {
         if !self.ring_words.is_power_of_two()
             || !self.small_ring_words.is_power_of_two()
@@ -171,11 +173,11 @@ impl Geometry {
     pub const fn slot_headers_at(&self) -> usize {
         self.private_at() + pages(self.private as usize)
     }
-    /// The length of the part that is mapped at the start. The headers of far slots follow it.
+    /// The length of the part that the target maps at the start. The headers of far slots follow it.
     pub const fn near_len(&self) -> usize {
         self.slot_headers_at() + pages(self.near_slots as usize * size_of::<SlotHeader>())
     }
-    /// The length of everything in front of the slot areas.
+    /// The length of everything before the slot areas.
     pub const fn fixed_len(&self) -> usize {
         self.slot_headers_at() + pages(self.slots as usize * size_of::<SlotHeader>())
     }
@@ -187,14 +189,14 @@ impl Geometry {
     const fn area_len(&self, ring_words: u32) -> usize {
         pages(ring_words as usize * 8) + pages(self.nested_words as usize * 8) + pages(self.slot_private as usize)
     }
-    /// Where a slot's area begins; for `slots`, where the last one ends.
+    /// Where a slot's area begins. For `slot == slots`, where the last area ends.
     pub const fn slot_area_at(&self, slot: u32) -> usize {
         let large = if slot < self.large_slots { slot } else { self.large_slots };
         self.fixed_len()
             + large as usize * self.area_len(self.ring_words)
             + (slot - large) as usize * self.area_len(self.small_ring_words)
     }
-    /// Offsets inside a slot's area.
+    /// The offset of the nested ring in a slot's area.
     pub const fn nested_in_slot(&self, slot: u32) -> usize {
         pages(self.ring_words_of(slot) as usize * 8)
     }

@@ -1,7 +1,8 @@
 //! What the shared memory hands over from thread to thread, with plain memory beside it that goes along.
 //!
-//! The words of the channel are atomics, so a wrong order of them is no data race in itself. The plain memory makes it one:
-//! ThreadSanitizer (`make soak-thread`) reports a hand-over that is not ordered, whether or not it went wrong this time.
+//! The words of the channel are atomics, so a wrong order of them is no data race in itself. The plain memory makes it
+//! one: ThreadSanitizer (`make soak-thread`) reports a hand-over that is not ordered, whether or not it went wrong this
+//! time.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 use channel::{Geometry, Region, Request, Ring, SlotState, WriterMemory};
@@ -91,7 +92,8 @@ impl Memory {
     }
 
     fn region(&self) -> Region<'_> {
-        // SAFETY: `new` has made as much memory as the geometry asks for, aligned, and it stays while `self` is borrowed.
+        // SAFETY: `new` has made as much memory as the geometry asks for, aligned, and it stays while `self` is
+        // borrowed.
         unsafe { Region::new(self.base, Geometry::tight(WriterMemory::NONE)) }
     }
 }

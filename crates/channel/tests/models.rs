@@ -1,8 +1,9 @@
 //! The writer, the reader, the watermark and the slots under every interleaving that loom can make.
 //! Run with `make models`.
 //!
-//! The models run the code that ships: with `--cfg loom` only the atomics and the barriers are loom's (`channel/src/sync.rs`).
-//! The barrier of the collector (membarrier) is a SeqCst fence on both sides, which is what the kernel makes of it.
+//! The models run the code that ships: with `--cfg loom` only the atomics and the barriers are loom's
+//! (`channel/src/sync.rs`). The barrier of the collector (membarrier) is a SeqCst fence on both sides, which is what
+//! the kernel makes of it.
 #![cfg(loom)]
 #![allow(clippy::expect_used)]
 
@@ -42,7 +43,8 @@ fn a_writer_that_waits_loses_nothing() {
     });
 }
 
-/// Wherever a thread is killed, one call of it is in flight at most. All other events have arrived or are counted as dropped.
+/// Wherever a thread is killed, one call of it is in flight at most. All other events have arrived or are counted as
+/// dropped.
 #[test]
 fn a_killed_thread_leaves_one_call_unaccounted_at_most() {
     bounded(3, || {
@@ -93,8 +95,8 @@ fn a_full_ring_drops_and_recovers() {
     }
 }
 
-/// Two threads and an address that one frees and the other gets: the free comes first, and nothing comes below a watermark that
-/// the collector has used already.
+/// Two threads and an address that one frees and the other gets: the free comes first, and nothing comes below a
+/// watermark that the collector has used already.
 #[test]
 fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     bounded(2, || {
@@ -126,8 +128,8 @@ fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     });
 }
 
-/// The same where the first thread is alone and stamps without the clock, and the second one begins meanwhile. Each hands an
-/// address to the other.
+/// The same where the first thread is alone and stamps without the clock, and the second one begins meanwhile. Each
+/// hands an address to the other.
 #[test]
 fn a_thread_that_counts_is_in_order_with_the_second_thread() {
     bounded(2, || {
@@ -175,7 +177,8 @@ fn a_thread_that_counts_is_in_order_with_the_second_thread() {
 /// A jump out of a signal handler leaves the hook that it interrupted.
 struct Jump;
 
-/// Calls `hook`, which a signal handler leaves at its `point`th point. Returns true if the hook came to its end before that.
+/// Calls `hook`, which a signal handler leaves at its `point`th point. Returns true if the hook came to its end before
+/// that.
 fn left_by_jump(point: u32, hook: impl FnOnce()) -> bool {
     model_signal::interrupt_at(point, || resume_unwind(Box::new(Jump)));
     match catch_unwind(AssertUnwindSafe(hook)) {
@@ -221,8 +224,8 @@ fn a_hook_that_is_left_by_a_jump_is_recorded_or_counted() {
     assert_eq!(reached, 4, "the intent, the clock, and two points after the commit");
 }
 
-/// A signal handler that interrupts a hook anywhere, and writes to the other ring: what comes after it is stamped after it, also
-/// where the thread is alone and counts, and the watermark passes neither ring.
+/// A signal handler that interrupts a hook anywhere, and writes to the other ring: what comes after it is stamped after
+/// it, also where the thread is alone and counts, and the watermark passes neither ring.
 #[test]
 fn events_of_a_handler_are_in_order_with_those_after_it() {
     for point in 0..4 {
@@ -305,7 +308,8 @@ fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) 
     }
 }
 
-/// A thread ends, the collector buries it, and another thread with its thread pointer begins: one of the two gets the slot.
+/// A thread ends, the collector buries it, and another thread with its thread pointer begins: one of the two gets the
+/// slot.
 #[test]
 fn a_slot_is_buried_or_inherited() {
     bounded(2, || {

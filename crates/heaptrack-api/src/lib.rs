@@ -6,11 +6,12 @@
 //! heaptrack_api::report_free(block.as_ptr());
 //! ```
 //!
-//! Given: addresses and sizes. Gives back: nothing; while nobody records, a report is a load, a test and a branch not taken.
-//! What must hold: nothing is linked, nothing is needed at run time, no report allocates.
+//! Given: addresses and sizes. Gives back: nothing; while nobody records, a report is a load, a test and a branch not
+//! taken. What must hold: nothing is linked, nothing is needed at run time, no report allocates.
 //!
-//! heaptrack finds a table of pointers in the program by an ELF note and fills it, when it launches the program or attaches
-//! to it. The table has the name and the shape of that in `heaptrack_api.h`, so a program of C and Rust parts has one.
+//! heaptrack finds a table of pointers in the program by an ELF note and fills it, when it launches the program or
+//! attaches to it. The table has the name and the shape of that in `heaptrack_api.h`, so a program of C and Rust parts
+//! has one.
 //!
 //! [`Reported`] wraps a whole global allocator:
 //!
@@ -52,8 +53,8 @@ pub fn report_realloc(old: *const u8, size: usize, new: *const u8) {
     }
 }
 
-/// A block is about to be moved or resized; [`report_alloc`] will tell where it is then. Exact where another thread may get
-/// the old place at once.
+/// A block is about to be moved or resized; [`report_alloc`] will tell where it is then. Exact where another thread may
+/// get the old place at once.
 #[inline(always)]
 pub fn report_moving(ptr: *const u8) {
     if let Some(moving) = entries().moving() {

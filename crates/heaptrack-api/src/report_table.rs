@@ -21,8 +21,8 @@ macro_rules! entry {
         #[inline(always)]
         pub fn $name(&self) -> Option<$function> {
             // SAFETY: zero is `None`. Only heaptrack writes other values, as whole words: `fill_table` in a launched
-            // program, `attach::reports::fill` in an attached one. Both take them from `capture::api::ENTRY_POINTS`, whose
-            // order and types are those of this table; the code there is never unmapped.
+            // program, `attach::reports::fill` in an attached one. Both take them from `capture::api::ENTRY_POINTS`,
+            // whose order and types are those of this table; the code there is never unmapped.
             unsafe { core::mem::transmute::<usize, Option<$function>>(self.entries[$place].load(Ordering::Acquire)) }
         }
     };

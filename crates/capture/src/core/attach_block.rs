@@ -1,12 +1,12 @@
 //! The border between the profiler and the capture library in a process that runs already.
 //!
-//! Receives: an [`AttachBlock`] of plain integers, which the crate `attach` fills. Returns: the bytes of the [`Core`] that the
-//! profiler writes over `CORE` in the target. Must hold: nothing here runs in the target; the addresses are those of the
-//! target and are never followed here; every byte is either an integer that comes from the block or zero, so neither a
-//! pointer of the profiler nor a padding byte of its memory reaches the target.
+//! Receives: an [`AttachBlock`] of plain integers, which the crate `attach` fills. Returns: the bytes of the [`Core`]
+//! that the profiler writes over `CORE` in the target. Must hold: nothing here runs in the target; the addresses are
+//! those of the target and are never followed here; every byte is either an integer that comes from the block or zero,
+//! so neither a pointer of the profiler nor a padding byte of its memory reaches the target.
 //!
-//! The profiler writes these bytes while all threads of the target are stopped and the gate is shut. It opens the gate with
-//! its last write, so no hook ever sees a core that is half written.
+//! The profiler writes these bytes while all threads of the target are stopped and the gate is shut. It opens the gate
+//! with its last write, so no hook ever sees a core that is half written.
 use super::{Core, Parts, Private, State};
 use crate::clock::{Source, StampClock};
 use crate::elf::Headers;
@@ -58,9 +58,9 @@ const _: () = assert!(size_of::<AttachBlock>() == 128);
 pub const CORE_BYTES: usize = size_of::<Core>();
 
 impl AttachBlock {
-    /// Tells one layout of the memory that the profiler writes or reads in the target from another: a hash of the offsets that
-    /// this crate has in the profiler. The image exports the same constant as it was compiled there (`CoreTable`). The two
-    /// are equal when the profiler and the image are of one build.
+    /// Tells one layout of the memory that the profiler writes or reads in the target from another: a hash of the
+    /// offsets that this crate has in the profiler. The image exports the same constant as it was compiled there
+    /// (`CoreTable`). The two are equal when the profiler and the image are of one build.
     pub const VERSION: u64 = hash(&[
         size_of::<Core>(),
         offset_of!(Core, state),
@@ -86,8 +86,8 @@ impl AttachBlock {
         size_of::<Level>(),
     ]);
 
-    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the image was not built from the same
-    /// source as this profiler.
+    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the image was not built from the
+    /// same source as this profiler.
     pub fn to_core_bytes(&self) -> Option<[u8; CORE_BYTES]> {
         const PARTS: usize = offset_of!(Core, parts);
         const PROGRAM: usize = PARTS + offset_of!(Parts, program);
@@ -96,7 +96,8 @@ impl AttachBlock {
         }
         let source = Source::choose(self.has_counter != 0, self.has_membarrier != 0);
         let private = self.region + self.geometry.private_at() as u64;
-        // Zero is right for every field that is not written below: nothing is carried through an exec, nothing has begun.
+        // Zero is right for every field that is not written below: nothing is carried through an exec, nothing has
+        // begun.
         let mut core = Bytes([0; CORE_BYTES]);
         core.put(offset_of!(Core, state), (State::Ready as u32).to_ne_bytes());
         core.put(offset_of!(Core, gate), self.gate.to_ne_bytes());

@@ -1,8 +1,8 @@
 //! What the profiler reads and writes in the shared memory of a process that runs already.
 //!
-//! Receives: bytes of the target, or the profiler's own mapping of the shared memory. Returns: the hooks that threads are in;
-//! or fills the table of modules. Must hold: nothing here runs in the target; addresses are the target's and are never
-//! followed; the profiler is built from the same source as the image ([`super::AttachBlock::VERSION`]).
+//! Receives: bytes of the target, or the profiler's own mapping of the shared memory. Returns: the hooks that threads
+//! are in; or fills the table of modules. Must hold: nothing here runs in the target; addresses are the target's and
+//! are never followed; the profiler is built from the same source as the image ([`super::AttachBlock::VERSION`]).
 use super::{Private, is_ours};
 use crate::local::{Identity, Level, Local};
 use crate::modules::Description;
@@ -55,8 +55,8 @@ impl SlotGuards {
 pub unsafe fn adopt<'a>(region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
     let private = region.private().cast::<Private>();
     // SAFETY: `region.private()` is mapped and page-aligned, with room for a `Private` (the assertion there,
-    // `Geometry::check`). The caller promises fresh memory, whose zeros are an empty table, and that no one else uses it.
-    // The two fields do not overlap.
+    // `Geometry::check`). The caller promises fresh memory, whose zeros are an empty table, and that no one else uses
+    // it. The two fields do not overlap.
     unsafe {
         let table = &(*private).modules;
         (*(*private).known_modules.get()).adopt(table, region, modules, stamp);

@@ -5,8 +5,8 @@ use channel::NO_CALLS_SAID;
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// The calling thread is about to forbid system calls. Returns `None` if that does not matter. Otherwise `allow_calls`
-    /// must follow should it fail, and the value is true if calls were allowed before.
+    /// The calling thread is about to forbid system calls. Returns `None` if that does not matter. Otherwise
+    /// `allow_calls` must follow should it fail, and the value is true if calls were allowed before.
     pub fn forbid_calls(&self) -> Option<bool> {
         if self.gate() & ACTIVE == 0 {
             if follow::may_join() {

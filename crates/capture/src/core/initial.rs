@@ -1,4 +1,5 @@
-//! What the kernel and the loader have left in memory at the start: the auxiliary vector, the loader's board, the environment.
+//! What the kernel and the loader have left in memory at the start: the auxiliary vector, the loader's board, the
+//! environment.
 use crate::elf::{self, Auxiliary, Debug, Headers, LinkMap, Symbols};
 use crate::environment::Environment;
 use crate::{real, sys};
@@ -6,8 +7,8 @@ use crate::{real, sys};
 /// glibc's pointer to argc on the initial stack; null elsewhere.
 pub(super) fn stack_end() -> *const u64 {
     let variable: *const *const u64;
-    // SAFETY: the loader fills the word at GOTPCREL with the address of the variable, or with 0 if no module defines the
-    // weak symbol. The variable is a pointer in glibc's loader, which is never unloaded; 0 is not followed.
+    // SAFETY: the loader fills the word at GOTPCREL with the address of the variable, or with 0 if no module defines
+    // the weak symbol. The variable is a pointer in glibc's loader, which is never unloaded; 0 is not followed.
     unsafe {
         core::arch::asm!(
             ".weak __libc_stack_end",
@@ -41,8 +42,8 @@ pub(super) fn find_debug(program: Headers) -> Option<*const Debug> {
     debug.or_else(|| debug_of_loader(bias, dynamic)).filter(|debug| !debug.is_null())
 }
 
-/// The board of a musl loader that was run as a command: what the kernel started is the loader itself, and a variable of it
-/// leads to its board.
+/// The board of a musl loader that was run as a command: what the kernel started is the loader itself, and a variable
+/// of it leads to its board.
 pub(super) fn debug_of_loader(bias: u64, dynamic: *const [u64; 2]) -> Option<*const Debug> {
     let null = core::ptr::null();
     let loader = LinkMap { bias, name: null, dynamic, next: core::ptr::null(), prev: core::ptr::null() };
@@ -55,8 +56,8 @@ pub(super) fn debug_of_loader(bias: u64, dynamic: *const [u64; 2]) -> Option<*co
 /// # Safety
 /// `stack_end` is null or points to argc on the initial stack. `maps` is the loader's list, and it is stable.
 pub(super) unsafe fn find_environment(stack_end: *const u64, maps: *const LinkMap) -> Option<Environment> {
-    // SAFETY: the ABI puts argc, argv, a null and then the environment at `stack_end`. `maps` is the loader's stable list,
-    // by the caller's promise; `environ` is a variable of libc or of the program, which are never unloaded.
+    // SAFETY: the ABI puts argc, argv, a null and then the environment at `stack_end`. `maps` is the loader's stable
+    // list, by the caller's promise; `environ` is a variable of libc or of the program, which are never unloaded.
     unsafe {
         if !stack_end.is_null() {
             return Some(Environment(stack_end.add(*stack_end as usize + 2) as *mut *mut u8));

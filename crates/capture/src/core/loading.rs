@@ -24,8 +24,8 @@ impl Core {
         if !self.may_call() {
             return known;
         }
-        // SAFETY: `map` is the object of a frame of this thread, as for `dl_find_object::find` above, so it stays during the
-        // comparison.
+        // SAFETY: `map` is the object of a frame of this thread, as for `dl_find_object::find` above, so it stays
+        // during the comparison.
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
@@ -66,14 +66,14 @@ impl Core {
     /// The loader has changed its list.
     ///
     /// # Safety
-    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is stable,
-    /// there is one writer.
+    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is
+    /// stable, there is one writer.
     pub unsafe fn refresh_modules(&self, queries: KernelQueries) {
         let parts = self.parts();
         let stamp = self.rough_stamp();
         let queries = if self.may_call() { queries } else { KernelQueries::Forbidden };
-        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts are set
-        // (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
+        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts
+        // are set (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
         let change = unsafe {
             self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, queries)
         };
@@ -93,8 +93,8 @@ impl Core {
         if self.gate() & ACTIVE == 0 {
             return;
         }
-        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held and
-        // waits, so its list is stable, and there is one writer.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held
+        // and waits, so its list is stable, and there is one writer.
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {

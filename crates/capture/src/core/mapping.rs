@@ -22,8 +22,8 @@ impl Core {
         Some((mapped.load(Ordering::Acquire) as usize + in_unit) as *mut u8)
     }
 
-    /// Maps a unit of slot areas. Units are mapped in order, each from the last page of the one before: the kernel duplicates a
-    /// shared mapping without a descriptor (mremap with an old size of 0), and we keep none open.
+    /// Maps a unit of slot areas. Units are mapped in order, each from the last page of the one before: the kernel
+    /// duplicates a shared mapping without a descriptor (mremap with an old size of 0), and we keep none open.
     pub(super) fn map_unit(&self, index: usize) -> Option<()> {
         let parts = self.parts();
         let geometry = parts.region.geometry();
@@ -46,8 +46,8 @@ impl Core {
         sys::keep_out_of_dumps(copy, len);
         let area = copy as u64 + PAGE as u64;
         if place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: `map_again` has just mapped these `len` bytes at `copy`. The exchange failed, so their address was not
-            // published.
+            // SAFETY: `map_again` has just mapped these `len` bytes at `copy`. The exchange failed, so their address
+            // was not published.
             unsafe { sys::unmap(copy, len) };
         }
         Some(())
@@ -64,8 +64,8 @@ impl Core {
         let copy = sys::map_again(region.near_end() - PAGE as u64, PAGE + len)?;
         sys::keep_out_of_dumps(copy, PAGE + len);
         if place.compare_exchange(0, copy as u64 + PAGE as u64, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: `map_again` has just mapped these `PAGE + len` bytes at `copy`. The exchange failed, so their address
-            // was not published.
+            // SAFETY: `map_again` has just mapped these `PAGE + len` bytes at `copy`. The exchange failed, so their
+            // address was not published.
             unsafe { sys::unmap(copy, PAGE + len) };
         }
         Some(())
@@ -102,9 +102,9 @@ pub fn map_offer(collector: u32, fd: u32) -> Option<Region<'static>> {
 
 pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     let first = sys::map_shared(fd, 0, PAGE)?;
-    // SAFETY: `map_shared` has just mapped this page, and a page holds a header. The collector has sealed the file's size
-    // before it offered it, so the page stays behind the mapping. The three fields are not written once a target can see
-    // them.
+    // SAFETY: `map_shared` has just mapped this page, and a page holds a header. The collector has sealed the file's
+    // size before it offered it, so the page stays behind the mapping. The three fields are not written once a target
+    // can see them.
     let (magic, version, geometry) = unsafe {
         let header = &*first.cast::<Header>();
         (header.magic, header.version, header.geometry)
@@ -127,20 +127,22 @@ pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     region
 }
 
-/// Maps what is needed at once: the near part, and the page in front of the slot areas, from which these are mapped later.
+/// Maps what is needed at once: the near part, and the page in front of the slot areas, from which these are mapped
+/// later.
 pub(super) fn map_parts(fd: i32, geometry: Geometry) -> Option<Region<'static>> {
     let base = sys::map_shared(fd, 0, geometry.near_len())?;
     let last = sys::map_shared(fd, geometry.fixed_len() - PAGE, PAGE)?;
     sys::keep_out_of_dumps(base, geometry.near_len());
     let far = base.wrapping_add(geometry.private_at() + offset_of!(Private, far_slots));
     // SAFETY: `map_shared` has mapped both parts, and nothing unmaps them. `map_region` has checked the geometry.
-    // `far_slots` is in `Private`, so in the near part; it is 0 in fresh memory, and `assemble` clears it after an exec,
-    // until `map_far_slots` sets it.
+    // `far_slots` is in `Private`, so in the near part; it is 0 in fresh memory, and `assemble` clears it after an
+    // exec, until `map_far_slots` sets it.
     Some(unsafe { Region::in_parts(base, geometry, far.cast(), last as u64 + PAGE as u64) })
 }
 
-/// True if the program is behind a seccomp filter that the collector is not behind. `channel` is the channel's path, empty if a
-/// tree is followed. Not inlined, so that its copy of a variable is not on the stack for the rest of the start.
+/// True if the program is behind a seccomp filter that the collector is not behind. `channel` is the channel's path,
+/// empty if a tree is followed. Not inlined, so that its copy of a variable is not on the stack for the rest of the
+/// start.
 ///
 /// # Safety
 /// `environment` is the process's initial one, and no other thread uses it.

@@ -68,7 +68,8 @@ impl Core {
         // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
         if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
             if !channel.is_empty() {
-                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
+                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread
+                // uses.
                 unsafe { self.read_carried(environment, channel.get()) };
             }
             return None;
@@ -105,12 +106,12 @@ impl Core {
     /// Takes our library out of the environment, and remembers what an exec in place needs.
     ///
     /// # Safety
-    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings on
-    /// the stack, and no other thread uses it.
+    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings
+    /// on the stack, and no other thread uses it.
     #[inline(never)]
     pub(super) unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
-        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list that
-        // no other thread uses, which the caller promises.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list
+        // that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.library = environment.take_library();
@@ -125,8 +126,8 @@ impl Core {
     /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
     #[inline(never)]
     pub(super) unsafe fn read_hub(&self, environment: Environment) -> bool {
-        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial list
-        // that no other thread uses, which the caller promises.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial
+        // list that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);
@@ -168,13 +169,13 @@ impl Core {
         self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
         self.clock.check_thread(header);
         if image > 1 {
-            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the tables
-            // of the program before this exec, whose threads the kernel has ended. The new program has one thread, which has
-            // not set `parts` yet.
+            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the
+            // tables of the program before this exec, whose threads the kernel has ended. The new program has one
+            // thread, which has not set `parts` yet.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
-        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a reference
-        // to `parts`.
+        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a
+        // reference to `parts`.
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
@@ -183,8 +184,8 @@ impl Core {
             self.refresh_modules(if is_forked { KernelQueries::WithoutFolder } else { KernelQueries::WithFolder })
         };
         if !loader::watch(debug) {
-            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules` has
-            // taken in its modules.
+            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules`
+            // has taken in its modules.
             unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
         if header.heaptrace.watched == 0 {
@@ -211,9 +212,9 @@ impl Core {
     /// The text of `__lsan_default_suppressions`, if the program has one.
     pub(super) fn copy_suppressions(&self) {
         let parts = self.parts();
-        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the function
-        // of this name has no arguments and returns null or a C string that stays. `find_anywhere` or `hidden_suppressions`
-        // found it. The loader has relocated the program before it calls us.
+        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the
+        // function of this name has no arguments and returns null or a C string that stays. `find_anywhere` or
+        // `hidden_suppressions` found it. The loader has relocated the program before it calls us.
         unsafe {
             let maps = (*parts.debug).maps;
             let exported = real::find_anywhere(maps, b"__lsan_default_suppressions");
@@ -232,8 +233,8 @@ impl Core {
     pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
         let offset = header.suppressions.symbol;
-        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry is the
-        // program.
+        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry
+        // is the program.
         let bias = unsafe { maps.as_ref() }?.bias;
         (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
     }

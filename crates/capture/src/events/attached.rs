@@ -1,7 +1,7 @@
 //! What happens at a patched entry, besides what happens in every hook.
 //!
-//! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
-//! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
+//! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such
+//! a call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
 //! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
 use super::entering::{AtWork, enter, leave};
 use super::realloc::{reallocated, resume};
@@ -18,8 +18,8 @@ use channel::{Kind, encode_free};
 /// `cfa` is that of a hook at work on the calling thread.
 #[inline(always)]
 unsafe fn return_address(cfa: u64) -> u64 {
-    // SAFETY: the caller promises that a hook with this CFA is at work on this thread. The word below a CFA is the return
-    // address that the call has pushed, and it stays until the hook returns.
+    // SAFETY: the caller promises that a hook with this CFA is at work on this thread. The word below a CFA is the
+    // return address that the call has pushed, and it stays until the hook returns.
     unsafe { *((cfa - 8) as *const u64) }
 }
 
@@ -68,7 +68,8 @@ pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
 #[inline(always)]
 fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
     // SAFETY: the profiler has written the address of the patched function's own code into `real`, and an entry never
-    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the others.
+    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the
+    // others.
     unsafe { core::mem::transmute(entry.real) }
 }
 
@@ -127,9 +128,9 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     super::freeing(address, cfa);
 }
 
-/// Before a free that may lead to another one that is patched too: an `operator delete`, or the free of a library that goes on to
-/// libc's. The same block with no event between, at another entry, for the same frame or by the module that was freeing it, is the
-/// same free. At the same entry it is not: the block may have come back from another thread.
+/// Before a free that may lead to another one that is patched too: an `operator delete`, or the free of a library that
+/// goes on to libc's. The same block with no event between, at another entry, for the same frame or by the module that
+/// was freeing it, is the same free. At the same entry it is not: the block may have come back from another thread.
 #[inline(always)]
 pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.

@@ -1,7 +1,7 @@
 //! Events that the program itself asks for: blocks of its own allocators, and what a pause leaves of a realloc.
 //!
-//! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls come
-//! after the fact, so a move is stamped as freed and allocated at once, free first.
+//! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls
+//! come after the fact, so a move is stamped as freed and allocated at once, free first.
 use super::entering::{AtWork, enter, leave};
 use super::realloc::{reallocated, resume, write_stamped_free};
 use super::{allocated, freeing};
@@ -39,8 +39,8 @@ pub extern "C" fn reported_moving(address: u64, cfa: u64) {
     leave(&mut entered);
 }
 
-/// Arguments: the old address, the new size, the new address. Null before: an allocation. Null after: a free if zero bytes
-/// were asked for, else nothing happened.
+/// Arguments: the old address, the new size, the new address. Null before: an allocation. Null after: a free if zero
+/// bytes were asked for, else nothing happened.
 pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     let [old, size, new] = context.arguments;
     let size = if size < LARGEST { size } else { LARGEST };

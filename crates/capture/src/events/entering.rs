@@ -1,7 +1,7 @@
 //! A hook begins and ends: the guard goes up, and comes down.
 //!
-//! The guard says that a hook of the thread is at work. A hook that finds it up was called by a signal handler, by the allocator
-//! itself, or after the hook before was left by a jump.
+//! The guard says that a hook of the thread is at work. A hook that finds it up was called by a signal handler, by the
+//! allocator itself, or after the hook before was left by a jump.
 use super::attached;
 use super::threads::begin_thread;
 use crate::core::{ACTIVE, Core};
@@ -13,8 +13,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 /// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
 ///
-/// What it hands out are single fields of the thread's state, never all of it: other threads may look at its identity, and
-/// a signal handler that interrupts us uses the other level, proof and scratch, and no memo.
+/// What it hands out are single fields of the thread's state, never all of it: other threads may look at its identity,
+/// and a signal handler that interrupts us uses the other level, proof and scratch, and no memo.
 pub(super) trait AtWork {
     fn state(&self) -> *mut Local;
     fn is_nested(&self) -> bool;
@@ -30,14 +30,15 @@ pub(super) trait AtWork {
     #[inline(always)]
     fn writer<'a>(&'a mut self, core: &'a Core) -> RingWriter<'a, Core> {
         let is_nested = self.is_nested();
-        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which `Region::slot`
-        // returned: a part of the shared mapping that stays mapped like the local. `identity` consists of atomics.
+        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which
+        // `Region::slot` returned: a part of the shared mapping that stays mapped like the local. `identity` consists
+        // of atomics.
         let (slot, identity) = unsafe { (&*(*self.state()).header, &(*self.state()).identity) };
         // A child that was forked in the middle of a hook is another thread, and writes nothing.
         let is_parent = || core.gate() & ACTIVE != 0;
         core.header().require(Check::Owner, || identity.is_owner_of(slot, thread_pointer()) || !is_parent());
-        // SAFETY: `Local::begin` has made the state of each level for this slot, and the calling thread owns it. Only hooks of
-        // this level use its ring: the guard is up.
+        // SAFETY: `Local::begin` has made the state of each level for this slot, and the calling thread owns it. Only
+        // hooks of this level use its ring: the guard is up.
         unsafe { RingWriter::new(core, slot, &mut self.level().ring, is_nested) }
     }
 
@@ -96,14 +97,15 @@ impl AtWork for Quick {
 pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     let pointer = thread_pointer();
     let only = core.only.load(Ordering::Relaxed);
-    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is atomic.
+    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is
+    // atomic.
     let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
         only
     } else {
         core.threads().find_near(pointer)?
     };
-    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A handler that interrupts us here
-    // has left its hook, and taken the guard down, before we go on.
+    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A handler that interrupts us
+    // here has left its hook, and taken the guard down, before we go on.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return None;
@@ -121,8 +123,8 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
         Some(local) => local,
         None => begin_thread(core, pointer)?,
     };
-    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A handler that interrupts us
-    // here has left its hook, and taken the guard down, before we go on.
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A handler that interrupts
+    // us here has left its hook, and taken the guard down, before we go on.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return enter_nested(core, local, cfa);
@@ -144,8 +146,8 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     }
     // Both rings of this thread look at the clock again, so that the order of its events stays theirs.
     core.header().next_round();
-    // In a sandbox the kernel cannot be asked. A hook that is taken for gone though it is not would share its ring with this
-    // one; a hook that is taken for alive though it is gone leaves this one the other ring.
+    // In a sandbox the kernel cannot be asked. A hook that is taken for gone though it is not would share its ring with
+    // this one; a hook that is taken for alive though it is gone leaves this one the other ring.
     let on_signal_stack = !core.may_call() || sys::on_signal_stack();
     // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
     // anywhere.

@@ -37,8 +37,8 @@ impl Call {
 /// The stack of the functions that a shim calls is aligned.
 const _: () = assert!(Call::SAVED % 16 == 8);
 
-/// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not to
-/// be recorded, or cannot be; `resume_state` says which.
+/// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not
+/// to be recorded, or cannot be; `resume_state` says which.
 #[inline(always)]
 fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
     call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
@@ -103,7 +103,8 @@ impl Outer {
         // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
         unsafe { (*self.local).inside = Range::NONE };
         let entered = enter(&CORE, cfa);
-        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no reference.
+        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no
+        // reference.
         unsafe { (*self.local).inside = self.inside };
         entered
     }
@@ -215,8 +216,8 @@ pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
     Next::then(reallocated)
 }
 
-/// An exception has left the allocator's function and goes through the shim's frame: the guard and the intent come down.
-/// The innermost hook of the thread is the one whose frame is being unwound.
+/// An exception has left the allocator's function and goes through the shim's frame: the guard and the intent come
+/// down. The innermost hook of the thread is the one whose frame is being unwound.
 pub fn unwound() {
     if CORE.gate() & ACTIVE == 0 {
         return;

@@ -7,8 +7,8 @@ use crate::memo::{FrameState, Memo, Miss};
 use crate::walk::{Walk, check_stack};
 use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 
-/// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
-/// such ones, one is walked afresh, to the root, and lies in one piece from then on.
+/// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons
+/// of such ones, one is walked afresh, to the root, and lies in one piece from then on.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 
@@ -16,8 +16,8 @@ const PATIENCE: u32 = 64;
 /// `remembered_elsewhere` wants to know.
 ///
 /// # Safety
-/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context` is that
-/// of the hook for which the guard is up.
+/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context`
+/// is that of the hook for which the guard is up.
 #[inline(always)]
 pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, Miss> {
     // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
@@ -34,8 +34,8 @@ pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Contex
     if memo.has_left_guesses(context.cfa()) {
         return Err(Miss::WALK_ANEW);
     }
-    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
-    // returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has
+    // not returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
     let found = unsafe { memo.find_youngest(place(context)) };
     if let Ok((number, _)) = found {
         // SAFETY: the caller promises that `local` is the calling thread's own, and that the guard is up for `context`.
@@ -62,8 +62,9 @@ fn place(context: &Context) -> FrameState {
 pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, miss: Miss) -> Result<StackId, Miss> {
     // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
     let memo = unsafe { &mut (*local).memo };
-    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
-    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `Miss::WALK_ANEW`) and the generation.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has
+    // not returned. `remembered`, which failed before this, has looked at the guesses (if not: `Miss::WALK_ANEW`) and
+    // the generation.
     let found = unsafe {
         match miss {
             Miss::WALK_ANEW => return Err(Miss::WALK_ANEW),
@@ -88,15 +89,16 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
 
 /// The remembered stack of an entered hook. `Err`: it must be walked, and the walk wants to know this.
 ///
-/// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules that
-/// are gone.
+/// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules
+/// that are gone.
 #[inline(always)]
 pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, Miss> {
     if entered.nested {
         return Err(Miss::NO_WALK);
     }
     let local = entered.local;
-    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level is up.
+    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level
+    // is up.
     unsafe { remembered(core, local, context).or_else(|miss| remembered_elsewhere(local, context, miss)) }
 }
 
@@ -136,8 +138,8 @@ pub(super) fn walk_and_write<const WORDS: usize>(
     }
     let local = entered.local;
     let may_ask = core.may_call();
-    // SAFETY: the calling thread's own. Hooks of the main level use the first proof and scratch and the memo, nested ones the
-    // second of each and no memo; the guard of this level is up. `AtWork` hands out other fields.
+    // SAFETY: the calling thread's own. Hooks of the main level use the first proof and scratch and the memo, nested
+    // ones the second of each and no memo; the guard of this level is up. `AtWork` hands out other fields.
     let mut walk = unsafe {
         let [scratch, inner_scratch] = &mut (*local).scratch;
         let [proof, inner_proof] = &mut (*local).proof;
@@ -166,8 +168,8 @@ pub(super) fn walk_and_write<const WORDS: usize>(
     }
     // Before the commit: after it, another thread may forbid all threads the system calls that this may make.
     if let Some(skip) = walk.remember(&found, first) {
-        // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for `context`.
-        // `walk`, which has references to the fields that are checked, is not used again.
+        // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for
+        // `context`. `walk`, which has references to the fields that are checked, is not used again.
         unsafe { check_stack(core, local, context, first.wrapping_add(skip as u32), skip) };
     }
     writer.publish_intent();

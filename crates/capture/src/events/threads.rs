@@ -54,8 +54,8 @@ pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
         core.lose(Loss::NoSlot);
         return None;
     };
-    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of its
-    // owner word, and returned that slot's local.
+    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of
+    // its owner word, and returned that slot's local.
     unsafe { Local::begin(local, core, slot, pointer, offset) };
     if is_new && !core.threads().enter(pointer, local) {
         slot.header.bury(slot.owner);

@@ -19,13 +19,13 @@ impl Memo {
     /// Asks the processor for what `find_youngest` will compare.
     ///
     /// # Safety
-    /// `memo` is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile. So there
-    /// is no reference to it here, and what is read is used for nothing but an address to fetch.
+    /// `memo` is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile. So
+    /// there is no reference to it here, and what is read is used for nothing but an address to fetch.
     #[inline(always)]
     pub unsafe fn fetch(memo: *const Memo, pc: u64, cfa: u64) {
         let hash = Self::hash(pc, cfa);
-        // SAFETY: the caller keeps `memo` mapped. Masks are in bounds (see `Memo`), so the word is the first of a set inside
-        // the array. Volatile, because the owner may write meanwhile; any value is good enough for a prefetch.
+        // SAFETY: the caller keeps `memo` mapped. Masks are in bounds (see `Memo`), so the word is the first of a set
+        // inside the array. Volatile, because the owner may write meanwhile; any value is good enough for a prefetch.
         let check = unsafe {
             let set = hash as u32 & (&raw const (*memo).set_mask).read_volatile();
             let entry = (&raw const (*memo).sets).cast::<[u64; WAYS]>().add(set as usize).cast::<u64>().read_volatile();
@@ -69,7 +69,8 @@ impl Memo {
     /// # Safety
     /// - `place` is a frame of the calling thread, in a call that has not returned. So the stack at and above
     ///   `place.cfa.wrapping_sub(8)` is as an unwinder would read it from there.
-    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is not.
+    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is
+    ///   not.
     /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, Miss> {
@@ -102,8 +103,8 @@ impl Memo {
         let hash = Self::hash(place.pc, place.cfa);
         let set: *mut [u64; WAYS] = self.set(hash);
         for way in skip..WAYS {
-            // SAFETY: `way < WAYS`, the array's length. `set` stays valid: there is one user (see `Memo`), and nothing in
-            // this loop makes another `&mut` of the sets.
+            // SAFETY: `way < WAYS`, the array's length. `set` stays valid: there is one user (see `Memo`), and nothing
+            // in this loop makes another `&mut` of the sets.
             let entry = unsafe { *(*set).get_unchecked(way) };
             if entry >> 33 != hash >> 33 {
                 continue;
@@ -125,8 +126,8 @@ impl Memo {
             if needs_rbp && self.rbp(number) != place.rbp {
                 continue;
             }
-            // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared with
-            // `place`: return address, CFA, and rbp if the walk depends on it.
+            // SAFETY: the caller promises what `find` asks for about `place`. The node at `check` was just compared
+            // with `place`: return address, CFA, and rbp if the walk depends on it.
             match unsafe { self.verify::<false>(check) } {
                 Ok(jumps) => {
                     if way != 0 {

@@ -39,7 +39,8 @@ impl Memo {
                 0 | END => SPECIAL | near << NEAR_SHIFT,
                 _ => SPECIAL | rbp | near << NEAR_SHIFT,
             };
-            // SAFETY: masks are in bounds (see `Memo`), so `at`, which is from `place`, is below all four arrays' length.
+            // SAFETY: masks are in bounds (see `Memo`), so `at`, which is from `place`, is below all four arrays'
+            // length.
             unsafe {
                 *self.checks.get_unchecked_mut(at) =
                     Check { at: place.cfa.wrapping_sub(8), pc: place.pc & LOW48 | mark };

@@ -20,8 +20,8 @@ impl Memo {
     /// differs. `IS_QUICK`: calls nobody, and says `Miss::UNSURE` where it would have to.
     ///
     /// # Safety
-    /// What `find` asks for, about the frame at `check`. `check` points to an alive node of the arena whose return address,
-    /// CFA and (if the walk depends on it) rbp are those of that frame.
+    /// What `find` asks for, about the frame at `check`. `check` points to an alive node of the arena whose return
+    /// address, CFA and (if the walk depends on it) rbp are those of that frame.
     #[inline(always)]
     pub(super) unsafe fn verify<const IS_QUICK: bool>(&self, mut check: *const Check) -> Result<u32, Miss> {
         // SAFETY: the caller promises that the frame at `check` is one of the calling thread's and equal to the node.
@@ -36,7 +36,8 @@ impl Memo {
             } else {
                 let way = match node.pc >> NEAR_SHIFT & END {
                     END => return Ok(jumps),
-                    // SAFETY: node pointers are in the arena (see `Memo`): `remember` never gives the last place `BESIDE`.
+                    // SAFETY: node pointers are in the arena (see `Memo`): `remember` never gives the last place
+                    // `BESIDE`.
                     BESIDE => Way::Caller(unsafe { check.add(1) }),
                     0 if IS_QUICK => return Err(Miss::UNSURE),
                     near => {
@@ -45,7 +46,8 @@ impl Memo {
                             return Err(Miss::BROKEN);
                         }
                         if near == 0 {
-                            // SAFETY: `check` is in the arena (see `Memo`). Every word up to its node was compared here.
+                            // SAFETY: `check` is in the arena (see `Memo`). Every word up to its node was compared
+                            // here.
                             unsafe { self.follow(check, same) }
                         } else {
                             self.follow_near(check, near as u32)
@@ -54,8 +56,9 @@ impl Memo {
                 };
                 let Way::Caller(caller) = way else { return Err(Miss::differs_at(node.at + 8)) };
                 if node.pc & FRAME_POINTER != 0 {
-                    // SAFETY: `caller` is in the arena (see `Memo`). `FRAME_POINTER` says that the walk read the caller's
-                    // rbp here, before it read the caller's return address (`Walk::step`); all words before are equal.
+                    // SAFETY: `caller` is in the arena (see `Memo`). `FRAME_POINTER` says that the walk read the
+                    // caller's rbp here, before it read the caller's return address (`Walk::step`); all words before
+                    // are equal.
                     let rbp = unsafe { same.read((*caller).at.wrapping_sub(8)) };
                     if rbp != self.rbp_at(caller) {
                         return Err(Miss::differs_at(node.at + 8));
@@ -64,8 +67,8 @@ impl Memo {
                 check = caller;
             }
             // Plain nodes of one walk first, some in a row: it is the longest part of a hook.
-            // SAFETY: the nodes are in the arena, up to the first that is not plain. Each word is read only after all words
-            // before it were equal.
+            // SAFETY: the nodes are in the arena, up to the first that is not plain. Each word is read only after all
+            // words before it were equal.
             unsafe {
                 'plain: loop {
                     for step in 0..IN_A_ROW {
@@ -104,7 +107,8 @@ impl Memo {
     /// equal.
     #[inline(never)]
     unsafe fn follow(&self, check: *const Check, same: SameSoFar) -> Way {
-        // SAFETY: the caller promises that `check` is a node of `checks`, so both pointers are into it, whole nodes apart.
+        // SAFETY: the caller promises that `check` is a node of `checks`, so both pointers are into it, whole nodes
+        // apart.
         let number = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
         let way = self.way(number);
         let link = (way >> 32) as u32;
@@ -113,16 +117,16 @@ impl Memo {
         }
         let caller = self.check(link);
         if way & BY_CODE != 0 {
-            // SAFETY: both nodes are in the arena (see `Memo`). The node's word was compared, so this thread returns to that
-            // address: code is mapped there. `Walk::epilogue` found it readable before the node was remembered.
+            // SAFETY: both nodes are in the arena (see `Memo`). The node's word was compared, so this thread returns to
+            // that address: code is mapped there. `Walk::epilogue` found it readable before the node was remembered.
             let leads = unsafe { epilogue::still_leads((*check).pc & LOW48, (*caller).at.wrapping_sub((*check).at)) };
             if !leads {
                 return Way::Broken;
             }
         }
         let slot = way & SLOT;
-        // SAFETY: `caller` is from `check`. SLOT says that the walk read the caller's rbp here, before it read the caller's
-        // return address (`Walk::step`); the caller of `follow` promises that all words before are equal.
+        // SAFETY: `caller` is from `check`. SLOT says that the walk read the caller's rbp here, before it read the
+        // caller's return address (`Walk::step`); the caller of `follow` promises that all words before are equal.
         if slot != 0 && unsafe { same.read(((*caller).at + 8).wrapping_sub(8 * slot)) } != self.rbp(link) {
             return Way::Broken;
         }

@@ -8,8 +8,8 @@ impl Modules {
         self.holds(Index::is_in_order)
     }
 
-    /// True if `instance` is the one module that holds `address`; `None` means that no module holds it. Modules are looked at
-    /// one after the other, so this is true of an index that is not sorted, too.
+    /// True if `instance` is the one module that holds `address`; `None` means that no module holds it. Modules are
+    /// looked at one after the other, so this is true of an index that is not sorted, too.
     pub fn is_only(&self, address: u64, instance: Option<u16>) -> bool {
         self.holds(|index| {
             let mut holding = index.in_use().iter().filter(|entry| entry.holds(address));

@@ -53,7 +53,8 @@ functions! {
 }
 
 unsafe extern "C-unwind" {
-    /// Stores the stack pointer in `buffer` and calls `function`. Returns when that returns, or when `random_jump` is called.
+    /// Stores the stack pointer in `buffer` and calls `function`. Returns when that returns, or when `random_jump` is
+    /// called.
     pub fn random_mark(buffer: *mut u64, program: *mut Program, function: unsafe extern "C-unwind" fn(*mut Program));
 }
 

@@ -90,7 +90,8 @@ impl Library {
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= LENGTH);
-        // SAFETY: inside of the page that `new` has mapped, which only this `Library` writes; no reference into it exists.
+        // SAFETY: inside of the page that `new` has mapped, which only this `Library` writes; no reference into it
+        // exists.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
     }
 }

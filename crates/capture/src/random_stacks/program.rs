@@ -76,8 +76,8 @@ pub fn run(seed: u64) -> Result<Seen, String> {
     let program =
         Program { random, taken, library, functions, own, stacks, current: 0, actions_left, deepest, failure: None };
     let program = Box::into_raw(Box::new(program));
-    // SAFETY: `program` is a box that stays until the end of this function. All code of the program runs on this thread, and
-    // makes references to it only for as long as it calls nothing of the program.
+    // SAFETY: `program` is a box that stays until the end of this function. All code of the program runs on this
+    // thread, and makes references to it only for as long as it calls nothing of the program.
     let program = unsafe {
         while (*program).actions_left > 0 && (*program).failure.is_none() {
             step(program);
@@ -96,8 +96,8 @@ pub fn run(seed: u64) -> Result<Seen, String> {
 /// `program` is the one that `run` has made, and runs.
 pub unsafe extern "C-unwind" fn step(program: *mut Program) {
     loop {
-        // SAFETY: `run` keeps the program, and no reference to it is used meanwhile. Whatever is called here comes back to
-        // this frame with the registers that it had: by a return, a jump, an exception, or a switch back.
+        // SAFETY: `run` keeps the program, and no reference to it is used meanwhile. Whatever is called here comes back
+        // to this frame with the registers that it had: by a return, a jump, an exception, or a switch back.
         unsafe {
             match (*program).choose() {
                 Action::Return => return,
@@ -139,8 +139,8 @@ unsafe fn call(program: *mut Program, function: Function) {
 /// As `step`.
 #[inline(never)]
 unsafe fn mark(program: *mut Program) {
-    // SAFETY: the caller promises what `step` asks for. `random_mark` writes the buffer before it calls anything, so the
-    // list of handlers is as it was. No frame between here and a jump has anything to drop.
+    // SAFETY: the caller promises what `step` asks for. `random_mark` writes the buffer before it calls anything, so
+    // the list of handlers is as it was. No frame between here and a jump has anything to drop.
     unsafe {
         let before = (*program).begin_handler();
         random_mark((*program).last_mark(), program, step);
@@ -164,8 +164,8 @@ unsafe fn catch(program: *mut Program) {
 /// As `step`. Coroutine `to` is suspended.
 #[inline(never)]
 unsafe fn switch(program: *mut Program, to: usize) {
-    // SAFETY: the caller promises what `step` asks for. Coroutine `to` was left by a switch or made by `prepare`, so its
-    // stack pointer leads to what `random_switch` takes off. That has stored ours before any other code runs.
+    // SAFETY: the caller promises what `step` asks for. Coroutine `to` was left by a switch or made by `prepare`, so
+    // its stack pointer leads to what `random_switch` takes off. That has stored ours before any other code runs.
     unsafe {
         let (from, to) = (*program).begin_switch(to);
         random_switch(from, to);

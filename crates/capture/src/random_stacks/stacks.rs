@@ -89,7 +89,8 @@ impl Stacks {
         top -= 4096 * random.below(3);
         let spare = top as *mut u64;
         let outer = [0, 0, random.below(2) * 0x1234_5678, 0, 0, 0, 0, 0];
-        // Nowhere, up this stack, to a page that is not mapped, down, or into the stack above, which may be unmapped later.
+        // Nowhere, up this stack, to a page that is not mapped, down, or into the stack above, which may be unmapped
+        // later.
         let above = at as u64 + length as u64 + 4096 * random.below(4) + 512;
         let rbp = [0, top, top + 16, 0x1000, at as u64, above][random.below(6) as usize];
         let (entry, room) = match random.below(3) {

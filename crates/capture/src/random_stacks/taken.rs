@@ -96,7 +96,8 @@ impl Taken {
         let mut modules = loaded_modules();
         library.published_as(modules.len());
         modules.push(library.description());
-        // SAFETY: fresh memory of `fixed_len` bytes, which `drop` unmaps when nothing uses it any more. No hook uses it.
+        // SAFETY: fresh memory of `fixed_len` bytes, which `drop` unmaps when nothing uses it any more. No hook uses
+        // it.
         unsafe { adopt(&Region::new(region.cast(), geometry), modules.into_iter(), 1) };
         // SAFETY: zeroes are a valid `Memo` and a valid `Scratch`: in a target they are made of fresh shared memory.
         let (mut memo, scratch) = unsafe {
@@ -190,7 +191,8 @@ impl Taken {
             return Err(Miss::WALK_ANEW);
         }
         let place = FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
-        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked at.
+        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked
+        // at.
         let found = unsafe {
             match self.memo.find_youngest(place) {
                 Ok(found) => {

@@ -7,17 +7,18 @@ use crate::memo::{Memo, Miss};
 use crate::proof::Proof;
 use channel::{Check, StackId};
 
-/// In a build with checks: the walk of the calling hook is made again, without the memo. The frames from `skip` on must be
-/// those that the memo has from `number` on. This comes before the event is committed, because the walk may make system
-/// calls (see `let_hooks_finish` in `sandbox.rs`).
+/// In a build with checks: the walk of the calling hook is made again, without the memo. The frames from `skip` on must
+/// be those that the memo has from `number` on. This comes before the event is committed, because the walk may make
+/// system calls (see `let_hooks_finish` in `sandbox.rs`).
 ///
 /// # Safety
-/// `local` is the calling thread's own, and the guard of its main level is up for the hook of `context`. No reference to its
-/// memo or its first scratch is used again.
+/// `local` is the calling thread's own, and the guard of its main level is up for the hook of `context`. No reference
+/// to its memo or its first scratch is used again.
 #[inline(always)]
 pub unsafe fn check_stack(core: &Core, local: *mut Local, context: &Context, number: StackId, skip: usize) {
     core.header().require(Check::Memo, || {
-        // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
+        // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main
+        // one.
         let (memo, [scratch, _]) = unsafe { (&(*local).memo, &mut (*local).scratch) };
         // A proof of its own, so that what later walks know of the stack does not depend on checks.
         let mut proof = Proof::default();

@@ -9,10 +9,10 @@ use channel::StackId;
 use core::sync::atomic::Ordering;
 
 impl Walk<'_> {
-    /// The walk followed a frame pointer without CFI, so its words may be compared later only while they are known to be
-    /// readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that cannot be
-    /// shown: the thread runs on a stack of the program's own making, or the frame pointer led out of the thread's stack.
-    /// The program may unmap what is above such a stack while the thread runs on it.
+    /// The walk followed a frame pointer without CFI, so its words may be compared later only while they are known to
+    /// be readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that
+    /// cannot be shown: the thread runs on a stack of the program's own making, or the frame pointer led out of the
+    /// thread's stack. The program may unmap what is above such a stack while the thread runs on it.
     #[cold]
     #[inline(never)]
     fn prove_guesses(&mut self, last: usize, tail: Option<StackId>) -> bool {
@@ -50,8 +50,8 @@ impl Walk<'_> {
             return None;
         }
         let memo = self.memo.as_deref_mut()?;
-        // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a local
-        // array would be too large for a small stack.
+        // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a
+        // local array would be too large for a small stack.
         for i in (start..end).rev() {
             let frame = self.scratch.frames.get_mut(i)?;
             let caller_needs = needs;
@@ -72,8 +72,8 @@ impl Walk<'_> {
         }
         let frames = &self.scratch.frames;
         let is_remembered = memo.remember(first.wrapping_add(start as u32), end - start, tail, |i| {
-            // SAFETY: `Memo::remember` asks for `i < end - start`. `collect` returns a `count` of at most `MAX_FRAMES`, so
-            // `end` is at most `MAX_FRAMES + 1`, the array's length.
+            // SAFETY: `Memo::remember` asks for `i < end - start`. `collect` returns a `count` of at most `MAX_FRAMES`,
+            // so `end` is at most `MAX_FRAMES + 1`, the array's length.
             let frame = unsafe { frames.get_unchecked(start + i) };
             let facts = frame.rule.0;
             (
@@ -90,13 +90,13 @@ impl Walk<'_> {
     }
 }
 
-/// The upper end of the stack that the calling thread was given; 0 = not known. libc puts the thread block at the end of the
-/// stack of every thread but the first, whose block is anywhere.
+/// The upper end of the stack that the calling thread was given; 0 = not known. libc puts the thread block at the end
+/// of the stack of every thread but the first, whose block is anywhere.
 fn own_stack_end(core: &Core, may_ask: bool) -> u64 {
     let pointer = thread_pointer();
     let tid = match core.tid_offset.load(Ordering::Relaxed) {
-        // SAFETY: inside the calling thread's own thread block: `find_tid` has found the tid of a thread at this offset of
-        // its block, which is the same libc's.
+        // SAFETY: inside the calling thread's own thread block: `find_tid` has found the tid of a thread at this offset
+        // of its block, which is the same libc's.
         offset if offset != 0 => unsafe { ((pointer + offset as u64) as *const u32).read_volatile() },
         _ if may_ask => sys::gettid(),
         _ => return 0,

@@ -31,8 +31,8 @@ impl Root {
 }
 
 impl Walk<'_> {
-    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root, and
-    /// whether it was not reached.
+    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root,
+    /// and whether it was not reached.
     #[cold]
     #[inline(never)]
     pub(super) fn root(&mut self, count: usize) -> (usize, bool) {
@@ -50,7 +50,8 @@ impl Walk<'_> {
                 *place = frame;
             }
             seen += 1;
-            // A frame that needs all registers is not followed: they would have to be found from the leaf on, each time.
+            // A frame that needs all registers is not followed: they would have to be found from the leaf on, each
+            // time.
             if !frame.rule.is_simple() {
                 is_missing = frame.rule.kind() != Kind::End;
                 break;

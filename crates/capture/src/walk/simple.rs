@@ -50,16 +50,17 @@ impl Walk<'_> {
         self.epilogue(pc, seen).map_or(Rule::FRAME_POINTER, |found| Rule::by_code(&found))
     }
 
-    /// What the code at `pc` says. Code to which this thread will return is there; whether it can be read is asked once,
-    /// and again where the walk is not sure that this is code at all.
+    /// What the code at `pc` says. Code to which this thread will return is there; whether it can be read is asked
+    /// once, and again where the walk is not sure that this is code at all.
     pub(super) fn epilogue(&mut self, pc: u64, seen: bool) -> Option<Epilogue> {
         let at = pc & !EXACT;
         let is_readable = seen && !self.scratch.unsure || self.may_ask && crate::sys::is_readable(at as usize & !7);
         if !is_readable {
             return None;
         }
-        // SAFETY: the byte at `at` can be read. Either `sys::is_readable` has just said so. Or `compile` asked before it
-        // cached the rule (`seen`), and the walk is sure (`!unsure`) that this thread returns there: code is mapped there.
+        // SAFETY: the byte at `at` can be read. Either `sys::is_readable` has just said so. Or `compile` asked before
+        // it cached the rule (`seen`), and the walk is sure (`!unsure`) that this thread returns there: code is mapped
+        // there.
         unsafe { epilogue::at(at) }
     }
 

@@ -1,5 +1,5 @@
-//! A target and its collector for the models. All that they do to the shared memory is done by the code that ships; here are only a
-//! clock, threads that come and go, and a list of what the collector saw.
+//! A target and its collector for the models. All that they do to the shared memory is done by the code that ships;
+//! here are only a clock, threads that come and go, and a list of what the collector saw.
 use channel::{
     Decoder, Event, Header, Host, Kind, ModelMemory, OnFull, Owner, Reaped, RingWriter, Stamp, WriterState,
     encode_alloc, encode_free, model_signal,
@@ -129,7 +129,8 @@ impl Thread {
 
     fn with_slot(target: &Arc<Target>, slot: u32, owner: Owner) -> Thread {
         let (region, area) = (target.memory.region(), target.memory.area(slot));
-        // SAFETY: the area is a part of the target's memory, which the thread keeps, and the thread has just become the owner.
+        // SAFETY: the area is a part of the target's memory, which the thread keeps, and the thread has just become the
+        // owner.
         let state = |is_nested| unsafe {
             WriterState::new(&region, slot, target.memory.slot(slot), area, is_nested, target.now())
         };
@@ -176,7 +177,8 @@ pub fn free(writer: &mut RingWriter<'_, Target>, address: u64) {
     }
 }
 
-/// The collector, as far as the models need it: it takes everything, and hands on what is below the watermark in the order of stamps.
+/// The collector, as far as the models need it: it takes everything, and hands on what is below the watermark in the
+/// order of stamps.
 #[derive(Default)]
 pub struct Collector {
     /// Taken, and not below the watermark yet.
@@ -266,8 +268,8 @@ impl Collector {
         }
     }
 
-    /// The audit of slot 0 at any moment, as if the target were killed now: at most `most_in_flight` events are neither here nor
-    /// counted as dropped, and nothing is here that was not begun.
+    /// The audit of slot 0 at any moment, as if the target were killed now: at most `most_in_flight` events are neither
+    /// here nor counted as dropped, and nothing is here that was not begun.
     pub fn audit(&mut self, target: &Target, most_in_flight: u64) {
         let slot = target.memory.slot(0);
         let begun = slot.events_begun();
