@@ -1,6 +1,6 @@
-//! ELF as it lies in memory: program headers, build-id, dynamic symbols.
+//! ELF files in memory: program headers, build-id, dynamic symbols.
 //!
-//! Everything here reads what the loader mapped for itself and trusts it as the loader does; nothing is allocated.
+//! All functions read what the loader has mapped, and trust it as the loader does. Nothing is allocated.
 use crate::sys;
 
 pub const PT_LOAD: u32 = 1;
@@ -58,7 +58,7 @@ impl Symbol {
     }
 }
 
-/// A relocation with an addend: what the loader writes into a word of a module.
+/// A relocation with an addend. It says what the loader writes into a word of a module.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Relocation {
@@ -72,7 +72,7 @@ impl Relocation {
         self.info as u32
     }
 
-    /// The index of the symbol whose address the word gets, 0 = none.
+    /// The index of the symbol whose address is written to the word. 0 = none.
     pub fn symbol(&self) -> usize {
         (self.info >> 32) as usize
     }
@@ -93,21 +93,22 @@ pub struct LinkMap {
     pub prev: *const LinkMap,
 }
 
-/// The loader's announcement board (`struct r_debug`).
+/// The loader's `struct r_debug`, through which it tells debuggers what it has loaded.
 #[repr(C)]
 pub struct Debug {
     pub version: i32,
     pub maps: *const LinkMap,
-    /// The function the loader calls whenever it has changed the list.
+    /// The function that the loader calls before and after it changes the list.
     pub changed: u64,
     /// 0 = consistent, 1 = adding, 2 = deleting.
     pub state: i32,
     pub loader_base: u64,
-    /// Only from version 2 on: further name spaces (dlmopen).
+    /// From version 2 on: the next linker namespace (dlmopen).
     pub next: *const Debug,
 }
 
-/// The address of our own dynamic section, by which the loader's list knows us. 0 in a program without one.
+/// Returns the address of this library's own dynamic section, which identifies it in the loader's list. 0 in a program
+/// without one.
 pub fn own_dynamic() -> u64 {
     let address;
     // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0
@@ -124,9 +125,9 @@ pub fn own_dynamic() -> u64 {
     address
 }
 
-/// Program headers of a mapped file, or of nothing. There are `count` of them at `first`, mapped for as long as the
-/// value is used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own,
-/// which stay. Those that `attached.rs` makes are addresses of the target, and only the target follows them.
+/// The program headers of a mapped file; `count` may be 0. The `count` headers at `first` stay mapped while the value
+/// is used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own, which
+/// stay. In the bytes that `attach_block.rs` makes, they are addresses of the target, which only the target follows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Headers {
@@ -140,7 +141,7 @@ impl Headers {
         (0..self.count).map(move |i| unsafe { *self.first.add(i) })
     }
 
-    /// Of the file whose first page is mapped at `base`, if it is one.
+    /// Returns the headers of the file whose first page is mapped at `base`, if it is an ELF file.
     pub fn at(base: u64) -> Option<Headers> {
         if base == 0 || base & 0xfff != 0 || !sys::is_readable(base as usize) {
             return None;
@@ -160,9 +161,9 @@ impl Headers {
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
     }
 
-    /// What is added to the addresses of the file, and whether that is certain. musl's loader, run as a command, is a
-    /// program that does not say where its headers are; then the start of the file tells, if the headers are in its
-    /// first page.
+    /// Returns the difference between addresses in memory and addresses in the file, and whether it is certain. If
+    /// musl's loader is run as a command, the program has no PT_PHDR. The difference is then computed from the start of
+    /// the file, if the headers are in its first page.
     pub fn bias(self) -> (u64, bool) {
         const PT_PHDR: u32 = 6;
         let first = self.first as u64;
@@ -175,12 +176,12 @@ impl Headers {
         (start.map_or(0, |start| base.wrapping_sub(start.vaddr)), false)
     }
 
-    /// Where the dynamic section is.
+    /// Returns the address of the dynamic section.
     pub fn dynamic(self, bias: u64) -> Option<u64> {
         self.find(PT_DYNAMIC).map(|header| bias.wrapping_add(header.vaddr))
     }
 
-    /// First and last+1 address of what is loaded.
+    /// Returns the addresses `(start, end)` of the loaded segments, in whole pages.
     pub fn bounds(self, bias: u64) -> Option<(u64, u64)> {
         let (mut low, mut high) = (u64::MAX, 0);
         for header in self.iter().filter(|h| h.kind == PT_LOAD) {
@@ -194,7 +195,7 @@ impl Headers {
         self.iter().find(|h| h.kind == kind)
     }
 
-    /// Every note that is loaded: its name with the NUL, its kind, its content.
+    /// Calls `look` with each note: its name with the NUL, its kind, its content.
     pub fn for_each_note(self, bias: u64, mut look: impl FnMut(&[u8], u32, &[u8])) {
         for note in self.iter().filter(|h| h.kind == PT_NOTE) {
             let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
@@ -220,7 +221,7 @@ impl Headers {
         }
     }
 
-    /// Copies the build-id; returns its length, 0 = none.
+    /// Copies the build-id. Returns its length, or 0 if there is none.
     pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
         const NT_GNU_BUILD_ID: u32 = 3;
         let mut found = 0;
@@ -243,7 +244,7 @@ fn copy_build_id(from: &[u8], into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> us
     from.len()
 }
 
-/// A value of a dynamic section.
+/// Returns the value of a tag in a dynamic section.
 ///
 /// # Safety
 /// `dynamic` is null or a mapped dynamic section, ended by a zero tag.
@@ -265,7 +266,7 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
     }
 }
 
-/// True when the NUL-terminated string at `a` is `b`.
+/// Returns true if the NUL-terminated string at `a` equals `b`.
 ///
 /// # Safety
 /// `a` points to a NUL-terminated string.
@@ -295,7 +296,7 @@ pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocatio
     let get = |tag| unsafe { dynamic_value(map.dynamic, tag) };
     for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
         let (Some(at), Some(bytes)) = (get(table), get(size)) else { continue };
-        // As in `Symbols::of`: some loaders relocate these pointers in place, others do not.
+        // Some loaders relocate these pointers in place, others do not. See `Symbols::of`.
         let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;
         for i in 0..bytes as usize / size_of::<Relocation>() {
             // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its
@@ -323,7 +324,7 @@ impl Symbols {
     /// # Safety
     /// `map` is an entry of the loader's list whose object is mapped, and stays mapped while the result is used.
     pub unsafe fn of(map: &LinkMap) -> Option<Symbols> {
-        // The loaders of glibc relocate these pointers in place, musl and the kernel (vdso) do not.
+        // glibc's loader relocates these pointers in place. musl and the kernel (vdso) do not.
         let get = |tag| {
             // SAFETY: listed maps are whole (see `LinkMap`), so `dynamic` is null or ends with a zero tag.
             let value = unsafe { dynamic_value(map.dynamic, tag) }?;
@@ -339,7 +340,7 @@ impl Symbols {
         })
     }
 
-    /// The address of a defined function or object; the default version if there are several.
+    /// Returns the address of a defined function or object. If there are several versions, it is the default one.
     pub fn find(&self, name: &[u8]) -> Option<u64> {
         if !self.gnu_hash.is_null() {
             return self.find_gnu(name);
@@ -357,7 +358,7 @@ impl Symbols {
         // bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, shift] = (self.gnu_hash as *const [u32; 4]).read();
-            // The filter says of nearly every name that is not there that it is not there.
+            // The Bloom filter rules out nearly every name that the object does not define.
             let word = (hash / 64).checked_rem(bloom)?;
             let filter = self.gnu_hash.add(4).cast::<u64>().add(word as usize).read_unaligned();
             if buckets == 0 || filter >> (hash % 64) & filter >> (hash.wrapping_shr(shift) % 64) & 1 == 0 {
@@ -393,8 +394,8 @@ impl Symbols {
         (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
     }
 
-    /// The place of the entry with that name in the object's symbol table, whether it is defined or not. Only names
-    /// that were defined when the object was linked are found.
+    /// Returns the entry with this name in the object's symbol table, whether it is defined now or not. It finds only
+    /// names that were defined when the object was linked, because only those are in the hash table.
     pub fn entry(&self, name: &[u8]) -> Option<*mut Symbol> {
         if self.gnu_hash.is_null() {
             return None;
@@ -422,7 +423,7 @@ impl Symbols {
         }
     }
 
-    /// The place of an entry by its index.
+    /// Returns an entry by its index.
     ///
     /// # Safety
     /// The index is one that the object's own relocations have, so it is within the table.
@@ -432,7 +433,7 @@ impl Symbols {
         unsafe { self.symbols.add(index).cast_mut() }
     }
 
-    /// True when the entry with that index has that name.
+    /// Returns true if the entry with this index has this name.
     ///
     /// # Safety
     /// The index is within the table: it comes from the object's own relocations or its hash table.
@@ -442,9 +443,10 @@ impl Symbols {
         unsafe { string_is(self.strings.add((*self.symbols.add(index)).name as usize), name) }
     }
 
-    /// The address, and whether it is the default version.
+    /// If the symbol is defined and has this name, returns its address, and whether it is the default version.
     fn matches(&self, index: usize, name: &[u8]) -> Option<(u64, bool)> {
-        // SAFETY: an index from the object's own hash table.
+        // SAFETY: tables are the loader's (see `Symbols`), and `index` is from the object's own hash table. A resolver
+        // of an indirect function is called as the loader calls it; the callers run when all modules are relocated.
         unsafe {
             let symbol = *self.symbols.add(index);
             if symbol.section == 0 || symbol.value == 0 || !string_is(self.strings.add(symbol.name as usize), name) {
@@ -461,7 +463,7 @@ impl Symbols {
     }
 }
 
-/// What the kernel told the program at its start.
+/// What the kernel told the program at its start, in the auxiliary vector.
 #[derive(Clone, Copy)]
 pub struct Auxiliary {
     pub headers: Headers,
@@ -474,7 +476,7 @@ impl Auxiliary {
     const AT_PHNUM: u64 = 5;
     const AT_RANDOM: u64 = 25;
 
-    /// From /proc/self/auxv.
+    /// Reads it from /proc/self/auxv.
     pub fn from_proc() -> Option<Auxiliary> {
         let mut words = [[0u64; 2]; 40];
         let fd = sys::open_read(b"/proc/self/auxv\0")?;
@@ -486,11 +488,11 @@ impl Auxiliary {
         Self::from_words(words.iter().take(n).copied())
     }
 
-    /// From the program's stack: `stack_end` points at argc.
+    /// Reads it from the program's initial stack.
     ///
     /// # Safety
-    /// `stack_end` points to argc on the initial stack, with what the kernel put behind it. Entries may have been taken
-    /// out of the environment.
+    /// `stack_end` points to argc on the initial stack, where the kernel put it. Entries may have been removed from the
+    /// environment.
     pub unsafe fn from_stack(stack_end: *const u64) -> Option<Auxiliary> {
         // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with
         // the tag 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
@@ -499,7 +501,7 @@ impl Auxiliary {
             while *at != 0 {
                 at = at.add(1);
             }
-            // Where variables were taken out there is more than one null; no pair begins with one.
+            // If variables were removed, more than one null follows. No pair begins with a zero tag except the last.
             while *at == 0 {
                 at = at.add(1);
             }

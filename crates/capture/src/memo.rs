@@ -1,32 +1,35 @@
-//! The verified stack memo of one thread: whole walks, remembered with the words that prove them.
+//! The stack memo of one thread: earlier stack walks, with the stack words that prove that they still hold.
 //!
-//! A walk is a pure function of where it starts (return address, CFA, rbp) and of the words it reads. So a remembered
-//! walk whose words still stand in memory is this walk. Words are compared leaf first and the comparison stops at the
-//! first difference, so every word read is one that the walk itself would read.
+//! The result of a walk depends only on where it starts (return address, CFA, rbp) and on the stack words that it
+//! reads. So if all words that an earlier walk read are unchanged, a new walk from the same start would return the same
+//! frames, and need not be made. The memo compares the words from the leaf to the root and stops at the first
+//! difference. So it reads only words that the walk itself would read.
 //!
-//! Frames are nodes in a circular arena; a walk's new frames lie side by side, leaf first, and the last one links to
-//! the frame where an older walk took over: tails are shared, never copied.
+//! Each frame is a node in a circular arena. The new frames of a walk are neighbours, leaf first. The last of them
+//! links to the node at which an older walk has the rest of the stack. So tails are shared and never copied.
 //!
 //! ```text
 //! check  | address of the word              |  what a comparison reads, four nodes a cache line
 //!        | S | F | NEAR (14) | ret. address |  the word: this frame's return address, at CFA - 8
-//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller, where that is special and NEAR is 0
+//! way    | link (32) | 0 | C | SLOT (11)    |  how to get to the caller's node, if S is set and NEAR is 0
 //! rbp    | rbp in this frame, if NEEDS      |
 //! depth  | frames from here to the root (16)|
 //!
-//! S: the way from here to the caller is special. It makes the comparison fail, so the plain case tests nothing else.
-//! NEAR: where the caller's node is, if no more is to be known than that and F. So goes nearly every special way, and no
-//!   other line of the cache is needed for it. All ones: nowhere, the stack ends here. One less: beside this one. Else its
-//!   number is smaller by so much: an older walk took over. 0 = see `way`.
-//! F: the caller's rbp was read beside the return address, as code with frame pointers has it; it must still stand there.
-//! link: number of the caller's node.
-//! SLOT: the caller's rbp was read at caller.CFA - 8 * SLOT, and the walk depends on it; 0 = no.
-//! C: the code at the return address said how its frame ends; it must still say so.
-//! NEEDS (in the table that finds nodes): a later step uses this frame's rbp.
+//! S: the step to the caller is special. The bit makes the comparison with the stack word fail, so the plain case needs
+//!    no test of its own. In the plain case the caller's node is the next one, and its rbp does not matter.
+//! NEAR: where the caller's node is. Nearly every special case needs only this and F, and so no other cache line.
+//!    All ones: there is no caller, the stack ends here. One less: it is the next node. 0: see `way`. Any other value:
+//!    it is the node of an older walk, whose number is smaller by this value.
+//! F: the walk read the caller's rbp from the word below the return address, as in code with frame pointers. That word
+//!    must be unchanged.
+//! link: the number of the caller's node.
+//! SLOT: the walk read the caller's rbp at caller.CFA - 8 * SLOT and depends on it. 0: it does not depend on it.
+//! C: the walk learnt the frame's size from the code at the return address. That code must be unchanged.
+//! NEEDS (in the table of sets): a step nearer to the root uses this frame's rbp.
 //! ```
 //!
-//! Node numbers grow for ever (wrapping); number `n` is at place `n & node_mask`, and is alive while it is not older
-//! than the arena is long. Forgetting everything is one store.
+//! Node numbers only grow. Number `n` has the index `n & node_mask`. A node is alive until its place may be used again.
+//! To forget everything is one store.
 mod checked;
 mod find;
 mod guesses;
@@ -41,13 +44,14 @@ pub use miss::Miss;
 use channel::StackId;
 
 pub const NODES: usize = 1 << 15;
-/// The longest walk that is remembered; new nodes may overwrite that many of the oldest.
+/// The longest walk that is remembered, in frames. The nodes of the next walk may overwrite this many of the oldest.
 pub const SEGMENT: usize = 2048;
 const SETS: usize = 1 << 11;
-/// The same where a program has many threads: only this much of the memory is used.
+/// The sizes for the threads beyond the first `Geometry::large_slots`: they use only this much of the memory.
 const SMALL_NODES: usize = 1 << 12;
 const SMALL_SETS: usize = 1 << 6;
-/// A set is a cache line. As many stacks may lead to one place, and in turns, without being walked again.
+/// The number of alternating stacks of one allocation site that are recognised without a new walk. A set is a cache
+/// line.
 const WAYS: usize = 8;
 const LOW48: u64 = (1 << 48) - 1;
 const SLOT: u64 = 0x7ff;
@@ -56,7 +60,7 @@ const ENTRY_NEEDS: u64 = 1 << 32;
 /// No return address has this bit.
 const SPECIAL: u64 = 1 << 63;
 const FRAME_POINTER: u64 = 1 << 62;
-/// Where NEAR begins, above every return address; and its values that are no distance.
+/// The position of NEAR, above all bits of a return address. `END` and `BESIDE` are its values that are no distance.
 const NEAR_SHIFT: u32 = 48;
 const END: u64 = 0x3fff;
 const BESIDE: u64 = END - 1;
@@ -76,7 +80,7 @@ pub struct FrameState {
     pub rbp: u64,
 }
 
-/// What is remembered of one frame besides its place.
+/// What is remembered of one frame besides its `FrameState`.
 #[derive(Clone, Copy)]
 pub struct Fact {
     pub depth: u16,
@@ -87,14 +91,14 @@ pub struct Fact {
     pub caller_slot: u32,
 }
 
-/// A remembered frame whose way to the root was just verified.
+/// A remembered frame. The memo has just verified that the stack from it to the root is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
     /// Also the id of its stack.
     pub number: StackId,
     pub depth: u16,
     pub needs_rbp: bool,
-    /// How often the comparison had to jump from one remembered walk to another.
+    /// How often the comparison went from the nodes of one walk to those of another.
     pub jumps: u32,
 }
 
@@ -102,41 +106,42 @@ pub struct Tail {
 ///
 /// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only
 ///   `begin` changes the masks. So `place` is an index of every array of nodes.
-/// - **Node pointers are in the arena**: a `*const Check` comes from `check`, or is the place after a node whose caller
-///   is beside it. `remember` never gives the last place the marks that say so (plain, `BESIDE`).
-/// - **Alive nodes are whole**: while a number that a set or a link names `is_alive`, its place holds what `remember`
-///   wrote for it. `number` raises `oldest` before a place is used again.
+/// - **Node pointers are in the arena**: a `*const Check` comes from `check`, or is the element after a node whose
+///   caller is the next node. `remember` never marks the last element of the arena like that (plain, or `BESIDE`).
+/// - **Alive nodes are whole**: while the number in a set or a link `is_alive`, its node holds what `remember` wrote
+///   for it. `number` raises `oldest` before a node is overwritten.
 /// - **One user**: only hooks of the main level of the thread that owns the memo write it, one at a time
 ///   (`Level::guard`). Other threads may read it, in `fetch`.
 #[repr(C, align(64))]
 pub struct Memo {
-    /// `tag (31) | NEEDS (1) | number (32)`; way 0 is the youngest.
+    /// `tag (31) | NEEDS (1) | number (32)`. Element 0 of a set is the one that was found or remembered last.
     sets: [[u64; WAYS]; SETS],
     checks: [Check; NODES],
     ways: [u64; NODES],
     rbps: [u64; NODES],
     depths: [u16; NODES],
-    /// How much of the arrays is used: one less than a power of two, below `NODES` and `SETS`.
+    /// How much of the arrays is used. Each mask is one less than a power of two, and below `NODES` or `SETS`.
     node_mask: u32,
     set_mask: u32,
     /// Number of the next node; never 0.
     head: u32,
-    /// Nodes older than this are forgotten, or may be overwritten soon.
+    /// Nodes with lower numbers are forgotten, or may be overwritten soon.
     oldest: u32,
-    /// Number of the next node when all were forgotten last. Only checks read it.
+    /// The value of `head` when `forget` was last called. Only `checked.rs` reads it.
     forgotten: u32,
     /// Some remembered walks followed a frame pointer without CFI. Their words may be compared only while the stack
-    /// pointer is in these pages, which were shown to be readable: from `guesses_low` on, `guesses_len` bytes. All
-    /// addresses if there are no such walks.
+    /// pointer is in these pages, which were shown to be readable: `guesses_len` bytes from `guesses_low` on. If there
+    /// are no such walks, these are all addresses.
     guesses_low: u64,
     guesses_len: u64,
 }
 
 impl Memo {
-    /// The numbers that the next `count` frames get, leaf first. They are spent even if the frames are not remembered.
+    /// Returns the first of `count` new numbers, for frames in leaf-first order. The numbers are used up even if the
+    /// frames are not remembered.
     pub fn number(&mut self, count: usize) -> u32 {
         if self.head > u32::MAX - 2 * NODES as u32 {
-            // Number 0 means "no link": start again, once in four thousand million frames.
+            // The numbers are used up, after four thousand million frames. Start again at 1, because 0 means "no link".
             self.head = 1;
             self.oldest = 1;
             self.forgotten = 1;
@@ -150,7 +155,7 @@ impl Memo {
         first
     }
 
-    /// Makes a memo of zeroed memory, or of another thread's.
+    /// Makes a memo in zeroed memory, or in the memo of a thread that has ended.
     pub fn begin(&mut self, is_large: bool) {
         let (nodes, sets) = if is_large { (NODES, SETS) } else { (SMALL_NODES, SMALL_SETS) };
         (self.node_mask, self.set_mask) = (nodes as u32 - 1, sets as u32 - 1);
@@ -162,7 +167,7 @@ impl Memo {
         if self.node_mask as usize == NODES - 1 { SEGMENT } else { SMALL_NODES / 4 }
     }
 
-    /// Where the node of this number is in the arrays.
+    /// The index of this number's node in the arrays.
     #[inline(always)]
     const fn place(&self, number: u32) -> usize {
         (number & self.node_mask) as usize

@@ -4,8 +4,8 @@ use channel::StackId;
 
 /// One word of the [`crate::context::Context`], which the first part of a hook writes and the next part reads.
 ///
-/// The word has no tag. Its meaning follows from the function that runs next: each reader below names its writers, and
-/// a hook writes the word again before it goes on to a reader of another meaning.
+/// The word has no tag. The function that runs next knows its meaning, because a part of a hook writes the word just
+/// before it returns that function as the next part.
 ///
 /// | written by | read by | meaning |
 /// |---|---|---|

@@ -1,11 +1,18 @@
 //! The stack walk: from a hook's context to the frames of its stack.
 //!
-//! Fast first: the leaf in the memo. Else step by step with cached rules until a frame is known, ends the stack, or
-//! cannot be stepped. The new frames are collected in the thread's scratch memory, told to the collector as a path,
-//! then remembered under the numbers that the path gave them. Where there is no CFI, the code itself is asked how its
-//! frame ends, else the frame pointer is followed. What was read from code holds only as long as that code stands
-//! there: every use compares it again, a reuse of the memo too. Rows that are not simple are evaluated with all
-//! callee-saved registers, from the leaf again, and not remembered.
+//! A hook walks only if the memo does not know its whole stack. The walk starts at the leaf and steps from caller to
+//! caller until the memo knows a frame, the stack ends, or a step is not possible. The new frames are collected in the
+//! thread's scratch memory. Then the hook writes them to the ring as a path, and adds them to the memo under the
+//! numbers of that path.
+//!
+//! There are three kinds of steps:
+//! - **Simple** (`simple.rs`): a cached rule that needs only the CFA and rbp. Nearly all steps are of this kind. If
+//!   there is no CFI, the rule comes from the code after the return address, or the frame pointer is followed. A rule
+//!   that comes from code is valid only while that code is unchanged, so each use reads the code again, also a
+//!   comparison by the memo.
+//! - **With all registers** (`registers.rs`): for the few rules that need other registers. It starts again at the leaf,
+//!   and its frames are not remembered.
+//! - **To the root** (`root.rs`): if a stack is too deep to be kept, only its innermost and outermost frames are kept.
 mod checked;
 mod registers;
 mod remember;
@@ -26,14 +33,14 @@ use registers::Slow;
 use root::{ROOT_FRAMES, Root};
 use simple::sinks;
 
-/// The most frames that a stack keeps. Deeper ones lose their middle, see `ROOT_FRAMES`.
+/// The most frames of a walk. A deeper stack is cut: it keeps these and its `ROOT_FRAMES` outermost frames.
 pub const MAX_FRAMES: usize = crate::memo::SEGMENT - 1;
 
 /// One frame of the walk in progress.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The return address, or, with `EXACT`, the interrupted instruction.
+    /// The return address. With the bit `EXACT`: the address of the instruction that a signal interrupted.
     pc: u64,
     cfa: u64,
     rbp: u64,
@@ -42,7 +49,7 @@ struct Frame {
 
 const EXACT: u64 = 1 << 63;
 
-/// An address inside the instruction that is active at `pc`: a call is before its return address.
+/// Returns an address inside the instruction that is active at `pc`. For a return address that is the call before it.
 fn inside(pc: u64) -> u64 {
     if pc & EXACT != 0 { pc & !EXACT } else { pc.wrapping_sub(1) }
 }
@@ -60,7 +67,7 @@ impl Frame {
     fn inside(&self) -> u64 {
         inside(self.pc)
     }
-    /// The rule cache's key: one above `inside`, so that a return address is its own key.
+    /// The key in the cache of rules. It is `inside` plus 1, so that the key of a return address is the address itself.
     fn key(&self) -> u64 {
         self.inside().wrapping_add(1)
     }
@@ -69,21 +76,21 @@ impl Frame {
     }
 }
 
-/// Working memory of walks; one for hooks, one for hooks inside hooks.
+/// Working memory of walks. A thread has one for its hooks, and one for hooks that interrupt them.
 #[repr(C)]
 pub struct Scratch {
     frames: [Frame; MAX_FRAMES + 1],
     root: Root,
     cfi: cfi::Scratch,
     slow: Slow,
-    /// The module found last, in this walk: callers are mostly in the same one.
+    /// The module that was last found in this walk. Mostly the next caller is in the same one.
     module: Option<Module>,
-    /// This walk followed a frame pointer without CFI: what it finds from there on may be no frame.
+    /// This walk followed a frame pointer without CFI, so what it found after that may be no frame.
     unsure: bool,
 }
 
 impl Scratch {
-    /// A new thread has other stacks.
+    /// Forgets what is known of the stacks of the thread that had this memory before.
     pub fn forget(&mut self) {
         self.root.seen = 0;
     }
@@ -92,31 +99,32 @@ impl Scratch {
 /// Why a walk stopped adding frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// At a frame that ends the stack by its rule.
+    /// The rule of the last frame says that the stack ends there.
     End,
-    /// At a return address of zero.
+    /// The next return address is zero, which ends the stack.
     Zero,
-    /// At something that cannot be followed: shorter than the truth, not remembered.
+    /// The next step is not possible. The stack is incomplete and is not remembered.
     Lost,
-    /// At a frame whose way to the root is known.
+    /// The memo knows the rest of the stack.
     Known(Tail),
-    /// `MAX_FRAMES` are there and the root is not.
+    /// The walk has `MAX_FRAMES` frames and has not reached the root.
     Full,
 }
 
 /// What a walk found.
 #[derive(Clone, Copy)]
 pub struct Found {
-    /// Frames in the scratch.
+    /// The number of frames in the scratch memory.
     count: usize,
     /// The first of them that may be remembered.
     start: usize,
     stop: Stop,
-    /// Frames from the cut to the root; the last `ROOT_FRAMES` of them are kept. 0 = not cut.
+    /// The number of frames from the cut to the root. The last `ROOT_FRAMES` of them are kept. 0 = the stack is not
+    /// cut.
     root: usize,
-    /// The root of a cut stack was not reached: something before it cannot be followed.
+    /// The stack is cut, and its root was not reached because a step was not possible.
     is_rootless: bool,
-    /// The known stack on which the frames stand.
+    /// The known stack that the caller of the last frame belongs to. 0 = none.
     pub tail: StackId,
 }
 
@@ -127,8 +135,8 @@ impl Found {
         self.count + self.root.min(ROOT_FRAMES) + marker
     }
 
-    /// How many numbers of the memo it takes: one for each frame of its path, and one for a terminating zero, which is
-    /// no frame but is compared like one.
+    /// How many numbers of the memo the walk needs: one for each frame of its path, and one for a terminating zero. The
+    /// zero is no frame, but is compared like one.
     pub fn numbers(&self) -> usize {
         self.path_len() + (self.stop == Stop::Zero) as usize
     }
@@ -139,16 +147,16 @@ pub struct Walk<'a> {
     pub core: &'a Core,
     pub scratch: &'a mut Scratch,
     pub proof: &'a mut Proof,
-    /// Absent in a hook that interrupted another one of the same thread.
+    /// `None` in a hook that interrupted another hook of the same thread.
     pub memo: Option<&'a mut Memo>,
     pub may_ask: bool,
 }
 
 impl Walk<'_> {
-    /// Finds the frames of `context`'s stack that are not known yet; they are then in the scratch.
+    /// Finds the frames of `context`'s stack that the memo does not know, and leaves them in the scratch memory.
     #[inline(always)]
     pub fn run(&mut self, context: &Context) -> Found {
-        // The word of the return address is in use; what is above it may be on another page.
+        // The word with the return address is certainly readable. What is above it may be on another page.
         self.proof.start(context.cfa() - 8, self.may_ask);
         if let Some(memo) = self.memo.as_deref_mut()
             && memo.has_left_guesses(context.cfa())
@@ -163,8 +171,9 @@ impl Walk<'_> {
         Found { count, start, stop, root, is_rootless, tail }
     }
 
-    /// The frames of a path, leaf first: those of the walk, and of a cut stack the marker and the root. If no frame is
-    /// missing between the two, but the root was not reached, the marker is the last one.
+    /// Returns frame `i` of a path, leaf first. The path of a cut stack has the frames of the walk, then the marker
+    /// `CUT`, then the frames at the root. If no frame is missing between the two parts but the root was not reached,
+    /// the marker is last.
     pub fn frame_key(&mut self, found: &Found, i: usize) -> FrameKey {
         if i < found.count {
             let pc = self.frame(i).pc;
@@ -184,8 +193,8 @@ impl Walk<'_> {
         FrameKey::new(instance, (pc & !EXACT).wrapping_sub(bias), pc & EXACT != 0)
     }
 
-    /// Fills the scratch. How many frames, the first one that may be remembered, why it stopped. Works on the scratch
-    /// in place and is not inlined: the stack is the program's.
+    /// Fills the scratch memory. Returns the number of frames, the index of the first one that may be remembered, and
+    /// why the walk stopped. It works in place and is not inlined, because it runs on the program's stack.
     #[inline(never)]
     fn collect(&mut self, context: &Context, mut miss: Miss) -> (usize, usize, Stop) {
         let (mut at, mut start) = (0, 0);
@@ -216,13 +225,14 @@ impl Walk<'_> {
                 }
             };
             if !went {
-                // A frame pointer that points nowhere ends the stack, as a pure function of its value.
+                // A frame pointer that does not lead up the stack ends it. This depends only on the value of rbp, so
+                // the walk may be remembered.
                 let end = rule.is_guess() && rule.uses_rbp() && sinks(self.frame(at));
                 return (at + 1, start, if end { Stop::End } else { Stop::Lost });
             }
             at += 1;
             if self.frame(at).pc() == 0 {
-                // The word that says so is remembered too, as a node that is no frame.
+                // The zero is remembered too, as a node that is no frame.
                 return (at, start, Stop::Zero);
             }
         }
@@ -248,7 +258,9 @@ impl Walk<'_> {
         }
         let place = frame.place();
         let Some(memo) = self.memo.as_deref_mut() else { return Err(Miss::NO_WALK) };
-        // SAFETY: the walk has just found this frame on the stack of its own thread.
+        // SAFETY: the walk has just found this frame on the stack of its own thread, whose hook is at work. `run` has
+        // called `move_guesses` if it was needed. The callers of `run` have forgotten the memo if a module was unloaded
+        // (`events/stacks.rs`).
         let found = unsafe { memo.find(place, MAX_FRAMES - at) };
         if found == Err(Miss::BROKEN) {
             memo.forget();
@@ -257,7 +269,7 @@ impl Walk<'_> {
         found
     }
 
-    /// Fills the scratch with the row of a frame. False when no CFI covers it.
+    /// Stores the CFI row of a code address in the scratch memory. Returns false if no CFI covers it.
     #[inline(never)]
     fn find_row(&mut self, address: u64) -> bool {
         self.find_module(address);
@@ -265,7 +277,7 @@ impl Walk<'_> {
         tables.row(address, &mut self.scratch.cfi).is_ok()
     }
 
-    /// Leaves the module that holds `address` in the scratch.
+    /// Stores the module that holds `address` in the scratch memory.
     #[inline(never)]
     fn find_module(&mut self, address: u64) {
         let known = self.scratch.module.as_ref().is_some_and(|found| address >= found.start && address < found.end);

@@ -1,4 +1,4 @@
-//! Finding a remembered walk by its leaf.
+//! Finding a remembered walk by the frame that it starts at.
 use super::{Check, ENTRY_NEEDS, FrameState, LOW48, Memo, Miss, SEGMENT, Tail, WAYS};
 use channel::StackId;
 
@@ -16,11 +16,11 @@ impl Memo {
         unsafe { self.sets.get_unchecked_mut(index) }
     }
 
-    /// Asks the processor for what `find_youngest` will compare.
+    /// Prefetches what `find_youngest` will compare.
     ///
     /// # Safety
-    /// `memo` is one that `begin` has made, and stays mapped. Another thread may own it and write to it meanwhile. So
-    /// there is no reference to it here, and what is read is used for nothing but an address to fetch.
+    /// `begin` has made `memo`, and it stays mapped. Another thread may own it and write to it meanwhile. So this
+    /// function makes no reference to it, and uses what it reads only as an address to prefetch.
     #[inline(always)]
     pub unsafe fn fetch(memo: *const Memo, pc: u64, cfa: u64) {
         let hash = Self::hash(pc, cfa);
@@ -38,8 +38,8 @@ impl Memo {
         };
     }
 
-    /// The walk that was last found or remembered in its set, if it is the one from `place` and holds: its number, and
-    /// the jumps that it took. Otherwise the CFA of the frame at which it turned out different (0: it is another one).
+    /// Compares the walk that was last found or remembered in its set. If it starts at `place` and still holds, returns
+    /// its number and how many jumps the comparison took.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.
@@ -63,22 +63,21 @@ impl Memo {
         unsafe { self.verify::<true>(check) }.map(|jumps| (number, jumps))
     }
 
-    /// A remembered walk from `place` to the root that still holds. Otherwise the CFA of the highest frame at which a
-    /// remembered one turned out different (0: there was none). `deepest`: the most frames it may have.
+    /// Returns a remembered walk from `place` to the root that still holds, with at most `deepest` frames. Otherwise
+    /// the miss names the highest frame at which a remembered walk differs.
     ///
     /// # Safety
     /// - `place` is a frame of the calling thread, in a call that has not returned. So the stack at and above
     ///   `place.cfa.wrapping_sub(8)` is as an unwinder would read it from there.
-    /// - The stack pointer is in the pages of the guesses (`has_left_guesses`), or `move_guesses` was told that it is
-    ///   not.
-    /// - The unwind rules are those by which the walks were remembered: `forget` was called if a module went since.
+    /// - `has_left_guesses` is false for the stack pointer, or `move_guesses` was called since it became true.
+    /// - The unwind rules are those of the remembered walks: `forget` was called if a module was unloaded since.
     #[inline(always)]
     pub unsafe fn find(&mut self, place: FrameState, deepest: usize) -> Result<Tail, Miss> {
         // SAFETY: `find_from` asks for what `find` asks for, which the caller promises.
         unsafe { self.find_from(0, place, deepest, Miss::NO_WALK) }
     }
 
-    /// As `find`, after `find_youngest` has failed with `miss`.
+    /// As `find`, but without the walk that `find_youngest` has compared. `miss` is what it returned.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.
@@ -88,7 +87,7 @@ impl Memo {
         unsafe { self.find_from(1, place, usize::MAX, miss) }
     }
 
-    /// As `find`, among all of its set but the youngest `skip`.
+    /// As `find`, but without the first `skip` entries of the set.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.

@@ -23,8 +23,8 @@ impl Miss {
         Miss(cfa)
     }
 
-    /// True if the memo may know the caller's frame with this CFA. A walk of `Miss` has shown that it does not know the
-    /// frames up to the one that differs. For every value that is no CFA except `NO_WALK`, it knows no frame at all.
+    /// Returns true if it makes sense to look for the frame with this CFA in the memo. It does not for the frames up to
+    /// the one that differs, and for no frame at all after `BROKEN`, `UNSURE` and `WALK_ANEW`.
     #[inline(always)]
     pub const fn may_know(self, cfa: u64) -> bool {
         cfa > self.0

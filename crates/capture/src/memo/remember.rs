@@ -1,4 +1,4 @@
-//! Remembering a walk.
+//! Adding the frames of a walk to the memo.
 use super::{
     BESIDE, BY_CODE, Check, END, ENTRY_NEEDS, FRAME_POINTER, Fact, FrameState, LOW48, Memo, NEAR_SHIFT, SLOT, SPECIAL,
     WAYS,
@@ -8,8 +8,9 @@ use super::{
 const FRAME_POINTER_SLOT: u32 = 2;
 
 impl Memo {
-    /// Remembers new frames of a walk, leaf first, numbered from `first` on, that went on at `tail` (or ended).
-    /// `frame(i)` tells frame `i`. Returns false if there are none, or too many.
+    /// Remembers the new frames of a walk, leaf first, under the numbers from `first` on. `tail` is the node of the
+    /// caller of the last frame, or `None` if the stack ends there. `frame(i)` returns frame `i`. Returns false, and
+    /// remembers nothing, if there are no frames or too many.
     pub fn remember(
         &mut self,
         first: u32,
@@ -54,7 +55,7 @@ impl Memo {
         true
     }
 
-    /// Makes a node findable.
+    /// Puts a node into the set in which `find` looks for it.
     fn enter(&mut self, place: FrameState, number: u32, needs_rbp: bool) {
         let hash = Self::hash(place.pc, place.cfa);
         let set = self.set(hash);

@@ -11,7 +11,7 @@ fn memo() -> Box<Memo> {
     };
     let mut memo = std::mem::ManuallyDrop::new(memo);
     memo.begin(true);
-    // SAFETY: taken once. Every test ends with `forget`, so the box is dropped only where an assertion has failed.
+    // SAFETY: taken only once. Every test forgets the box at its end, so it is dropped only if an assertion fails.
     unsafe { std::mem::ManuallyDrop::take(&mut memo) }
 }
 
@@ -66,7 +66,7 @@ fn a_tail_is_shared_and_a_forgotten_memo_finds_nothing() {
     std::mem::forget(memo);
 }
 
-/// The same leaf below many callers, as an allocator's own helper is.
+/// One leaf with many different callers, as a helper function of an allocator has.
 #[test]
 fn as_many_stacks_of_one_place_are_known_as_a_set_has_ways() {
     let mut memo = memo();
@@ -95,7 +95,8 @@ fn as_many_stacks_of_one_place_are_known_as_a_set_has_ways() {
     std::mem::forget(memo);
 }
 
-/// A link to an older walk is a distance while it is short; when it is not, only `find` knows it.
+/// A short link to an older walk is stored as a distance in the node. A longer one is in `ways`, where only `find`
+/// looks.
 #[test]
 fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
     let other = stack(&[0x3001]);
@@ -120,7 +121,7 @@ fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
     }
 }
 
-/// Return addresses at odd places, before each the rbp that its frame's caller had.
+/// The words at odd indices are return addresses. The word before each is the rbp that the caller of its frame had.
 #[test]
 fn a_frame_pointer_that_changed_is_noticed() {
     let mut words = stack(&[0x71, 0x1001, 0x72, 0x1002, 0x73, 0x1003]);
@@ -152,7 +153,7 @@ fn a_frame_pointer_that_changed_is_noticed() {
         assert_eq!(found.err(), Some(Miss::differs_at(frame(&words, below).0.cfa)));
         words[at] = right;
     }
-    // The leaf's own rbp is compared with what the place says.
+    // The leaf's own rbp is compared with the one that `find_youngest` is given.
     // SAFETY: the places are in `words`.
     assert_eq!(
         unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(),
@@ -161,7 +162,7 @@ fn a_frame_pointer_that_changed_is_noticed() {
     std::mem::forget(memo);
 }
 
-/// Nothing makes such links; if anything ever did, the thread must not follow them for ever.
+/// No code makes such links. If a bug did, a thread must not follow them for ever.
 #[test]
 fn a_circle_of_links_is_noticed() {
     let mut memo = memo();

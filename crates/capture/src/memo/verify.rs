@@ -1,23 +1,23 @@
-//! Comparing a remembered walk with the stack.
+//! Comparing a remembered walk with the stack, word by word. This is the longest part of a hook.
 use super::{BESIDE, BY_CODE, Check, END, FRAME_POINTER, LOW48, Memo, Miss, NEAR_SHIFT, SEGMENT, SLOT, SPECIAL};
 use crate::epilogue;
 use crate::proof::SameSoFar;
 
-/// Comparisons between two turns of a loop.
+/// By how much the loop over plain nodes is unrolled.
 const IN_A_ROW: usize = 4;
 /// A walk of at most `SEGMENT` frames cannot be in more pieces than this.
 const MAX_JUMPS: u32 = SEGMENT as u32;
 
-/// Where the way from one node leads.
+/// The step from one node to its caller's.
 enum Way {
     Caller(*const Check),
-    /// The caller's node is forgotten, or a word differs.
+    /// The caller's node is forgotten, or a word or the code differs.
     Broken,
 }
 
 impl Memo {
-    /// Compares the words of every frame above the one at `check`. How many jumps it took, or the CFA of the frame that
-    /// differs. `IS_QUICK`: calls nobody, and says `Miss::UNSURE` where it would have to.
+    /// Compares the words of every frame above the one at `check`. Returns how many jumps that took. If `IS_QUICK`, it
+    /// calls no function, and returns `Miss::UNSURE` where it would have to.
     ///
     /// # Safety
     /// What `find` asks for, about the frame at `check`. `check` points to an alive node of the arena whose return
@@ -66,9 +66,8 @@ impl Memo {
                 }
                 check = caller;
             }
-            // Plain nodes of one walk first, some in a row: it is the longest part of a hook.
-            // SAFETY: the nodes are in the arena, up to the first that is not plain. Each word is read only after all
-            // words before it were equal.
+            // SAFETY: node pointers are in the arena (see `Memo`), because the loop stops at the first node that is not
+            // plain. Each word is read only after all words before it were equal (`SameSoFar`).
             unsafe {
                 'plain: loop {
                     for step in 0..IN_A_ROW {
@@ -87,12 +86,12 @@ impl Memo {
         }
     }
 
-    /// From the last node of a walk to the older walk that took over, `near` numbers before it.
+    /// Goes from the last node of a walk to the node of an older walk, whose number is smaller by `near`.
     #[inline(always)]
     fn follow_near(&self, check: *const Check, near: u32) -> Way {
         // SAFETY: node pointers are in the arena (see `Memo`), so both pointers are into `checks`, whole nodes apart.
         let place = unsafe { check.offset_from(self.checks.as_ptr()) } as u32;
-        // How many numbers ago; the node itself is alive.
+        // The node itself is alive, so its age is below the length of the arena.
         let age = self.head.wrapping_sub(place) & self.node_mask;
         if age + near > self.head.wrapping_sub(self.oldest) {
             return Way::Broken;
@@ -100,7 +99,7 @@ impl Memo {
         Way::Caller(self.check(place.wrapping_sub(near)))
     }
 
-    /// From a special node to its caller.
+    /// Goes from a special node to its caller's by `ways`.
     ///
     /// # Safety
     /// `check` points to an alive node of the arena. Every word that the walk read up to that node was compared and is

@@ -1,4 +1,7 @@
-//! Steps with all callee-saved registers.
+//! Steps with all callee-saved registers, for CFI rows that are not simple: signal frames, DWARF expressions, realigned
+//! stacks.
+//!
+//! A simple walk does not keep these registers, so the steps are made again from the leaf on, with all of them.
 use super::{EXACT, Frame, Walk};
 use crate::cfi::{How, Row, reg};
 use crate::context::Context;
@@ -6,7 +9,7 @@ use crate::epilogue::Epilogue;
 use crate::expression;
 use crate::rule::Rule;
 
-/// The registers of a slow walk: this frame's, and its callee's that they are computed from.
+/// The registers of a frame (`registers`), and those of its callee (`before`), from which they are computed.
 #[repr(C)]
 pub(super) struct Slow {
     registers: [u64; reg::COUNT],
@@ -15,7 +18,8 @@ pub(super) struct Slow {
 }
 
 impl Walk<'_> {
-    /// Makes the `steps`-th frame of the scratch, reached from the leaf with all registers. False when it is not.
+    /// Steps from the leaf to frame number `steps` and stores it in the scratch memory. Returns false if a step is not
+    /// possible.
     #[cold]
     #[inline(never)]
     pub(super) fn slow(&mut self, context: &Context, steps: usize) -> bool {
@@ -24,7 +28,7 @@ impl Walk<'_> {
         (0..steps).all(|_| self.slow_step(steps).is_some())
     }
 
-    /// Replaces a frame of the scratch by its caller.
+    /// Replaces a frame in the scratch memory by its caller.
     #[inline(never)]
     fn slow_step(&mut self, at: usize) -> Option<()> {
         if !self.find_row(self.frame(at).inside()) {
@@ -76,7 +80,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// A register of the caller, by its rule.
+    /// Computes a register of the caller by its rule.
     #[inline(never)]
     fn register(&mut self, number: usize, how: How, value: i64, cfa: u64) -> Option<u64> {
         let before = &self.scratch.slow.before;

@@ -1,4 +1,4 @@
-//! Putting a walk into the memo.
+//! Adding a walk to the memo.
 use super::{Found, Stop, Walk};
 use crate::core::Core;
 use crate::local::thread_pointer;
@@ -9,10 +9,12 @@ use channel::StackId;
 use core::sync::atomic::Ordering;
 
 impl Walk<'_> {
-    /// The walk followed a frame pointer without CFI, so its words may be compared later only while they are known to
-    /// be readable. `last` is its outermost frame, `tail` the remembered walk that took over there. False when that
-    /// cannot be shown: the thread runs on a stack of the program's own making, or the frame pointer led out of the
-    /// thread's stack. The program may unmap what is above such a stack while the thread runs on it.
+    /// Called for a walk that followed a frame pointer without CFI. Its words may be compared later only while they are
+    /// known to be readable. `last` is its outermost frame, `tail` the remembered walk that its caller belongs to.
+    ///
+    /// Returns false if that cannot be shown: the thread runs on a stack that the program made itself, or the frame
+    /// pointer led out of the thread's stack. The program may unmap what is above such a stack while the thread runs on
+    /// it.
     #[cold]
     #[inline(never)]
     fn prove_guesses(&mut self, last: usize, tail: Option<StackId>) -> bool {
@@ -27,8 +29,8 @@ impl Walk<'_> {
         true
     }
 
-    /// Puts what the walk found into the memo, numbered from `first` on. Returns how many frames at the leaf are not
-    /// remembered, `None` when nothing is.
+    /// Adds the frames of the walk to the memo, under the numbers from `first` on. Returns how many frames at the leaf
+    /// are not remembered, or `None` if nothing is.
     #[inline(never)]
     pub fn remember(&mut self, found: &Found, first: StackId) -> Option<usize> {
         let Found { count, start, stop, .. } = *found;
@@ -39,7 +41,7 @@ impl Walk<'_> {
             Stop::Known(tail) => (Some(tail.number), tail.needs_rbp, tail.depth),
             _ => (None, false, 0),
         };
-        // The node of the terminating zero is the last one; it is no frame.
+        // The terminating zero gets a node after the last frame.
         let end = if stop == Stop::Zero { count + 1 } else { count };
         if stop == Stop::Zero
             && let Some(zero) = self.scratch.frames.get_mut(count)
@@ -50,8 +52,8 @@ impl Walk<'_> {
             return None;
         }
         let memo = self.memo.as_deref_mut()?;
-        // Which frames' rbp matters is known only from the root down. The facts are computed in place, root first: a
-        // local array would be too large for a small stack.
+        // Whether the rbp of a frame matters depends on its callers, so the facts are computed from the root to the
+        // leaf. They are stored in place, because a local array would be too large for a small stack.
         for i in (start..end).rev() {
             let frame = self.scratch.frames.get_mut(i)?;
             let caller_needs = needs;
@@ -66,7 +68,7 @@ impl Walk<'_> {
                 depth += 1;
             }
             let slot = if restored && caller_needs { frame.rule.rbp_slot() } else { 0 };
-            // The rule has served; its place now holds the facts.
+            // The rule is not needed any more. Its field holds the facts from here on.
             let by_code = frame.rule.is_by_code() as u32;
             frame.rule = Rule(slot | by_code << 14 | (needs as u32) << 15 | (depth as u32) << 16);
         }
@@ -90,8 +92,8 @@ impl Walk<'_> {
     }
 }
 
-/// The upper end of the stack that the calling thread was given; 0 = not known. libc puts the thread block at the end
-/// of the stack of every thread but the first, whose block is anywhere.
+/// Returns the upper end of the stack that libc gave to the calling thread, or 0 if it is not known. libc puts the
+/// thread block at the upper end of each thread's stack, except for the first thread, whose block is anywhere.
 fn own_stack_end(core: &Core, may_ask: bool) -> u64 {
     let pointer = thread_pointer();
     let tid = match core.tid_offset.load(Ordering::Relaxed) {

@@ -1,19 +1,22 @@
-//! The outermost frames of a stack that is too deep.
+//! The outermost frames of a stack that is too deep to be kept.
+//!
+//! The walk goes on to the root and keeps only the last `ROOT_FRAMES` frames. That takes long, so these frames are kept
+//! for the next walk. They are used again if they are unchanged.
 use super::{Found, Frame, Walk, sinks};
 use crate::proof::Proof;
 use crate::rule::Kind;
 use channel::FrameKey;
 
-/// How many of the outermost frames a cut stack keeps.
+/// How many of its outermost frames a cut stack keeps.
 pub(super) const ROOT_FRAMES: usize = 64;
-/// How far a walk goes on, only to find the root of a cut stack.
+/// The most steps from the cut to the root.
 const MAX_STEPS: usize = 1 << 20;
 
-/// The outermost frames of the last cut stack: walking there again takes long, comparing them does not.
+/// The outermost frames of the last cut stack.
 #[repr(C)]
 pub(super) struct Root {
     frames: [Frame; ROOT_FRAMES],
-    /// How many frames went by; the last ones are in `frames`, round and round. 0 = nothing is known.
+    /// The number of frames from the cut to the root. `frames` is a ring with the last of them. 0 = nothing is known.
     pub(super) seen: usize,
     /// The root itself was not reached.
     is_missing: bool,
@@ -21,8 +24,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// True when all frames stand where they stood, above `cfa`. Nothing between `cfa` and them is compared, so each of
-    /// them needs a proof: they may be frames of a stack that is gone.
+    /// Returns true if all frames are unchanged and above `cfa`. The words between `cfa` and these frames are not
+    /// compared, so the frames may belong to a stack that was unmapped. Each read therefore needs a proof.
     fn still_holds(&self, cfa: u64, generation: u32, proof: &mut Proof) -> bool {
         self.seen > ROOT_FRAMES
             && self.generation == generation
@@ -31,8 +34,8 @@ impl Root {
 }
 
 impl Walk<'_> {
-    /// Leaves the outermost frames of a stack that is too deep in the scratch. How many frames there are to the root,
-    /// and whether it was not reached.
+    /// Stores the outermost frames in the scratch memory. Returns the number of frames from the cut to the root, and
+    /// whether the root was missed because a step was not possible.
     #[cold]
     #[inline(never)]
     pub(super) fn root(&mut self, count: usize) -> (usize, bool) {
@@ -50,8 +53,7 @@ impl Walk<'_> {
                 *place = frame;
             }
             seen += 1;
-            // A frame that needs all registers is not followed: they would have to be found from the leaf on, each
-            // time.
+            // A frame that needs all registers is not followed, because each such step would start again at the leaf.
             if !frame.rule.is_simple() {
                 is_missing = frame.rule.kind() != Kind::End;
                 break;
@@ -73,7 +75,7 @@ impl Walk<'_> {
         (seen, is_missing)
     }
 
-    /// The `n`-th of the root's frames, leaf first.
+    /// Returns frame `n` of those at the root, leaf first.
     pub(super) fn root_key(&mut self, found: &Found, n: usize) -> FrameKey {
         let oldest = found.root.saturating_sub(ROOT_FRAMES);
         match self.scratch.root.frames.get((oldest + n) % ROOT_FRAMES) {

@@ -1,14 +1,14 @@
-//! Steps by simple rules, which need only the CFA and rbp.
+//! Steps by simple rules, which need only the CFA and rbp. Nearly all steps are of this kind.
 use super::{EXACT, Frame, MAX_FRAMES, Walk, inside};
 use crate::dl_find_object;
 use crate::epilogue::{self, Epilogue};
 use crate::rule::Rule;
 
-/// No frame is larger than this: 64 MB.
+/// A larger frame is taken for a mistake.
 const MAX_FRAME_BYTES: u64 = 64 << 20;
 
 impl Walk<'_> {
-    /// The rule of a frame of the scratch, also stored there.
+    /// Finds the rule of a frame in the scratch memory, and stores it there.
     #[inline(always)]
     pub(super) fn rule(&mut self, at: usize) -> Rule {
         let frame = self.frame(at);
@@ -36,7 +36,7 @@ impl Walk<'_> {
         if rule.is_guess() {
             self.core.note_guess();
         }
-        // What can come and go unseen must be read anew each time.
+        // If the loader cannot be watched, a module may be replaced unnoticed, so its rules are not cached.
         let instance = self.scratch.module.as_ref().map_or(u16::MAX, |module| module.instance);
         if !dl_find_object::may_go(instance) {
             self.core.rules().put(inside(pc).wrapping_add(1), rule);
@@ -44,14 +44,14 @@ impl Walk<'_> {
         rule
     }
 
-    /// The rule of a frame without CFI. `seen`: its code was looked at before.
+    /// The rule of a frame without CFI. `seen`: its code was read before.
     #[inline(never)]
     fn by_code(&mut self, pc: u64, seen: bool) -> Rule {
         self.epilogue(pc, seen).map_or(Rule::FRAME_POINTER, |found| Rule::by_code(&found))
     }
 
-    /// What the code at `pc` says. Code to which this thread will return is there; whether it can be read is asked
-    /// once, and again where the walk is not sure that this is code at all.
+    /// Decodes the code at `pc`. Code to which this thread will return is mapped. Whether it is also readable is asked
+    /// once. It is asked again if the walk is not sure that `pc` is a return address at all.
     pub(super) fn epilogue(&mut self, pc: u64, seen: bool) -> Option<Epilogue> {
         let at = pc & !EXACT;
         let is_readable = seen && !self.scratch.unsure || self.may_ask && crate::sys::is_readable(at as usize & !7);
@@ -64,7 +64,8 @@ impl Walk<'_> {
         unsafe { epilogue::at(at) }
     }
 
-    /// A frame without CFI is stepped over. The first frame that may be remembered: code that may be none is not.
+    /// Called before the step of a frame without CFI. Returns the index of the first frame that may be remembered: a
+    /// rule that was read from code is not remembered if the walk is not sure that this is code.
     #[cold]
     pub(super) fn note_guess(&mut self, rule: Rule, at: usize, start: usize) -> usize {
         if !rule.is_by_code() {
@@ -75,7 +76,8 @@ impl Walk<'_> {
         start
     }
 
-    /// One simple step up, from a frame of the scratch to the next. False when it cannot be made.
+    /// Makes one step from a frame in the scratch memory and stores the caller after it. Returns false if there is
+    /// none.
     #[inline(always)]
     pub(super) fn step_at(&mut self, at: usize) -> bool {
         let frame = *self.frame(at);
@@ -88,12 +90,12 @@ impl Walk<'_> {
         }
     }
 
-    /// One simple step up.
+    /// Makes one step from a frame to its caller. Returns `None` if the result cannot be a frame, or cannot be read.
     #[inline(always)]
     pub(super) fn step(&mut self, frame: &Frame) -> Option<Frame> {
         let base = if frame.rule.uses_rbp() { frame.rbp } else { frame.cfa };
         let cfa = base.wrapping_add(frame.rule.cfa_offset());
-        // Callers are above; a misaligned or sinking frame is a broken one.
+        // The stack grows down, so the caller's frame is above. Anything else is no frame.
         if cfa <= frame.cfa || cfa & 7 != 0 || cfa - frame.cfa > MAX_FRAME_BYTES {
             return None;
         }
@@ -118,7 +120,7 @@ impl Walk<'_> {
     }
 }
 
-/// A frame pointer that does not lead up the stack.
+/// Returns true if the frame pointer does not lead up the stack.
 pub(super) fn sinks(frame: &Frame) -> bool {
     let cfa = frame.rbp.wrapping_add(frame.rule.cfa_offset());
     cfa <= frame.cfa || cfa & 7 != 0
