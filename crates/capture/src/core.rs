@@ -1,12 +1,12 @@
-//! The core's state in one place, and its start.
+//! The state of the capture library in one process.
 //!
 //! ```text
 //! Asleep --first hook or constructor--> Starting --the channel is there--> Ready
 //!                                          |
 //!                                          +--no channel, not the target, refused--> Passive
 //! ```
-//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only
-//! where a whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+//! For a hook, `Passive` and a forked child look the same: the gate is shut, and the hook only calls the real function.
+//! If a whole tree of processes is followed, a forked child starts again with shared memory of its own (`Joining`).
 mod attach_block;
 mod attached;
 mod forbidden;
@@ -34,11 +34,12 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The gate's bits. Its page reads as zero in a forked child.
+/// The bits of the gate. Its page reads as zero in a forked child.
 pub const ACTIVE: u32 = 1;
-/// Tests only: count allocations and stop at some.
+/// For tests: allocations are counted, and the thread stops itself after some of them.
 pub const COUNTING: u32 = 2;
-/// The program wants no allocations recorded for now. Frees are: a block that is gone is no leak.
+/// The program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks would look like
+/// leaks.
 pub const PAUSED: u32 = 4;
 
 #[repr(u32)]
@@ -46,14 +47,14 @@ pub const PAUSED: u32 = 4;
 enum State {
     Asleep,
     Starting,
-    /// A forked child gets shared memory of its own. No thread waits for that: a handler that interrupts it would wait
-    /// for ever.
+    /// A forked child is getting shared memory of its own. Hooks do not wait for that, because a hook in a signal
+    /// handler that interrupts it would wait for ever.
     Joining,
     Ready,
     Passive,
 }
 
-/// Why recording could not start; `Header::refusal`.
+/// Why recording could not start. Stored in `Header::refusal`.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 enum Refusal {
@@ -63,7 +64,7 @@ enum Refusal {
     NoSystemCall = 4,
 }
 
-/// The per-process tables, in the channel's private part.
+/// The tables of the process, in the part of the shared memory that belongs to the writer.
 #[repr(C)]
 struct Private {
     rules: Rules,
@@ -73,7 +74,7 @@ struct Private {
     /// Where each unit of slot areas is mapped, 0 = not yet.
     areas: [AtomicU64; Geometry::MAX_MAP_UNITS],
     modules: Modules,
-    /// Only for the writer of the table of modules.
+    /// Only the writer of the module table uses it.
     known_modules: UnsafeCell<KnownModules>,
 }
 
@@ -90,7 +91,7 @@ fn is_ours(geometry: &Geometry) -> bool {
     geometry.check().is_ok() && geometry.writer_memory() == WRITER_MEMORY
 }
 
-/// Everything that is set once, before the gate opens.
+/// What is set once, before the gate opens.
 #[repr(C)]
 struct Parts {
     region: Region<'static>,
@@ -103,43 +104,42 @@ struct Parts {
 /// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see
 /// `attach_block.rs`.
 ///
-/// What the SAFETY comments of this file and of the folder `core` refer to by name:
-/// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the
-///   constructor of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is
-///   stable. A forked child that joins is at its first hook after the fork, on the only thread that it has.
-/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never
-///   unmapped, or to the page in the home of an attached process, which is never unmapped either.
-/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the
-///   `Core` of an attached process is written with them. Only code that has seen the gate open or the state `Ready`,
-///   and what `assemble` and `join` call, asks for them. Threads that see the gate open start later, or were stopped
-///   while it was opened.
-/// - **The region is mapped**: nothing unmaps what `map_parts`, `map_unit` and `map_far_slots` have mapped and
-///   published. Of an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
+/// The SAFETY comments of this file and of the folder `core` refer to these invariants by name:
+/// - **Start-up**: the first hook or the constructor of `capture-so` calls `start`, before `main`. The process has one
+///   thread then, and the loader waits until the call returns, so its list is stable. A forked child that joins is at
+///   its first hook after the fork, on its only thread.
+/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped, or to the page that the
+///   profiler has mapped in an attached process. None of them is ever unmapped.
+/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state becomes `Ready`. In
+///   an attached process the profiler writes them before it opens the gate, while all threads are stopped. Only code
+///   that has seen the gate open or the state `Ready` uses them, and what `assemble` and `join` call.
+/// - **The region is mapped**: nothing in the target unmaps what `map_parts`, `map_unit` and `map_far_slots` have
+///   mapped and published. In an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
 #[repr(C)]
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
     parts: UnsafeCell<MaybeUninit<Parts>>,
     clock: StampClock,
-    /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
+    /// What an exec must pass on. It is not in `Parts`, because it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
-    /// Where libc keeps the tid in a thread block, once learnt.
+    /// The offset of the tid in libc's thread block. 0 = not known yet.
     pub tid_offset: AtomicU32,
     /// An address above all frames of the first thread's stack; 0 = not known.
     pub stack_top: AtomicU64,
-    /// Where we are ourselves, in a process that ran already.
+    /// Where this library is mapped, in an attached process.
     own: Range,
-    /// A frame was guessed: loading a module may prove it wrong.
+    /// Some cached rule is a guess. A module that is loaded later may have CFI for that address.
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
     /// Threads that have begun to record.
     threads_begun: AtomicU32,
-    /// The state of the thread that records alone, or null.
+    /// The state of the only thread that has recorded, or null if there are none or several.
     pub only: AtomicPtr<Local>,
-    /// Where libc keeps `stderr`, 0 = unknown.
+    /// The address of libc's variable `stderr`. 0 = unknown.
     stderr: AtomicU64,
-    /// Tests only.
+    /// For tests: after which allocations the thread stops itself.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
 }
@@ -171,28 +171,29 @@ pub static CORE: Core = Core {
 };
 
 impl Core {
-    /// The gate, first thing in every hook.
+    /// The gate. Every hook reads it first.
     #[inline(always)]
     pub fn gate(&self) -> u32 {
         // SAFETY: the gate is mapped (see `Core`).
         unsafe { (*self.gate.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
     }
 
-    /// The gate, for an event: a forked child of a followed process opens it with its first.
+    /// The gate, for a hook that is about to record. A forked child of a followed process joins here at its first
+    /// event.
     #[inline(always)]
     pub fn gate_or_join(&self) -> u32 {
         let gate = self.gate();
         if gate == 0 && follow::may_join() { self.join() } else { gate }
     }
 
-    /// Ends recording for good; the program goes on.
+    /// Ends recording for good. The program runs on.
     pub fn shut(&self) {
         follow::give_up();
         // SAFETY: the gate is mapped (see `Core`). `SHUT`, too, is a static that can be written.
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
     }
 
-    /// The program's own wish. Only where we record: the shut gate is everybody's.
+    /// The program asks to pause. Does nothing if the gate is shut, because `SHUT` is shared.
     pub fn pause(&self) {
         if self.gate() & ACTIVE != 0 {
             // SAFETY: the gate is mapped (see `Core`).
@@ -208,7 +209,7 @@ impl Core {
         }
     }
 
-    /// The program ends recording, for good. True: it was on.
+    /// The program ends recording for good. Returns true if it was recorded.
     pub fn stop(&self) -> bool {
         let was_on = self.gate() & ACTIVE != 0;
         if was_on {
@@ -218,7 +219,7 @@ impl Core {
         was_on
     }
 
-    /// libc's `stderr`, where we record.
+    /// Returns libc's `stderr` if this process is recorded.
     pub fn standard_error(&self) -> Option<*mut u8> {
         if self.gate() & ACTIVE == 0 {
             return None;
@@ -288,7 +289,7 @@ impl Core {
         self.header().lose_events(loss, 1);
     }
 
-    /// Whether this process is about to become a program that cannot be recorded. `None`: it can be, or the exec
+    /// Stores why the program that this process is about to execute cannot be recorded. `None`: it can be, or the exec
     /// failed.
     pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
         if self.gate() & ACTIVE != 0 {
@@ -306,19 +307,20 @@ impl Core {
         self.clock.after(self.header(), last)
     }
 
-    /// The clock may be read without a fence, see `plain_stamp`.
+    /// Returns true if `plain_stamp` may be used: the clock is read without a fence.
     #[inline(always)]
     pub fn has_plain_stamps(&self) -> bool {
         self.clock.is_plain()
     }
 
-    /// As `stamp`, where stamps are plain.
+    /// As `stamp`. Only if `has_plain_stamps`.
     #[inline(always)]
     pub fn plain_stamp(&self) -> Stamp {
         self.clock.plain()
     }
 
-    /// About now, 20 ms early at most. Any thread may ask, also one that has lost the time stamp counter unnoticed.
+    /// A stamp that is at most 20 ms too early. Any thread may call this, also one that has lost the time stamp counter
+    /// unnoticed.
     fn rough_stamp(&self) -> Stamp {
         self.header().ticks.load(Ordering::Relaxed)
     }
@@ -331,7 +333,8 @@ impl Core {
         }
     }
 
-    /// The program ends: if somebody watches, its memory can be looked at now. Waits half a second at most.
+    /// Called when the program exits. If `heaptrace` watches, waits until the collector has looked at the memory, but
+    /// for at most half a second.
     pub fn say_farewell(&self) {
         const TRIES: u32 = 5;
         const TRY_MS: u64 = 100;
@@ -352,10 +355,10 @@ impl Core {
         }
     }
 
-    /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
+    /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
-        // In a sandbox the pid cannot be asked for. There, nothing is carried: see `exec.rs`.
+        // In a sandbox the pid cannot be asked for. There `exec.rs` passes nothing on.
         let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
         // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
@@ -363,7 +366,7 @@ impl Core {
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 
-    /// Tests only: one more allocation was recorded.
+    /// For tests: counts an allocation, and stops the thread if it is one of `stops`.
     #[cold]
     pub fn counted(&self) {
         let n = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;

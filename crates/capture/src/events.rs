@@ -1,7 +1,10 @@
-//! What happens in a hook: find the thread's state, find or walk the stack, write the event.
+//! What a hook does: find the thread's state, find or walk the stack, write the event.
 //!
-//! An allocation is stamped after the real call, a free before it, so that of two threads that hand an address over
-//! the free has the older stamp. How an event gets into the ring is said in `channel/src/writer.rs`.
+//! An allocation is stamped after the real call, and a free before it. So if one thread frees an address and another
+//! gets it, the free has the older stamp. `channel/src/writer.rs` describes how an event is written to the ring.
+//!
+//! A hook is split into parts (`context::Next`). The quick part handles nearly all events. It calls no function and
+//! hence saves no registers. If it cannot finish, it leaves its state in the `Context` and returns the next part.
 pub mod attached;
 pub mod custom;
 mod entering;
@@ -23,7 +26,7 @@ use core::sync::atomic::Ordering;
 use entering::{AtWork, Entered, Quick, enter, enter_quickly, leave};
 use stacks::{known_stack, remembered, remembered_elsewhere, walk_and_write};
 
-/// Before an allocation: fetches what the memo will compare into the cache while the real function works.
+/// Called before an allocation. Prefetches what the memo will compare, while the real function works.
 #[inline(always)]
 pub fn allocating(context: &Context) {
     let local = CORE.only.load(Ordering::Relaxed);
@@ -34,7 +37,7 @@ pub fn allocating(context: &Context) {
     }
 }
 
-/// After an allocation that returned `address`.
+/// Called after an allocation that returned `address`.
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     if address == 0 {
@@ -71,8 +74,8 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     Next::then(allocated_slowly)
 }
 
-/// The youngest of its set is another stack. The guard is up. Arguments: the address, the size, the thread's state;
-/// where the youngest differs.
+/// Next part after `allocated`: the memo's first candidate is another stack. The guard is up. Arguments: the address,
+/// the size, the thread's state. Resume state: the miss.
 extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, local] = context.arguments;
@@ -92,7 +95,8 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     }
 }
 
-/// As `allocated_elsewhere`, but the stack is known.
+/// Next part after `allocated`: the stack is known, but there was no room in the ring, or the clock is not plain.
+/// Arguments as for `allocated_elsewhere`. Resume state: the stack.
 #[cold]
 extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     let [address, size, local] = context.arguments;
@@ -103,8 +107,9 @@ extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// A thread's first event, a hook inside a hook, a stack that is not remembered, a test that counts.
-/// Arguments: the address, the size, and the thread's state if the guard is up and the event was begun.
+/// Next part for all other cases: a thread's first event, a hook that interrupts a hook, a stack that must be walked, a
+/// test that counts allocations. Arguments: the address, the size, and the thread's state, or 0. If it is not 0, the
+/// guard is up, the event was begun, and the resume state is the miss.
 #[cold]
 extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
@@ -134,7 +139,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
+/// Called before a free of `address`. `cfa` is the CFA of the hook.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64) {
     if address == 0 {
@@ -155,7 +160,7 @@ pub fn freeing(address: u64, cfa: u64) {
     freeing_slowly(address, cfa);
 }
 
-/// The guard is up and the event was begun.
+/// Writes a free if there was no room in the ring. The guard is up and the event was begun.
 #[cold]
 #[inline(never)]
 fn freed_without_room(address: u64, local: *mut Local) {

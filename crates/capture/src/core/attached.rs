@@ -9,32 +9,33 @@ use crate::modules::Description;
 use channel::{Geometry, Region, Stamp};
 use core::mem::offset_of;
 
-/// What a thread's slot says about hooks that the thread is in, as the profiler reads it out of the target.
+/// The hooks that a thread is in, as the profiler reads them from the thread's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotGuards {
     pub thread_pointer: u64,
     /// In the target's own pid namespace.
     pub tid: u32,
-    /// The CFA of the hook at work, and of the hook that a signal handler started inside of it; 0 = none.
+    /// The CFA of the hook at work, and of a hook in a signal handler that interrupted it. 0 = none.
     pub guards: [u64; 2],
 }
 
-/// The sizes that the header of a channel tells, read out of the target. `None` when they make no sense.
+/// Decodes the geometry in the header of a channel, which was read from the target. Returns `None` if it is not ours.
 pub fn geometry_of(bytes: &[u8; size_of::<Geometry>()]) -> Option<Geometry> {
     let geometry = Geometry::from_bytes(bytes);
     is_ours(&geometry).then_some(geometry)
 }
 
 impl SlotGuards {
-    /// How many bytes at the start of a slot's private area are needed.
+    /// How many bytes at the start of a slot's private area `parse` needs.
     pub const LENGTH: usize = offset_of!(Local, nested) + size_of::<Level>();
 
-    /// Where in the channel's file they are.
+    /// Where these bytes are in the channel's file.
     pub const fn offset(geometry: &Geometry, slot: u32) -> u64 {
         (geometry.slot_area_at(slot) + geometry.private_in_slot(slot)) as u64
     }
 
-    /// Only for an image that was built from the same source: nothing else says how the fields lie.
+    /// Decodes the bytes. The image in the target must be of the same build, because nothing else says where the fields
+    /// are.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> SlotGuards {
         const GUARD: usize = offset_of!(Level, guard);
         let word =

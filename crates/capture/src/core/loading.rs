@@ -1,4 +1,4 @@
-//! The core's table of modules, and when it changes.
+//! The module table, and when it changes.
 use super::{ACTIVE, Core};
 use crate::modules::{self, Found, KernelQueries};
 use crate::{dl_find_object, elf, real, sys};
@@ -14,12 +14,14 @@ impl Core {
         self.ask_for_module(found, address)
     }
 
-    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    /// Finds a module if the loader is not watched. A known module may have been unloaded, and nothing announces a new
+    /// one.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
         let parts = self.parts();
-        // SAFETY: the object has code on the stack of this thread, so it stays.
+        // SAFETY: `address` is a frame of this thread, so the object has code on this thread's stack and stays loaded.
+        // Listed maps are whole (see `LinkMap`).
         let map = unsafe { dl_find_object::find(address)?.as_ref()? };
         if !self.may_call() {
             return known;
@@ -39,7 +41,7 @@ impl Core {
         self.modules().find(&parts.region, address)
     }
 
-    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    /// Called before a library may be unloaded. Remembered walks and cached rules are forgotten.
     pub fn modules_may_go(&self) {
         if self.gate() & ACTIVE != 0 {
             self.modules().forget();
@@ -47,14 +49,17 @@ impl Core {
         }
     }
 
-    /// A symbol behind us in the loader's list, looked up outside of the start.
+    /// Looks a symbol up in the modules after this library, after start-up.
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
-        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. The callers are the exported
+        // `dlopen` and `dlclose`, at their start: the program must not unload a module at the same time, as for these
+        // functions themselves.
         unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
     }
 
-    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    /// Returns true for a return address in this library. A hook sees one if the function that a shim called has jumped
+    /// to another patched function.
     pub fn is_own(&self, address: u64) -> bool {
         self.own.holds(address)
     }
@@ -63,7 +68,7 @@ impl Core {
         self.guessed.store(true, Ordering::Relaxed);
     }
 
-    /// The loader has changed its list.
+    /// Updates the module table after the loader has changed its list.
     ///
     /// # Safety
     /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is
@@ -77,7 +82,8 @@ impl Core {
         let change = unsafe {
             self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, queries)
         };
-        // Its whole path is to be had only while the program lives, which queries not be long.
+        // The collector can resolve the absolute path of a module only while the process is alive, which may not be
+        // long.
         if change.loaded != 0 && self.may_call() {
             let header = parts.region.header();
             header.doorbell.fetch_add(1, Ordering::Release);
@@ -88,7 +94,7 @@ impl Core {
         }
     }
 
-    /// The loader's notification.
+    /// Called by the loader's notification.
     pub fn modules_changed(&self) {
         if self.gate() & ACTIVE == 0 {
             return;
@@ -103,7 +109,7 @@ impl Core {
         }
     }
 
-    /// What was remembered of modules and walks is forgotten.
+    /// Forgets remembered walks and cached rules.
     pub fn forget_modules(&self) {
         if self.gate() & ACTIVE != 0 {
             self.rules().clear();

@@ -1,4 +1,4 @@
-//! How recording starts in a program that heaptrack has started.
+//! How recording starts in a program that heaptrack has launched.
 use super::initial::{auxiliary, find_debug, find_environment, stack_end};
 use super::mapping::{connect, is_behind_own_filter, path_of};
 use super::{ACTIVE, COUNTING, Core, Parts, Private, Refusal, SHUT, State};
@@ -12,7 +12,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// Looks for the channel and the real functions. Returns when both are known or known to be missing.
+    /// Finds the channel and the real functions. Returns when both are found, or are known to be missing.
     #[cold]
     pub fn start(&self) {
         let begin = self.state.compare_exchange(
@@ -103,7 +103,7 @@ impl Core {
         self.assemble(region, debug, program, pid)
     }
 
-    /// Takes our library out of the environment, and remembers what an exec in place needs.
+    /// Removes our library from the environment, and remembers what an exec of this process must pass on.
     ///
     /// # Safety
     /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings
@@ -120,7 +120,8 @@ impl Core {
         }
     }
 
-    /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
+    /// Returns true if a tree of processes is followed, and remembers what every exec must pass on. The environment
+    /// stays as it is.
     ///
     /// # Safety
     /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
@@ -141,7 +142,7 @@ impl Core {
         true
     }
 
-    /// Makes the tables, patches the loader, fills in what the collector waits for.
+    /// Sets the parts, fills the module table, patches the loader, and tells the collector that recording begins.
     pub(super) fn assemble(
         &self,
         region: Region<'static>,
@@ -150,7 +151,7 @@ impl Core {
         pid: u32,
     ) -> Option<()> {
         let header = region.header();
-        // A forked child has its parent's page, empty.
+        // A forked child has the page of its parent, which reads as zero there.
         let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
         let is_forked = !core::ptr::eq(gate, (&raw const SHUT).cast());
         if !is_forked {
@@ -209,7 +210,7 @@ impl Core {
         };
     }
 
-    /// The text of `__lsan_default_suppressions`, if the program has one.
+    /// Copies the text of `__lsan_default_suppressions` into the channel, if the program has that function.
     pub(super) fn copy_suppressions(&self) {
         let parts = self.parts();
         // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the
@@ -229,7 +230,8 @@ impl Core {
         }
     }
 
-    /// The same function of a program that does not export it; the collector read its symbol table.
+    /// Returns the address of that function in a program that does not export it. The collector has read the program's
+    /// symbol table.
     pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
         let offset = header.suppressions.symbol;
