@@ -1,12 +1,13 @@
-//! What the collector is told just before an exec.
+//! What the target stores for the collector just before an exec.
 //!
-//! If the next image records, it has a higher number in `Header::image`, and what is said here no longer matters. If it
-//! does not (it is static, or runs with other rights), the collector finds that the image which left was the last one.
+//! If the new program records, it increments `Header::image`, and what is stored here does not matter. If it does not
+//! (because it is static, or runs with other privileges), the collector sees that the image that made the exec was the
+//! last one.
 use crate::core::{ACTIVE, CORE};
 use channel::Header;
 use core::sync::atomic::Ordering;
 
-/// The program is about to be replaced. `path` is what it is replaced by, or null where that has no name.
+/// Called before an exec. `path` is that of the new program, or null if it has none.
 ///
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.
@@ -21,14 +22,14 @@ pub unsafe fn leaving(path: *const u8) {
     header.leaving.store(header.image.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// The exec failed.
+/// Called if the exec failed.
 pub fn stayed() {
     if CORE.gate() & ACTIVE != 0 {
         CORE.header().leaving.store(0, Ordering::Release);
     }
 }
 
-/// What does not fit is cut.
+/// Copies the path to the header. A path that is too long is cut.
 ///
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.

@@ -1,6 +1,6 @@
-//! Writing into pages that are read-only: the loader's code, a module's table of addresses, our own symbols.
+//! Writing to read-only pages: the loader's code, a module's table of addresses, our own symbols.
 //!
-//! The bytes are written through /proc/self/mem, which leaves the protection of the page alone. Where there is no
+//! The bytes are written through /proc/self/mem, which does not change the protection of the page. If there is no
 //! /proc, the page is made writable for a moment.
 use crate::sys;
 
@@ -8,7 +8,7 @@ const READ: usize = 1;
 const WRITE: usize = 2;
 const EXEC: usize = 4;
 
-/// What the page is used for, which says how it is protected.
+/// What the page is used for. This determines its protection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     Code,
@@ -25,7 +25,7 @@ impl Patcher {
         Patcher { memory: sys::open(b"/proc/self/mem\0") }
     }
 
-    /// Returns false when neither way is allowed; nothing was written then.
+    /// Writes the bytes. Returns false, and writes nothing, if neither way is allowed.
     ///
     /// # Safety
     /// `[at, at + bytes.len())` is mapped as `page` says, and no other thread uses these bytes meanwhile: either there

@@ -52,9 +52,9 @@ impl Core {
     /// Looks a symbol up in the modules after this library, after start-up.
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
-        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. The callers are the exported
-        // `dlopen` and `dlclose`, at their start: the program must not unload a module at the same time, as for these
-        // functions themselves.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. Only the exported `dlclose` calls
+        // this, at its start, and only if libdl was loaded after start-up (glibc before 2.34). The list is read without
+        // the loader's lock, so this relies on no other thread unloading a module meanwhile.
         unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
     }
 

@@ -64,8 +64,8 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
     // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
     let memo = unsafe { &mut (*local).memo };
     // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has
-    // not returned. `remembered`, which failed before this, has looked at the guesses (if not: `Miss::WALK_ANEW`) and
-    // the generation.
+    // not returned. `remembered`, which failed before this, has checked the generation and the guesses. If it did not,
+    // the miss is `WALK_ANEW`.
     let found = unsafe {
         match miss {
             Miss::WALK_ANEW => return Err(Miss::WALK_ANEW),
