@@ -1,5 +1,5 @@
-//! What compilers emit calls to. Local to this object: the program's own stay the program's. Each has the contract of
-//! C's function of the same name, which compilers and `core` keep.
+//! The functions that compilers emit calls to. They are local to this library, so the program keeps its own. Each has
+//! the contract of C's function of the same name, which compilers and `core` fulfil.
 use core::arch::asm;
 
 /// # Safety

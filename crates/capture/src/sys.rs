@@ -347,7 +347,7 @@ core::arch::global_asm!(
 pub enum Disposition {
     Default,
     Ignored,
-    /// By a function, or the kernel did not say.
+    /// A function handles it, or the kernel did not tell.
     Handled,
 }
 
@@ -374,14 +374,14 @@ fn handler_of(signal: i32) -> usize {
     action.handler
 }
 
-/// What is to happen when a signal arrives.
+/// What shall happen when a signal arrives.
 #[derive(Clone, Copy)]
 pub enum Handler {
     Ignore,
     Function(extern "C" fn(i32)),
 }
 
-/// System calls that the signal interrupts go on.
+/// Sets what happens when a signal arrives. System calls that the signal interrupts are restarted.
 pub fn handle_signal(signal: i32, handler: Handler) {
     let handler = match handler {
         Handler::Ignore => IGNORE,

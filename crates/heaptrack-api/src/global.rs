@@ -2,7 +2,7 @@
 use crate::{report_alloc, report_free, report_moving};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// Wraps an allocator that does not use malloc; one that does is recorded already, and would be shown in both places.
+/// Wraps an allocator that does not use malloc. One that uses malloc is recorded already, and would be counted twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reported<A>(pub A);
 
@@ -29,7 +29,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reported<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // Before: another thread may get the place at once.
+        // Reported before the real free, because another thread may get the address right after it.
         report_free(block);
         // SAFETY: the caller promises what `GlobalAlloc::dealloc` asks for: `block` is allocated, with `layout`, by
         // this allocator. All its blocks come from `self.0`, unchanged. The report has only read the address.

@@ -337,7 +337,8 @@ impl Program {
         (&raw mut self.stacks.coroutines[from].stack_pointer, to)
     }
 
-    /// Ends the running coroutine, unless it is the last one. Returns the stack pointer of the one that continues.
+    /// Ends the running coroutine: always at the end of the program, otherwise at random. If it ends, returns the stack
+    /// pointer of coroutine 0, which continues.
     fn end_coroutine(&mut self) -> Option<u64> {
         let is_over = self.actions_left == 0 || self.failure.is_some();
         if !is_over && !self.random.one_in(3) {

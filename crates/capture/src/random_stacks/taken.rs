@@ -1,4 +1,4 @@
-//! One stack, taken twice: through the memo as a hook does it, and by a walk that remembers nothing.
+//! Takes a stack twice: through the memo as a hook does it, and by a walk without a memo.
 use super::library::Library;
 use crate::context::Context;
 use crate::core::{ACTIVE, AttachBlock, Core, WRITER_MEMORY, adopt};
@@ -11,16 +11,16 @@ use channel::{FrameKey, Geometry, Region, StackId};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// How often the events happened without which the test tests nothing.
+/// Counts the cases that must occur, because otherwise the test would test nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub samples: u64,
-    /// Found whole in the memo, at first sight or among the others of the set.
+    /// Stacks that were found in the memo, by `find_youngest` or by `find_older`.
     pub youngest: u64,
     pub older: u64,
-    /// Walked up to a frame that the memo knew.
+    /// Walks that ended at a frame that the memo knew.
     pub tails: u64,
-    /// Guessed frames made the memo forget.
+    /// Stacks that were walked because the stack pointer had left the pages of guessed frames.
     pub left_guesses: u64,
     pub cut: u64,
     pub jumps: u64,
@@ -50,11 +50,11 @@ impl Seen {
     }
 }
 
-/// As in `events.rs`.
+/// As in `events/stacks.rs`.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 
-/// A thread's state, of a process that records, and the paths that its collector was told.
+/// The state of a thread that records, and the paths that it has written.
 pub struct Taken {
     core: Box<Core>,
     region: *mut u8,
@@ -64,7 +64,7 @@ pub struct Taken {
     scratch: [Box<Scratch>; 2],
     generation: u32,
     patched_together: u32,
-    /// By number: the frame, and the number of its caller's.
+    /// By the number of a stack: its leaf frame, and the number of the caller's stack.
     told: Vec<Option<(FrameKey, StackId)>>,
     pub seen: Seen,
 }
@@ -87,7 +87,8 @@ impl Taken {
             debug: 0,
             program_headers: 0,
             program_header_count: 0,
-            // Of no thread: this one's stack is that of a later thread, with the thread block at its end.
+            // The pid of no thread, so that this thread does not count as the first one: its thread block is at the
+            // upper end of its stack.
             pid: 0,
             has_membarrier: 0,
             has_counter: 0,
@@ -130,8 +131,8 @@ impl Taken {
         self.memo.forget();
     }
 
-    /// Takes the stack of `context` in both ways. `returns`: to where the calls of the program's own functions return,
-    /// innermost first. `is_dropped`: there is no room for the event.
+    /// Takes the stack of `context` in both ways and compares them. `returns` are the return addresses of the program's
+    /// own calls, innermost first. `is_dropped`: there is no room for the event.
     pub fn compare(&mut self, context: &mut Context, returns: &[u64], is_dropped: bool) -> Result<(), String> {
         self.seen.samples += 1;
         let expected = self.plain(context);
@@ -160,7 +161,7 @@ impl Taken {
         module.map_or(FrameKey::new(0, address, false), |m| FrameKey::new(m.instance, address - m.bias, false))
     }
 
-    /// A walk without a memo.
+    /// Walks without a memo.
     fn plain(&mut self, context: &mut Context) -> Vec<FrameKey> {
         context.resume_state = ResumeState::NOTHING;
         let (scratch, proof) = (&mut *self.scratch[1], &mut self.proofs[1]);
@@ -169,7 +170,7 @@ impl Taken {
         (0..found.path_len()).map(|i| walk.frame_key(&found, i)).collect()
     }
 
-    /// What `events::remembered`, `events::remembered_elsewhere` and `events::walk_and_write` do.
+    /// Does the same as `remembered`, `remembered_elsewhere` and `walk_and_write` in `events/stacks.rs`.
     fn remembered(&mut self, context: &mut Context, is_dropped: bool) -> Option<StackId> {
         match self.known(context) {
             Ok(number) => Some(number),
@@ -191,8 +192,8 @@ impl Taken {
             return Err(Miss::WALK_ANEW);
         }
         let place = FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
-        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked
-        // at.
+        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were
+        // checked above.
         let found = unsafe {
             match self.memo.find_youngest(place) {
                 Ok(found) => {
@@ -248,7 +249,7 @@ impl Taken {
         Some(first)
     }
 
-    /// As the collector puts a stack together.
+    /// Puts a stack together as the collector does.
     fn frames(&self, number: StackId) -> Vec<FrameKey> {
         let mut frames = Vec::new();
         let mut at = number;
@@ -267,12 +268,12 @@ impl Drop for Taken {
     }
 }
 
-/// What the loader has loaded into this process.
+/// Describes the modules that are loaded in this process.
 fn loaded_modules() -> Vec<Description<'static>> {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: libc::size_t, list: *mut libc::c_void) -> libc::c_int {
         // SAFETY: the loader passes a whole description, and the list that it was given.
         let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<Description<'static>>>()) };
-        // SAFETY: as the loader describes it: so many headers, which stay as long as their module.
+        // SAFETY: the loader says that there are this many headers at this address. They stay as long as their module.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
         let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let frames = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME);
