@@ -1,5 +1,5 @@
-//! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not
-//! be writable.
+//! The target's memory, read and written through /proc/PID/mem. No thread of the target runs for that, and code pages
+//! need not be writable.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of the program that runs now: after an exec, reads find nothing.
+    /// Opens the memory of the program that runs now. After an exec, all reads fail.
     pub fn open(folder: &Path) -> io::Result<Memory> {
         let file = File::options().read(true).write(true).open(folder.join("mem"))?;
         Ok(Memory { file: Arc::new(file) })
@@ -22,7 +22,7 @@ impl Memory {
         self.file.read_exact_at(into, at)
     }
 
-    /// As much as there is.
+    /// Reads as many bytes as can be read. Returns their number.
     pub fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -53,7 +53,7 @@ impl Memory {
         self.words::<1>(at).map(|[word]| word)
     }
 
-    /// Up to the NUL, or `most` bytes.
+    /// Reads a string up to its NUL, or `most` bytes.
     pub fn string(&self, at: u64, most: usize) -> Vec<u8> {
         let mut text = vec![0; most];
         let length = self.read_some(at, &mut text);
@@ -72,13 +72,13 @@ impl Memory {
         self.write(at, &bytes)
     }
 
-    /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not
-    /// mapped is an error instead, so any address will do.
+    /// Returns true if the program that this memory belonged to has exited, or was replaced by an exec. A read at an
+    /// address that is not mapped is an error instead, so any address can be used.
     pub fn is_gone(&self) -> bool {
         matches!(self.file.read_at(&mut [0], 1 << 12), Ok(0))
     }
 
-    /// The program of before is still there.
+    /// Returns true if the memory at `at` is still there, which means that the program is still the same.
     pub fn is_alive(&self, at: u64) -> bool {
         let mut byte = [0];
         matches!(self.file.read_at(&mut byte, at), Ok(1))
@@ -91,7 +91,8 @@ mod tests {
     use capture::core::{AttachBlock, WRITER_MEMORY};
     use channel::Geometry;
 
-    /// What `session::open` writes. Here all addresses in the target are 0, so any that is left is one of ours.
+    /// Checks what `session::open` writes. All addresses of the target are 0 here, so any other address would be one of
+    /// this process.
     #[test]
     fn no_address_of_ours_is_written_into_a_target() {
         let block = AttachBlock {
@@ -110,7 +111,7 @@ mod tests {
             stack_top: 0,
         };
         let mut bytes = block.to_core_bytes().unwrap();
-        // Two numbers of the geometry, side by side, may look like an address.
+        // Two neighbouring numbers of the geometry may look like an address.
         let geometry = block.geometry.to_bytes();
         let at = bytes.windows(geometry.len()).position(|part| part == geometry).unwrap();
         bytes[at..at + geometry.len()].fill(0);
