@@ -86,7 +86,8 @@ const _: () = assert!(size_of::<Private>() <= WRITER_MEMORY.process as usize);
 const _: () = assert!(matches!(Geometry::roomy(WRITER_MEMORY).check(), Ok(())));
 const _: () = assert!(matches!(Geometry::tight(WRITER_MEMORY).check(), Ok(())));
 
-/// True if a channel of this geometry can be used: its offsets do not overflow, and it has room for what we keep in it.
+/// Returns true if a channel of this geometry can be used: its offsets do not overflow, and it has room for what we
+/// keep in it.
 fn is_ours(geometry: &Geometry) -> bool {
     geometry.check().is_ok() && geometry.writer_memory() == WRITER_MEMORY
 }

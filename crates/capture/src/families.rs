@@ -8,7 +8,7 @@
 //! 1. In the library's file these names are weak and undefined, so the loader never finds them there. A program with a
 //!    weak reference to `mallocx` gets the same address as without us.
 //! 2. At the start, [`enable`] looks for the definitions in the modules after ours. For those in an allocator it
-//!   defines our symbols, so that later bindings (a first call, `dlopen`, `dlsym`) find our shims.
+//!    defines our symbols, so that later bindings (a first call, `dlopen`, `dlsym`) find our shims.
 //! 3. Words that the loader has already bound to the allocator get the address of the shim, see [`crate::imports`].
 //!
 //! Must hold: a block is counted once, by the outermost hooked function. While a shim calls the allocator, the thread's

@@ -69,8 +69,8 @@ extern "C" fn heaptrack_modules_changed() {
 
 /// Writes the jump. Returns false if that is not allowed, or if the function is not empty.
 pub(crate) fn watch(debug: *const Debug) -> bool {
-    // SAFETY: `debug` is the loader's board, which `find_debug` found and which stays; only `assemble` calls this, with
-    // `Parts::debug`.
+    // SAFETY: `debug` is the loader's `r_debug`, which `find_debug` found and which stays; only `assemble` calls this,
+    // with `Parts::debug`.
     let mut at = unsafe { (*debug).changed };
     // SAFETY: `r_debug` says that the loader's own code is there, which is mapped and never unloaded. The bytes after
     // an empty function are padding, or the next functions in the same segment.
@@ -96,11 +96,11 @@ pub(crate) fn watch(debug: *const Debug) -> bool {
 /// Returns true if the loader is not changing any of its lists, as far as its `r_debug` structures tell.
 ///
 /// # Safety
-/// `debug` is null or the loader's board, and no other thread runs the loader meanwhile.
+/// `debug` is null or the loader's `r_debug`, and no other thread runs the loader meanwhile.
 pub unsafe fn is_quiet(debug: *const Debug) -> bool {
     let mut board = debug;
-    // SAFETY: `board` is null, the loader's board by the caller's promise, or the next one of its list. Boards are
-    // never freed.
+    // SAFETY: `board` is null, the loader's `r_debug` by the caller's promise, or the next one of its list. These
+    // structures are never freed.
     while let Some(d) = unsafe { board.as_ref() } {
         if d.state != 0 {
             return false;

@@ -102,7 +102,8 @@ pub struct Tail {
     pub jumps: u32,
 }
 
-/// The remembered walks of one thread. The unsafe code of this file rests on these invariants:
+/// The remembered walks of one thread. The unsafe code of this file and of the folder `memo` relies on these
+/// invariants:
 ///
 /// - **Masks are in bounds**: `node_mask < NODES` and `set_mask < SETS`. This is true of zeroed memory, and only
 ///   `begin` changes the masks. So `place` is an index of every array of nodes.

@@ -163,7 +163,7 @@ impl KnownModules {
     /// modules are left out, because system calls are needed for them. Their frames are recorded without a module.
     ///
     /// # Safety
-    /// The caller is the only writer of the table. `debug` is the loader's board, and its lists do not change
+    /// The caller is the only writer of the table. `debug` is the loader's `r_debug`, and its lists do not change
     /// meanwhile: the loader's lock is held, or there is no other thread. `program` are the program's own headers.
     pub unsafe fn refresh(
         &mut self,
@@ -180,12 +180,12 @@ impl KnownModules {
         }
         let mut board = debug;
         let mut left = MOST_MAPS;
-        // SAFETY: `board` is null, the loader's board, or the next one of its list, all of which stay by the caller's
-        // promise.
+        // SAFETY: `board` is null, the loader's `r_debug`, or the next one of its list, all of which stay by the
+        // caller's promise.
         while let Some(d) = unsafe { board.as_ref() } {
             let is_other_namespace = !core::ptr::eq(board, debug);
             let mut map = d.maps;
-            // SAFETY: `map` is null or an entry of the board's list, which is stable by the caller's promise.
+            // SAFETY: `map` is null or an entry of the list of this `r_debug`, which is stable by the caller's promise.
             while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
                 left -= 1;
                 let is_listed_twice = is_other_namespace && self.is_mapped(m);
@@ -194,8 +194,8 @@ impl KnownModules {
                 // are whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, queries) } {
                     change.loaded += 1;
-                    // SAFETY: `d` is a board whose list is stable, and `m` an entry of that list, both by the caller's
-                    // promise.
+                    // SAFETY: `d` is an `r_debug` whose list is stable, and `m` an entry of that list, both by the
+                    // caller's promise.
                     unsafe { self.look_for_other_mallocs(region, d, m, program, is_other_namespace) };
                 }
                 map = m.next;
@@ -213,7 +213,7 @@ impl KnownModules {
     /// own, and a library that is bound to another malloc than our shim. `map` is the last one of `known`.
     ///
     /// # Safety
-    /// `map` is an entry of the list of `debug`, a board of the loader. As for `refresh`, the list does not change
+    /// `map` is an entry of the list of `debug`, an `r_debug` of the loader. As for `refresh`, the list does not change
     /// meanwhile.
     #[inline(never)]
     unsafe fn look_for_other_mallocs(
@@ -225,13 +225,13 @@ impl KnownModules {
         is_other_namespace: bool,
     ) {
         let flag = if is_other_namespace {
-            // SAFETY: the caller promises that the list of this board is stable, which is what `find_anywhere` asks
+            // SAFETY: the caller promises that the list of this `r_debug` is stable, which is what `find_anywhere` asks
             // for.
             let has_malloc = unsafe { real::find_anywhere(debug.maps, b"malloc") }.is_some();
             if core::ptr::eq(debug.maps, map) && has_malloc { ModuleFlags::NAMESPACE } else { 0 }
         } else if opening::is_deep() {
-            // SAFETY: the caller promises that `map` is an entry of this board's list, and that the loader's lock is
-            // held or there is no other thread, which is what `bind_deep` asks for.
+            // SAFETY: the caller promises that `map` is an entry of the list of this `r_debug`, and that the loader's
+            // lock is held or there is no other thread, which is what `bind_deep` asks for.
             let bound = unsafe { imports::bind_deep(map, debug.maps, debug.loader_base, program) };
             if bound == imports::Bound::Elsewhere { ModuleFlags::BYPASSES } else { 0 }
         } else {

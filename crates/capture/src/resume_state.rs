@@ -10,7 +10,7 @@ use channel::StackId;
 /// | written by | read by | meaning |
 /// |---|---|---|
 /// | `of_miss` | `allocated_elsewhere`, `allocated_slowly`, `Walk::run` | why the memo did not know the stack |
-/// | `of_stack` | `allocated_without_room` | the stack, which is known; only the ring was full |
+/// | `of_stack` | `allocated_without_room` | the stack, which is known; only its event is not written yet |
 /// | `of_guard` | the half of a hook after the allocator's own function | what the half before it did with the guard |
 #[repr(transparent)]
 #[derive(Clone, Copy)]

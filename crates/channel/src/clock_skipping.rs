@@ -2,8 +2,7 @@
 //!
 //! Reading the clock is a third of an event's cost. Stamps order the events of different threads; the events of one
 //! thread are already in order. So while one thread records alone (`Header::pace`) and its events follow each other
-//! quickly, only every sixteenth event reads the clock. Each of the others gets the stamp of the event before it plus
-//! 1.
+//! quickly, only every sixteenth event reads the clock. Each of the others gets the stamp before it plus one.
 //!
 //! Such a stamp is too early by at most the time that sixteen events take. That is some tens of microseconds, because
 //! slow events always read the clock. The exception is a pause between quick events: the events right after it are too
@@ -73,7 +72,7 @@ impl Header {
     /// are plain reads of the time stamp counter. Returns true if this thread records alone.
     ///
     /// The first thread is alone until a second one begins. Before the second thread writes its first event, the first
-    /// thread must have stopped to skip the clock.
+    /// thread must no longer skip the clock.
     pub fn begin_thread(&self, threads_begun: &AtomicU32, may_count: bool) -> bool {
         let first = threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
         let alone = first && may_count;

@@ -33,7 +33,8 @@ impl Core {
     pub(super) fn join_as_child(&self) -> bool {
         let Parts { debug, program, pid: parent, .. } = *self.parts();
         // Another thread of the parent may have been in the loader at the fork. Then the list is half changed.
-        // SAFETY: `find_debug` found the loader's board in the parent; the child has a copy of it at the same address.
+        // SAFETY: `find_debug` found the loader's `r_debug` in the parent; the child has a copy of it at the same
+        // address.
         if !self.may_call() || !unsafe { loader::is_quiet(debug) } {
             follow::miss();
             return false;

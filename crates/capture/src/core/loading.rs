@@ -78,7 +78,7 @@ impl Core {
         let stamp = self.rough_stamp();
         let queries = if self.may_call() { queries } else { KernelQueries::Forbidden };
         // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts
-        // are set (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
+        // are set (see `Core`), so `debug` and `program` are the loader's `r_debug` and the program's headers.
         let change = unsafe {
             self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, queries)
         };
@@ -99,8 +99,8 @@ impl Core {
         if self.gate() & ACTIVE == 0 {
             return;
         }
-        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held
-        // and waits, so its list is stable, and there is one writer.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. The loader calls us with its lock
+        // held and waits, so its list is stable, and there is one writer.
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {

@@ -41,7 +41,7 @@ impl Core {
         let program = auxiliary.headers;
         self.stack_top.store(auxiliary.random, Ordering::Relaxed);
         let debug = find_debug(program)?;
-        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's board, which is a static of the loader.
+        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's `r_debug`, which is a static of the loader.
         let maps = unsafe { (*debug).maps };
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
@@ -185,8 +185,8 @@ impl Core {
             self.refresh_modules(if is_forked { KernelQueries::WithoutFolder } else { KernelQueries::WithFolder })
         };
         if !loader::watch(debug) {
-            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules`
-            // has taken in its modules.
+            // SAFETY: start-up (see `Core`): `debug` is the loader's `r_debug`, its list is stable, and
+            // `refresh_modules` has taken in its modules.
             unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
         if header.heaptrace.watched == 0 {
@@ -213,7 +213,7 @@ impl Core {
     /// Copies the text of `__lsan_default_suppressions` into the channel, if the program has that function.
     pub(super) fn copy_suppressions(&self) {
         let parts = self.parts();
-        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the
+        // SAFETY: start-up (see `Core`): the `r_debug` and its list are stable. LeakSanitizer's interface says that the
         // function of this name has no arguments and returns null or a C string that stays. `find_anywhere` or
         // `hidden_suppressions` found it. The loader has relocated the program before it calls us.
         unsafe {

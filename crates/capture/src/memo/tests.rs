@@ -138,10 +138,8 @@ fn a_frame_pointer_that_changed_is_noticed() {
     // SAFETY: the places are in `words`.
     assert_eq!(unsafe { memo.find_youngest(leaf(&words, 0x1001)) }.ok(), Some((two, 1)));
     // SAFETY: the places are in `words`.
-    assert_eq!(
-        unsafe { memo.find_youngest(leaf(&words, 0x1009)) }.err(),
-        Some(Miss::differs_at(frame(&words, 1).0.cfa))
-    );
+    let found = unsafe { memo.find_youngest(leaf(&words, 0x1009)) };
+    assert_eq!(found.err(), Some(Miss::differs_at(frame(&words, 1).0.cfa)));
     words[3] = 0x1009;
     words[5] = 0x1009;
     // SAFETY: the places are in `words`.
@@ -155,10 +153,8 @@ fn a_frame_pointer_that_changed_is_noticed() {
     }
     // The leaf's own rbp is compared with the one that `find_youngest` is given.
     // SAFETY: the places are in `words`.
-    assert_eq!(
-        unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) }.err(),
-        Some(Miss::NO_WALK)
-    );
+    let found = unsafe { memo.find_youngest(FrameState { rbp: 0x99, ..leaf(&words, 0x1009) }) };
+    assert_eq!(found.err(), Some(Miss::NO_WALK));
     std::mem::forget(memo);
 }
 
