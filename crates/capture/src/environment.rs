@@ -83,6 +83,7 @@ pub enum Variable {
 
 impl Variable {
     /// With the equals sign.
+    #[inline(never)]
     pub const fn name(self) -> &'static [u8] {
         match self {
             Variable::Channel => CHANNEL,
