@@ -84,8 +84,8 @@ impl<H: Host> RingWriter<'_, H> {
                 waiting.store(0, Ordering::Relaxed);
                 return Ok(room);
             }
-            // Another thread may forbid system calls to all threads of the process. It waits until this thread has
-            // cleared `waiting`.
+            // Another thread may be about to forbid system calls to all threads of the process. It waits until this
+            // thread has left its hook.
             if !header.may_call() {
                 waiting.store(0, Ordering::Relaxed);
                 return self.spin_for_room(ring, words);

@@ -147,8 +147,8 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     let Some(mut entered) = enter(core, cfa) else { return };
     let head = entered.level().ring.head;
     // SAFETY: `enter` returned the calling thread's own local (see `Local`). Copied, so that no reference stays. A
-    // signal handler that interrupts the copy may change the fields. Then the free is taken for a new one, or the
-    // address differs.
+    // signal handler may change the fields during the copy. They are integers, so any mixture of old and new ones is
+    // valid.
     let last = unsafe { (*entered.local).freed };
     let here = core::ptr::from_ref(entry) as u64;
     let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
