@@ -6,7 +6,9 @@
 //! so neither a pointer of the profiler nor a padding byte of its memory reaches the target.
 //!
 //! The profiler writes these bytes while all threads of the target are stopped and the gate is shut. It opens the gate
-//! with its last write, so no hook ever sees a core that is half written.
+//! with its last write, so no hook uses a core that is half written. If the profiler is killed in between, the gate
+//! stays shut: a hook reads only `Core::gate` then, which is one aligned word, and both its old and its new value point
+//! to a shut gate.
 use super::{Core, Parts, Private, State};
 use crate::clock::{Source, StampClock};
 use crate::elf::Headers;
