@@ -1,8 +1,8 @@
 /*
  * heaptrack_api.h: tell heaptrack about blocks that do not come from malloc.
  *
- * For allocators of your own: a pool, an arena, a garbage collector. Report each block that you hand out and each
- * that you take back; heaptrack then shows them with their stacks, in a list of their own, beside malloc's.
+ * For allocators of your own: a pool, an arena, a garbage collector. Report each block that you allocate and each that
+ * you free. heaptrack then shows these blocks with their stacks, in a list of their own, next to malloc's.
  *
  *     void *pool_take(size_t size) {
  *         void *block = ...;
@@ -10,27 +10,28 @@
  *         return block;
  *     }
  *
- * Nothing is linked and nothing is needed at run time: while nobody records, a report is a load, a test and a branch not
- * taken. It works in programs and in libraries, static or shared, in C89 and later and in C++98 and later, however the
- * recording began. One may report before or after the real work; a report about a null pointer is none.
+ * Nothing is linked and nothing is needed at run time. While the program is not recorded, a report is a load, a test
+ * and a branch that is not taken. It works in programs and in libraries, static or shared, in C89 and later and in C++98
+ * and later, for launched and for attached programs. You may report before or after the real work. A report about a
+ * null pointer is ignored.
  *
- *     heaptrack_report_alloc(ptr, size)              a block was handed out
- *     heaptrack_report_free(ptr)                     a block was taken back
+ *     heaptrack_report_alloc(ptr, size)              a block was allocated
+ *     heaptrack_report_free(ptr)                     a block was freed
  *     heaptrack_report_realloc(old, size, new)       a block was moved or resized; old may be null
- *     heaptrack_report_moving(ptr)                   a block is about to be moved or resized, and heaptrack_report_alloc
- *                                                    will tell where to: for allocators without a lock, where another
- *                                                    thread may get the old place before heaptrack_report_realloc
- *     heaptrack_pause_recording()                    from here on no allocation is recorded, malloc's neither;
+ *     heaptrack_report_moving(ptr)                   a block is about to be moved or resized; report its new address
+ *                                                    with heaptrack_report_alloc. For allocators without a lock, where
+ *                                                    another thread may get the old address at once
+ *     heaptrack_pause_recording()                    no allocation is recorded from here on, not even malloc's;
  *                                                    frees still are
- *     heaptrack_resume_recording()                   they are again
- *     heaptrack_stop_recording()                     recording ends, for good
+ *     heaptrack_resume_recording()                   allocations are recorded again
+ *     heaptrack_stop_recording()                     recording ends for good
  *
  * Define before the first #include, if you like:
  *
- *     HEAPTRACK_API_DLSYM                 look the functions of KDE's heaptrack up with dlsym (needs libdl before glibc
- *                                         2.34); without, weak names are used, which a main program cannot have
- *     HEAPTRACK_DEFINE_VALGRIND_MACROS    code that already tells valgrind of its pools tells heaptrack as well: defines
- *                                         VALGRIND_MEMPOOL_ALLOC and its relatives, unless they are defined
+ *     HEAPTRACK_API_DLSYM                 look up the functions of KDE's heaptrack with dlsym (needs libdl before glibc
+ *                                         2.34). Without it, weak references are used, which an executable cannot have
+ *     HEAPTRACK_DEFINE_VALGRIND_MACROS    code that reports its pools to valgrind reports them to heaptrack as well:
+ *                                         defines VALGRIND_MEMPOOL_ALLOC and related macros, unless they are defined
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -49,8 +50,8 @@ typedef void (*heaptrack_realloc_function)(void *ptr_in, size_t size, void *ptr_
 typedef void (*heaptrack_plain_function)(void);
 
 /*
- * The table: one for each program or library that includes this file, filled by heaptrack when it starts to record, which
- * may be at any moment and on any thread. An ELF note says where it is:
+ * Each program or library that includes this file has one table. heaptrack fills it when it starts to record, which may
+ * be at any moment and on any thread. An ELF note locates it:
  *
  *     | 10 | 8 | 1 | "heaptrack" 0 0 0 | pointers in the table | table - here |         32 bits each but for the name
  */
@@ -80,7 +81,7 @@ __asm__(".pushsection .note.heaptrack,\"a\",@note\n"
 #define HEAPTRACK_HAS_TABLE_ 0
 #endif
 
-/* What KDE's heaptrack offers, and our own library too (`heaptrack lib --install`). */
+/* The functions that KDE's heaptrack exports, and our own library too (`heaptrack lib --install`). */
 #if defined(HEAPTRACK_API_DLSYM)
 
 #ifdef __cplusplus
@@ -101,7 +102,7 @@ struct heaptrack_api_t {
 extern struct heaptrack_api_t heaptrack_api __attribute__((visibility("hidden")));
 struct heaptrack_api_t heaptrack_api __attribute__((weak, visibility("hidden")));
 
-/* Once is enough; more does no harm. The first argument is RTLD_DEFAULT, which hides without _GNU_SOURCE. */
+/* May be called more than once. The first argument is RTLD_DEFAULT, which is not defined without _GNU_SOURCE. */
 static __inline__ __attribute__((unused)) void heaptrack_init_api(void) {
     void *found;
     if (heaptrack_api.looked) {
@@ -137,7 +138,7 @@ __attribute__((weak)) void heaptrack_realloc(void *ptr_in, size_t size, void *pt
 
 #endif
 
-/* Each pointer is read once: it may be taken away between two looks. */
+/* Each pointer is read only once, because heaptrack may clear it between two reads. */
 #if HEAPTRACK_HAS_TABLE_
 #define HEAPTRACK_CALL_(type, entry, other, arguments)              \
     do {                                                            \

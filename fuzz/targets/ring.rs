@@ -11,7 +11,7 @@ use heaptrack_fuzz::{Input, check_blocks};
 use libfuzzer_sys::fuzz_target;
 use rustix::io::pwrite;
 
-const GEOMETRY: Geometry = Geometry::tight();
+const GEOMETRY: Geometry = Geometry::tight(channel::WriterMemory::NONE);
 const SLOTS: u32 = 4;
 const SLOT_HEADER: usize = 128;
 /// Where the fields are in a slot's header (`channel::SlotHeader`).

@@ -33,7 +33,9 @@ impl ChannelMemory {
     }
 
     fn add_one(&self, slot: usize, field: usize) {
-        let at = (Geometry::roomy().slot_headers_at() + slot * size_of::<SlotHeader>() + field) as u64;
+        let mut geometry = [0; size_of::<Geometry>()];
+        self.0.read_exact_at(&mut geometry, offset_of!(Header, geometry) as u64).unwrap();
+        let at = (Geometry::from_bytes(&geometry).slot_headers_at() + slot * size_of::<SlotHeader>() + field) as u64;
         let mut word = [0; 8];
         self.0.read_exact_at(&mut word, at).unwrap();
         self.0.write_all_at(&(u64::from_ne_bytes(word) + 1).to_ne_bytes(), at).unwrap();

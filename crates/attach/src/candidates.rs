@@ -1,7 +1,7 @@
-//! Functions of a file that may be hooked, and which of them see what others do.
+//! The functions of a file that may be hooked, and which of them call each other.
 //!
-//! Given: a file and its symbols. Gives back: each function that is wanted, with its first instructions. What must hold: of two
-//! functions of which one leads to the other, only those are left out whose calls the other one is certain to see.
+//! Receives: a file and its symbols. Returns: each wanted function, with its first instructions. Must hold: if one
+//! function calls another, it is left out only if a hook of the other one is certain to see all its calls.
 use crate::code::Site;
 use crate::files::{Function, Object, Symbols};
 use crate::hooked_functions::{self, Wanted};
@@ -10,23 +10,23 @@ use crate::memory::Memory;
 use capture::entry::Shim;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
 
-/// Bytes of a function that are looked through, when its size is not known or large.
+/// The most bytes of a function that are decoded. It is also how many are decoded if its size is not known.
 const MOST_CODE: u64 = 16 << 10;
 const SMALLEST_LOOK: u64 = 64;
 
-/// A function that is wanted, found in a module.
+/// A wanted function that was found in a module.
 pub struct Candidate {
     pub function: Function,
     pub wanted: Wanted,
-    /// Or why its first instructions cannot be displaced.
+    /// Its first instructions, or why they cannot be displaced.
     pub site: Result<Site, &'static str>,
-    /// Where it goes if all it does is to jump there.
+    /// The target, if the function is only a jump.
     forwards_to: Option<u64>,
-    /// Where its direct calls and jumps lead to.
+    /// The targets of its direct calls and jumps.
     leads_to: Vec<u64>,
 }
 
-/// What one file has of what is wanted.
+/// The wanted functions of one file.
 pub struct Look<'a> {
     pub object: &'a Object,
     pub symbols: Symbols,
@@ -38,12 +38,12 @@ impl<'a> Look<'a> {
     pub fn at(object: &'a Object, symbols: Symbols, maps: &Maps, memory: &Memory, is_static: bool) -> Look<'a> {
         let is_allocator =
             |function: &Function| hooked_functions::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
-        // In a static program nothing is exported, and what was hidden has become local.
+        // A static program exports nothing, and its hidden functions have become local.
         let usable = |function: &&Function| {
             !function.is_local || object.is_program && (is_static || hooked_functions::has_prefix(&function.name))
         };
         let mut candidates: Vec<Candidate> = Vec::new();
-        // Names that begin with no prefix come first: of two names for one function they are the ones that count.
+        // Names without a prefix come first, because they take precedence if a function has two names.
         let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
         functions.sort_by_key(|function| hooked_functions::has_prefix(&function.name));
         if !functions.iter().any(|function| is_allocator(function)) {
@@ -67,7 +67,7 @@ impl Candidate {
         let length = memory.read_some(function.at, &mut code);
         code.truncate(length);
         let site = Site::find(function.at, &code, function.size);
-        // As a trial: what cannot be moved is known before anything is done.
+        // A trial move, so that code that cannot be moved is known before anything is changed.
         let site = site.and_then(|site| site.moved(site.at).map(|_| site));
         code.truncate(if function.size == 0 { code.len() } else { function.size as usize });
         Candidate {
@@ -80,14 +80,14 @@ impl Candidate {
     }
 }
 
-/// Where a function goes if all it does is to jump elsewhere.
+/// Returns the target, if the function is only a jump.
 fn forwards_to(at: u64, code: &[u8]) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
     let first = decoder.iter().find(|instruction| instruction.code() != Code::Endbr64)?;
     (first.flow_control() == FlowControl::UnconditionalBranch).then(|| first.near_branch_target())
 }
 
-/// Where a function's direct calls and jumps lead to, outside of itself.
+/// Returns the targets of a function's direct calls and jumps outside of itself.
 fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
     let end = start + code.len() as u64;
     let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
@@ -96,7 +96,7 @@ fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
     outside.map(|target| behind_table(memory, target)).collect()
 }
 
-/// A jump through a module's table of addresses leads on to what is in the table.
+/// If the code at `at` is a jump through a module's table of addresses (a PLT stub), returns the address in the table.
 fn behind_table(memory: &Memory, at: u64) -> u64 {
     let mut code = [0; 16];
     let length = memory.read_some(at, &mut code);
@@ -111,11 +111,11 @@ fn behind_table(memory: &Memory, at: u64) -> u64 {
     memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
 }
 
-/// Takes out functions that do nothing but jump to another one that is in, frees that call another free, and operators that
-/// call malloc: the other one sees it.
+/// Removes functions that only jump to another candidate, frees that call another free, and operators that call malloc.
+/// The hook of the other function sees these calls.
 pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    // Against all of them, also those that go: what they lead to stays. But who is hooked where it is imported does not see
-    // direct calls.
+    // Compared with all candidates, also with those that are removed, because what these lead to stays. But a function
+    // that is hooked only through imports does not see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
     let known: Vec<(u64, bool, bool)> =
         patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
@@ -135,7 +135,8 @@ pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
     });
 }
 
-/// Takes out libc's reallocarray where it leads to another file's realloc: that sees it, and may lead to libc's again.
+/// Removes libc's reallocarray if it calls the realloc of another file. The hook of that realloc sees the call, and may
+/// call libc's functions again.
 pub fn drop_passed_on(looks: &mut [Look<'_>]) {
     let is_resizing = |candidate: &Candidate| matches!(candidate.wanted.shim, Shim::Resize1 | Shim::ResizeProduct);
     let all = looks.iter().enumerate().flat_map(|(of, look)| look.candidates.iter().map(move |known| (of, known)));

@@ -1,4 +1,4 @@
-//! What can be said about a process before it is touched: whether it can be attached to at all.
+//! Whether a process can be attached to, as far as that is known before it is touched.
 use crate::error::Refusal;
 use crate::filter::{self, Verdict};
 use crate::frozen;
@@ -11,21 +11,21 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Class, byte order and machine of the only programs that we record.
+/// The ELF class, byte order and machine that can be recorded.
 const ELF_64: [u8; 2] = [2, 1];
 const EM_X86_64: [u8; 2] = [62, 0];
 
-/// A process that may be attached to, as far as one can see from outside.
+/// A process that can be attached to, as far as can be seen from outside.
 #[derive(Debug)]
 pub struct Checked {
     pub process: Process,
     pub memory: Memory,
     pub maps: Maps,
-    /// A filter is in force, and our tracing may not suspend it: every call must be one that it allows.
+    /// A seccomp filter is in force that the tracer may not suspend. Every system call must be one that it allows.
     pub filtered: bool,
-    /// The filters let each thread ask the kernel whether it may read the time stamp counter.
+    /// The filters allow each thread to ask the kernel whether it may read the time stamp counter.
     pub may_ask_for_counter: bool,
-    /// As they were when the filters were looked at.
+    /// The seccomp modes of the threads when the filters were checked.
     pub seccomp_modes: BTreeSet<(u32, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl Checked {
         Self::interruptible(pid, Interrupt::default())
     }
 
-    /// The same; every wait for the process, from now on, ends when `interrupt` is set.
+    /// As `new`, but every wait for the process ends when `interrupt` is set.
     pub fn interruptible(pid: u32, interrupt: Interrupt) -> Result<Checked, Refusal> {
         if pid == std::process::id() {
             return Err(Refusal::Ourselves(pid));
@@ -49,7 +49,7 @@ impl Checked {
         refusal.checked(&self.process, Some(&self.memory))
     }
 
-    /// Looks at the seccomp filters of all threads.
+    /// Checks the seccomp filters of all threads.
     pub fn check_filters(&mut self) -> Result<(), Refusal> {
         self.seccomp_modes = filter::modes(&self.process);
         let Verdict { is_filtered, may_ask_for_counter } = filter::check(&self.process)?;
@@ -57,7 +57,7 @@ impl Checked {
         Ok(())
     }
 
-    /// The channel of a program that heaptrack started.
+    /// Returns true if heaptrack launched the program.
     pub fn is_launched(&self) -> bool {
         launch::is_launched(self)
     }
@@ -78,7 +78,7 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     if status.tracer != 0 {
         return Err(Refusal::traced(pid, status.tracer));
     }
-    // The memory first: if the program is replaced between the two, what the maps say is not found in it.
+    // The memory is opened first. If an exec replaces the program in between, reads of the new addresses fail.
     let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
     let maps = Maps::of(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
     if !is_ours(process) {
@@ -99,10 +99,10 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     Ok(checked)
 }
 
-/// 64-bit x86.
+/// Returns true for a 64-bit x86 program.
 fn is_ours(process: &Process) -> bool {
     let mut start = [0; 20];
     let read = File::open(process.folder.join("exe")).and_then(|file| file.read_exact_at(&mut start, 0));
-    // A program that may be executed but not read says nothing; its loader's list will.
+    // A program that may be executed but not read passes here. Its loader's list will tell.
     read.is_err() || start.get(4..6) == Some(&ELF_64) && start.get(18..20) == Some(&EM_X86_64)
 }

@@ -1,8 +1,9 @@
 //! Children that the target forked while it was attached to.
 //!
-//! A forked child has a copy of the patches, of our code and of the journal, and the shared memory is mapped in it. Its gate is shut: the
-//! kernel has wiped that page. So it runs right, but slower, and keeps the memory. What must hold: every such child is put back as its
-//! parent is, or named; a process that only looks similar is left alone.
+//! A forked child has a copy of the patches, of our code and of the journal, and has the shared memory mapped. Its gate
+//! is shut, because the kernel has wiped that page. So it works correctly, but is slower, and keeps the memory. Must
+//! hold: every such child is restored like its parent, or named in the report. A process that only looks similar is
+//! left alone.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::error::Refusal;
@@ -14,22 +15,22 @@ use crate::repair;
 use std::collections::HashSet;
 use std::fs;
 
-/// Children fork children while we work: so many times all processes are looked at.
+/// How many times all processes are searched, because children may fork children meanwhile.
 const ROUNDS: u32 = 10;
 
-/// What became of them.
+/// What became of the children.
 #[derive(Debug, Default)]
 pub struct Children {
-    /// Put back.
+    /// How many were restored.
     pub restored: usize,
-    /// Not put back, or not wholly, and why.
+    /// Those that were not restored, or not completely, and why.
     pub left: Vec<(u32, String)>,
 }
 
-/// Puts back all that were forked since the recorders of these journals started. `image_id`: our own build.
+/// Restores all children that were forked since the recorders of these journals started. `image_id` is our own build.
 pub fn restore(parent: &Process, journals: &[Journal], image_id: u64) -> Children {
     let mut children = Children::default();
-    // Whatever has happened to the processes, a journal with no recorder was never in force.
+    // A journal without a recorder was never in force.
     let journals: Vec<Journal> = journals.iter().filter(|journal| journal.recorder != 0).cloned().collect();
     let Some(since) = journals.iter().map(|journal| journal.recorder_started).min() else { return children };
     let mut seen = HashSet::from([parent.pid, std::process::id()]);
@@ -45,7 +46,7 @@ pub fn restore(parent: &Process, journals: &[Journal], image_id: u64) -> Childre
                 Ok(bytes) => {
                     children.left.push((child.pid, format!("{} kB of shared memory stay mapped", bytes >> 10)))
                 }
-                // A child that has ended or become another program has nothing of ours.
+                // A child that has exited or become another program needs no restoring.
                 Err(Refusal::Exited { .. } | Refusal::Replaced { .. } | Refusal::NoProcess(_) | Refusal::Dead(_)) => (),
                 Err(refusal) => children.left.push((child.pid, refusal.to_string())),
             }
@@ -54,7 +55,7 @@ pub fn restore(parent: &Process, journals: &[Journal], image_id: u64) -> Childre
     children
 }
 
-/// All processes that started then or later.
+/// Returns all processes that started at this time or later.
 fn younger(since: u64) -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -62,7 +63,8 @@ fn younger(since: u64) -> impl Iterator<Item = Process> {
         .filter_map(|pid| Process::new(pid).ok())
 }
 
-/// It has a copy of one of these journals, which is about another process, and something of the session is still in it.
+/// Returns true if the process has a copy of one of these journals, which names another process as the target, and if
+/// the session is still in force in it or its shared memory is still mapped.
 fn is_child(child: &Process, parent: u32, journals: &[Journal]) -> bool {
     let Ok(memory) = Memory::open(&child.folder) else { return false };
     let Ok(maps) = Maps::of(&child.folder) else { return false };
@@ -76,14 +78,14 @@ fn is_child(child: &Process, parent: u32, journals: &[Journal]) -> bool {
     copies.any(|copy| is_shared || copy.is_in_force(&memory)) && !shares_memory(child.pid, parent)
 }
 
-/// True for a process that has no memory of its own, such as the child of a vfork.
+/// Returns true if two processes share their memory, such as a child of vfork and its parent.
 fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: with `KCMP_VM`, `kcmp` takes numbers only, touches no memory of ours and changes nothing.
     unsafe { libc::syscall(libc::SYS_kcmp, a as libc::pid_t, b as libc::pid_t, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Bytes of shared memory that stay.
+/// Restores a child. Returns how many bytes of shared memory stay mapped.
 fn restore_child(child: &Process, parent: &Process, image_id: u64) -> Result<u64, Refusal> {
     let checked = Checked::interruptible(child.pid, parent.interrupt.clone())?;
     let journals = Journal::find(&checked.maps, &checked.memory);

@@ -1,25 +1,25 @@
-//! The first instructions of a function, moved elsewhere.
+//! Moving the first instructions of a function elsewhere, so that a jump can take their place.
 //!
-//! Given: the bytes of a function. Gives back: where to put a jump, and code that does what the bytes under it did and then
-//! goes on behind them. What must hold: whatever is not understood is refused; a thread anywhere in the displaced bytes has
-//! its place in the moved ones.
+//! Receives: the bytes of a function. Returns: where to write the jump, and code that does what the displaced
+//! instructions did and then continues after them. Must hold: code that is not understood is refused. For a thread
+//! anywhere in the displaced instructions, there is an equivalent address in the moved ones.
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
 
 /// `jmp rel32`
 pub const JUMP: usize = 5;
-/// No longer code is made.
+/// The most bytes of moved code.
 pub const MOST_MOVED: usize = 96;
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const PAGE: u64 = 4096;
 
-/// What is displaced.
+/// The instructions that a jump displaces.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Where the jump goes: behind an `endbr64`.
+    /// Where the jump is written. If the function begins with an `endbr64`, that is after it.
     pub at: u64,
-    /// Whole instructions, at least a jump long.
+    /// The length of the displaced instructions, at least that of a jump.
     pub length: u64,
     instructions: Vec<Instruction>,
     pub original: [u8; JUMP],
@@ -29,12 +29,13 @@ pub struct Site {
 #[derive(Clone, Debug)]
 pub struct Moved {
     pub code: Vec<u8>,
-    /// (distance in the function, distance in the moved code) of each instruction.
+    /// For each instruction, its offset from the jump and its offset in the moved code.
     pub places: Vec<(u64, u64)>,
 }
 
 impl Site {
-    /// `bytes`: from the function's start on. `size`: the function's, 0 = unknown.
+    /// Finds the instructions to displace. `bytes` begin at the function's start. `size` is the function's, 0 =
+    /// unknown.
     pub fn find(start: u64, bytes: &[u8], size: u64) -> Result<Site, &'static str> {
         let skip = if bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
         let at = start + skip as u64;
@@ -49,7 +50,7 @@ impl Site {
         let mut over = false;
         while length < JUMP {
             if over {
-                // Behind a function's last instruction there may be another function.
+                // After a function's last instruction there may be another function.
                 let padding = body.get(length..JUMP).unwrap_or_default();
                 if !is_padding(padding) {
                     return Err("it is too short");
@@ -75,7 +76,7 @@ impl Site {
         Ok(site)
     }
 
-    /// No instruction may jump into the middle of what is displaced.
+    /// Refuses a function that jumps into the middle of the displaced instructions.
     fn check_branches(&self, start: u64, function: &[u8]) -> Result<(), &'static str> {
         let inner = self.at + 1..self.at + self.length;
         for instruction in Decoder::with_ip(64, function, start, DecoderOptions::NONE).iter() {
@@ -86,13 +87,13 @@ impl Site {
         Ok(())
     }
 
-    /// A return, and padding behind it.
+    /// Returns true if the function is only a return, with padding after it.
     pub fn is_empty_function(&self) -> bool {
         let first = self.instructions.first();
         self.instructions.len() == 1 && first.is_some_and(|first| first.flow_control() == FlowControl::Return)
     }
 
-    /// The displaced instructions for the address `to`, and a jump to what follows them.
+    /// Encodes the displaced instructions for the address `to`, followed by a jump back to the rest of the function.
     pub fn moved(&self, to: u64) -> Result<Moved, &'static str> {
         let mut instructions = self.instructions.clone();
         let back = Instruction::with_branch(Code::Jmp_rel32_64, self.at + self.length);
@@ -105,13 +106,14 @@ impl Site {
         }
         let mut places = Vec::new();
         for (instruction, offset) in self.instructions.iter().zip(&encoded.new_instruction_offsets) {
-            // One that was rewritten into several has no single place; nobody can be behind it but at its start.
+            // If an instruction was rewritten into several, its place is the first of them. A thread in the original
+            // code can only be at the start of an instruction.
             places.push((instruction.ip() - self.at, u64::from(*offset)));
         }
         Ok(Moved { code: encoded.code_buffer, places })
     }
 
-    /// The jump to `to`.
+    /// Encodes the jump to `to`. Returns `None` if that is too far away.
     pub fn jump(&self, to: u64) -> Option<[u8; JUMP]> {
         let distance = i32::try_from(to.wrapping_sub(self.at + JUMP as u64) as i64).ok()?;
         let mut bytes = [0xe9, 0, 0, 0, 0];
@@ -120,7 +122,7 @@ impl Site {
     }
 }
 
-/// What compilers put between functions: nops of all lengths, int3, zeros.
+/// Returns true for what compilers put between functions: nops of all lengths, int3, zeros.
 fn is_padding(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, 0x66 | 0x2e | 0x0f | 0x1f | 0x84 | 0x44 | 0x40 | 0x80 | 0x90 | 0xcc | 0x00))
 }
@@ -140,7 +142,7 @@ mod tests {
         let to = AT + 0x20_0000;
         let moved = site.moved(to).unwrap();
         assert_eq!(moved.places, [(0, 0), (1, 1), (4, 4)]);
-        // The data is where it was.
+        // The moved instruction still refers to the same data.
         let target = AT + 15 + 0x100;
         let distance = i32::from_le_bytes(moved.code[7..11].try_into().unwrap());
         assert_eq!((to + 11).wrapping_add_signed(distance as i64), target);

@@ -1,4 +1,4 @@
-//! Why a process cannot be attached to: one sentence each, which says what to do.
+//! Why a process cannot be attached to. Each reason is one sentence that says what to do.
 use crate::frozen;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -79,7 +79,7 @@ pub enum Refusal {
         "thread {tid} cannot be stopped: it has been in an uninterruptible system call all the time; try again later"
     )]
     Unstoppable { tid: u32 },
-    /// As a first guess: see [`Refusal::checked`].
+    /// Only a first guess: [`Refusal::checked`] replaces it.
     #[error("the process has ended or become another program meanwhile")]
     Gone,
     #[error("process {pid} has exited meanwhile")]
@@ -113,8 +113,9 @@ impl Refusal {
         move |error| Refusal::Memory { pid, error }
     }
 
-    /// The reason that is true at the end. What was found may only be a consequence of the process's exit or exec, of its
-    /// being frozen, or of the user's wish to stop. `memory` is that of the program that was looked at first.
+    /// Returns the actual reason. A refusal may only be a consequence: the process has exited, called exec or was
+    /// frozen, or the user has interrupted the attach. `memory` is that of the program that was checked at the
+    /// beginning.
     pub fn checked(self, process: &Process, memory: Option<&Memory>) -> Refusal {
         let pid = process.pid;
         if matches!(self, Refusal::Kernel(_)) {
@@ -142,7 +143,7 @@ impl Refusal {
         }
     }
 
-    /// Why a thread could not be seized.
+    /// Returns why a thread could not be seized.
     pub fn seize(process: &Process, error: &io::Error) -> Refusal {
         let pid = process.pid;
         if error.raw_os_error() == Some(libc::ESRCH) {
@@ -164,7 +165,7 @@ impl Refusal {
         Refusal::Traced { pid, tracer: name_of(tracer) }
     }
 
-    /// Same user, not traced, and yet refused.
+    /// Returns why the kernel refuses to trace a process of the same user that no other process traces.
     pub fn without_permission(pid: u32, scope: Option<u32>) -> Refusal {
         match scope {
             Some(3) => Refusal::Never,
@@ -174,7 +175,7 @@ impl Refusal {
     }
 }
 
-/// For people.
+/// The name and pid of a process, for a message.
 fn name_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{} (pid {pid})", name.trim())
@@ -197,7 +198,7 @@ mod tests {
         assert!(sentence(None).contains("SYS_PTRACE"));
     }
 
-    /// What no test can make happen: the rest is in `tests/tests/attach_refusals.rs`.
+    /// The sentences for cases that no test can produce. `tests/tests/attach_refusals.rs` has the others.
     #[test]
     fn sentences_for_what_hardly_happens() {
         let error = || io::Error::from_raw_os_error(libc::EIO);
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);
     }
 
-    /// A reason that was only a consequence is replaced by its cause.
+    /// A refusal that is only a consequence is replaced by its cause.
     #[test]
     fn a_refusal_is_checked_before_it_is_said() {
         let flag = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,8 @@
-//! The object files that are mapped in the target, and the symbols in them that matter.
+//! The object files that are mapped in the target, and their functions.
 //!
-//! Given: its maps. Gives back: each file once, where it lies, and the functions of it that anybody asks for. What must
-//! hold: the files are the target's own, in its own root and even if deleted; they are hostile, and give no answer at
-//! worst.
+//! Receives: the target's maps. Returns: each file once, its addresses, and the wanted functions in it. Must hold: the
+//! files are those that the target sees, in its own root folder and even if they were deleted. Their contents are
+//! hostile; a broken file yields no functions.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::process::Process;
@@ -15,14 +15,14 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// More program headers than any file has.
+/// No file has more program headers.
 const MOST_HEADERS: u16 = 128;
 
 /// A mapped file.
 #[derive(Debug)]
 pub struct Object {
     pub path: String,
-    /// Where its first and last mapping are.
+    /// The addresses of its mappings are in `[start, end)`.
     pub start: u64,
     pub end: u64,
     pub bias: u64,
@@ -30,7 +30,7 @@ pub struct Object {
     first: Mapping,
 }
 
-/// A function of it.
+/// A function of a mapped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     pub name: String,
@@ -45,7 +45,7 @@ impl Object {
         path.rsplit('/').next().unwrap_or(path)
     }
 
-    /// All files that code is mapped from.
+    /// Returns all files from which code is mapped.
     pub fn all(process: &Process, maps: &Maps, memory: &Memory) -> Vec<Object> {
         let program = program_headers_at(process);
         let mut objects: Vec<Object> = Vec::new();
@@ -88,13 +88,14 @@ impl Object {
         candidates.filter_map(|path| File::open(path).ok()).find(is_it)
     }
 
-    /// Its functions that `wanted` asks for, exported ones and others, and whether there is a table of others at all.
+    /// Returns the functions that `wanted` selects, exported and local ones, and whether there is a table of local ones
+    /// at all.
     pub fn functions(&self, process: &Process, wanted: impl Fn(&[u8]) -> bool) -> Symbols {
         let Some(file) = self.open(process) else { return Symbols::default() };
         self.read(&ReadCache::new(file), wanted).unwrap_or_default()
     }
 
-    /// The table of its unwind information, if it was linked without one.
+    /// Makes the search table of its unwind information, if it was linked without one.
     pub fn unwind_table(&self, process: &Process) -> Option<UnwindTable> {
         let data = ReadCache::new(self.open(process)?);
         let header = FileHeader64::<Endianness>::parse(&data).ok()?;
@@ -122,7 +123,7 @@ impl Object {
             if !matches!(kind, elf::SHT_DYNSYM | elf::SHT_SYMTAB) {
                 continue;
             }
-            // Each table is read in one piece: name by name it would take a hundred thousand reads.
+            // Each table is read in one piece, because reading it name by name would take a hundred thousand reads.
             let strings = sections.section(object::SectionIndex(section.sh_link(endian) as usize)).ok();
             let strings = strings.and_then(|strings| strings.data(endian, data).ok()).unwrap_or_default();
             let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data).unwrap_or_default();
@@ -156,21 +157,21 @@ impl Object {
     }
 }
 
-/// What a file's tables say.
+/// The symbols of a file.
 #[derive(Debug, Default)]
 pub struct Symbols {
     pub functions: Vec<Function>,
-    /// Of such a name, but not plain functions.
+    /// Symbols with a wanted name that are no plain functions.
     pub others: Vec<Function>,
-    /// A table of symbols could be read.
+    /// A symbol table could be read.
     pub is_known: bool,
-    /// It has a table besides that of exported symbols.
+    /// The file has a symbol table besides that of exported symbols.
     pub has_table: bool,
     pub is_go: bool,
 }
 
 impl Symbols {
-    /// What other modules may find there.
+    /// Returns the names and addresses that other modules can be bound to.
     pub fn exports(&self) -> impl Iterator<Item = (String, u64)> {
         let all = self.functions.iter().chain(&self.others).filter(|function| !function.is_local);
         all.map(|function| (function.name.clone(), function.at))
@@ -181,13 +182,13 @@ impl Symbols {
     }
 }
 
-/// Where the kernel put the program's headers.
+/// Returns the address of the program's headers, according to the kernel.
 pub fn program_headers_at(process: &Process) -> Option<u64> {
     const AT_PHDR: u64 = 3;
     process.auxiliary(AT_PHDR)
 }
 
-/// A program header, as far as we need it.
+/// The fields of a program header that are needed here.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     pub kind: elf::ProgramType,
@@ -196,7 +197,7 @@ pub struct Header {
     pub memsz: u64,
 }
 
-/// The program headers in the target's memory.
+/// Reads program headers from the target's memory.
 pub fn headers(memory: &Memory, at: u64, count: u16) -> Vec<Header> {
     let mut bytes = vec![0; count.min(MOST_HEADERS) as usize * 56];
     if memory.read(at, &mut bytes).is_err() {
@@ -213,7 +214,7 @@ pub fn headers(memory: &Memory, at: u64, count: u16) -> Vec<Header> {
     bytes.chunks_exact(56).map(header).collect()
 }
 
-/// The program headers of the file that is mapped at `base`.
+/// Reads the program headers of the file that is mapped at `base`.
 pub fn headers_of_file(memory: &Memory, base: u64) -> Option<Vec<Header>> {
     let mut bytes = [0; 64];
     memory.read(base, &mut bytes).ok()?;

@@ -1,8 +1,8 @@
-//! Seccomp filters of the target: would they let through what recording needs?
+//! Whether the target's seccomp filters allow the system calls that recording needs.
 //!
-//! Given: a process behind filters. Gives back: yes, or which call they forbid. What must hold: a call that is not allowed is
-//! never made, for the answer may be the process's death; so the filters' own programs are read (root may) and run here, on
-//! the calls that we would make.
+//! Receives: a process under filters. Returns: which calls the filters allow, or the first needed call that they
+//! forbid. Must hold: a call that is not allowed is never made, because the filter may kill the process for it. So the
+//! BPF programs of the filters are read (which needs root) and run here, on the calls that recording would make.
 use crate::error::Refusal;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
@@ -14,10 +14,10 @@ const STRICT: u32 = 1;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const RET_ALLOW: u32 = 0x7fff_0000;
 const RET_LOG: u32 = 0x7ffc_0000;
-/// The option of `prctl` that asks whether the time stamp counter may be read.
+/// The option of `prctl` that tells whether the time stamp counter may be read.
 const PR_GET_TSC: u32 = 25;
 
-/// Every call that is made in the target, by us from outside or by the core.
+/// Every system call that is made in the target, by the profiler from outside or by the capture library.
 const NEEDED: [(&str, i64); 16] = [
     ("mmap", libc::SYS_mmap),
     ("munmap", libc::SYS_munmap),
@@ -40,7 +40,7 @@ const NEEDED: [(&str, i64); 16] = [
 /// What the filters of a process allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// There are filters; they allow every call that recording needs.
+    /// There are filters. They allow every call that recording needs.
     pub is_filtered: bool,
     /// They also allow `prctl(PR_GET_TSC)`.
     pub may_ask_for_counter: bool,
@@ -57,8 +57,8 @@ impl Verdict {
     }
 }
 
-/// Looks at every thread, because filters and strict mode belong to threads. A thread that is created later has those of the
-/// thread that creates it.
+/// Checks every thread, because filters and strict mode belong to threads. A new thread inherits them from the thread
+/// that creates it.
 pub fn check(process: &Process) -> Result<Verdict, Refusal> {
     let tids = process.threads().map_err(|_| Refusal::Gone)?;
     let ours = Process::new(std::process::id()).and_then(|us| us.status());
@@ -66,7 +66,8 @@ pub fn check(process: &Process) -> Result<Verdict, Refusal> {
     tids.into_iter().try_fold(Verdict::FREE, |verdict, tid| Ok(verdict.and(check_thread(process, tid, our_filters)?)))
 }
 
-/// The seccomp mode and the number of filters of all threads. A new thread adds nothing, because it inherits both.
+/// Returns the seccomp modes and numbers of filters of all threads. A new thread adds nothing, because it inherits
+/// both.
 pub fn modes(process: &Process) -> BTreeSet<(u32, u32)> {
     let statuses = process.threads().unwrap_or_default().into_iter().filter_map(|tid| process.thread_status(tid).ok());
     let living = statuses.filter(|status| !matches!(status.state, 'Z' | 'X'));
@@ -77,7 +78,7 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
     let pid = process.pid;
     let status = match process.thread_status(tid) {
         Ok(status) if status.seccomp != 0 && !matches!(status.state, 'Z' | 'X') => status,
-        // No filter, or no thread any more.
+        // The thread has no filter, or has ended.
         _ => return Ok(Verdict::FREE),
     };
     if status.seccomp == STRICT {
@@ -90,11 +91,12 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
                 Ok(Verdict { is_filtered: true, may_ask_for_counter: allow(&filters, libc::SYS_prctl, PR_GET_TSC) })
             }
         },
-        // Filters that are in force for us as well (a container's) let us live, so they allow the target the same calls.
+        // If we have as many filters (those of a container), they are the same ones. They allow these calls to us, so
+        // they allow them to the target.
         Err(Refusal::UnknownFilter { .. }) if our_filters >= status.filters => {
             Ok(Verdict { is_filtered: true, may_ask_for_counter: capture::sys::may_read_counter() })
         }
-        // It has ended meanwhile.
+        // The thread has ended meanwhile.
         Err(_) if matches!(process.thread_state(tid), None | Some('Z' | 'X')) => Ok(Verdict::FREE),
         Err(refusal) => Err(refusal),
     }
@@ -115,14 +117,14 @@ fn forbidden(filters: &[Vec<sock_filter>]) -> Option<&'static str> {
     NEEDED.iter().find(|(_, number)| !allow(filters, *number, 0)).map(|(name, _)| *name)
 }
 
-/// True if all filters let a call with this number and first argument through.
+/// Returns true if all filters allow a call with this number and first argument.
 fn allow(filters: &[Vec<sock_filter>], number: i64, first: u32) -> bool {
     let verdict = |filter| run(filter, number as u32, first).map(|verdict| verdict & 0xffff_0000);
     filters.iter().all(|filter: &Vec<sock_filter>| matches!(verdict(filter), Some(RET_ALLOW | RET_LOG)))
 }
 
-/// Runs a classic BPF program on a call with this number and first argument; the other arguments are zero. Returns `None` if the
-/// program makes no sense.
+/// Runs a classic BPF program on a call with this number and first argument. The other arguments are zero. Returns
+/// `None` if the program is invalid.
 fn run(program: &[sock_filter], number: u32, first: u32) -> Option<u32> {
     // struct seccomp_data: number, architecture, instruction pointer, six arguments.
     let load = |at: u32| match at {

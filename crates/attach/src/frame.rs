@@ -1,20 +1,20 @@
 //! A signal frame that describes a stopped thread.
 //!
-//! A thread that makes a system call for us stands on such a frame: if we die in the middle, the call returns into the
-//! program's own `sigreturn`, and the thread goes on as if a signal handler had returned. Normally nobody ever returns
-//! through it.
+//! A thread that makes a system call for the profiler has such a frame on its stack. If the profiler dies during the
+//! call, the call returns into the program's own `sigreturn`, and the thread continues as if a signal handler had
+//! returned. If the profiler does not die, the frame is never used.
 //!
 //! ```text
 //! at ->  restorer | ucontext (304) | siginfo (128) | .. to 64 .. | xsave area | magic
 //! ```
 use libc::user_regs_struct;
 
-/// Registers and what else a thread has.
+/// The registers and the signal mask of a thread, as a signal frame needs them.
 #[derive(Clone, Debug)]
 pub struct State {
     pub registers: user_regs_struct,
     pub mask: u64,
-    /// As PTRACE_GETREGSET gives it.
+    /// The vector registers, as PTRACE_GETREGSET returns them.
     pub extended: Vec<u8>,
 }
 
@@ -23,26 +23,26 @@ const UC_SIGCONTEXT_SS: u64 = 2;
 const UC_STRICT_RESTORE_SS: u64 = 4;
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// Where in an xsave area the kernel keeps notes, and the bits of the components that are in use.
+/// The offsets in an xsave area of the kernel's own fields, and of the bits of the components in use.
 const NOTES: usize = 464;
 const IN_USE: usize = 512;
-/// The legacy area and the header.
+/// The size of the legacy area and the header.
 const SMALLEST: usize = 576;
-/// Where the saved instruction pointer is in a frame.
+/// The offset of the saved instruction pointer in a frame.
 #[cfg(test)]
 pub const RIP: u64 = 8 + 40 + 16 * 8;
-/// The fixed part of a frame, with the words that lead back to it and what is lost by alignment.
+/// The size of a frame's fixed part, with the words that lead back to it and the loss by alignment.
 const FIXED: u64 = 640;
 
-/// Bytes that a frame takes at most for a thread with so many bytes of vector registers and the like. The kernel gives all of them
-/// (with AMX 11 KB), and a frame holds no more than it gave.
+/// The most bytes that a frame takes, for a thread with this many bytes of vector registers. The kernel returns all of
+/// them (11 KB with AMX), and a frame holds no more than that.
 pub const fn room(extended: usize) -> u64 {
     (FIXED + extended as u64).next_multiple_of(64)
 }
 
 impl State {
-    /// The registers as they must be for the thread to go on by itself: the kernel does not restart a system call for a
-    /// thread that returns from a signal.
+    /// Returns the registers with which the thread can continue by itself. They restart an interrupted system call,
+    /// because the kernel does not do that for a thread that returns from a signal handler.
     fn restarted(&self) -> user_regs_struct {
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let mut registers = self.registers;
@@ -54,7 +54,7 @@ impl State {
         registers
     }
 
-    /// The frame's bytes for the address `at`, a multiple of 16.
+    /// Makes the frame's bytes for the address `at`, a multiple of 16.
     pub fn frame(&self, at: u64, restorer: u64) -> Vec<u8> {
         let r = self.restarted();
         let area_at = (at + 440).next_multiple_of(64);
@@ -73,7 +73,7 @@ impl State {
         bytes
     }
 
-    /// The xsave area as `sigreturn` wants it: with its size, and a magic number at its end.
+    /// Makes the xsave area that `sigreturn` expects, with its size, and with a magic number at its end.
     fn area(&self) -> Vec<u8> {
         let number = |at: usize| {
             let word = self.extended.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -97,12 +97,12 @@ impl State {
     }
 }
 
-/// Up to the end of the last component in use, in the standard form.
+/// The size up to the end of the last component in use, in the standard format.
 fn size_of_components(in_use: u64, end: impl Fn(u32) -> usize) -> usize {
     (2..63).filter(|bit| in_use >> bit & 1 != 0).map(end).fold(SMALLEST, usize::max)
 }
 
-/// Where a component ends, as the processor tells.
+/// Asks the processor where a component ends.
 fn end_of_component(component: u32) -> usize {
     let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
     (leaf.eax + leaf.ebx) as usize
@@ -141,13 +141,13 @@ mod tests {
         for extended in [0, 576, 832, 2696, 11008] {
             let mut state = state();
             state.extended = vec![0; extended];
-            // Everything that this processor has is in use.
+            // All components of this processor are in use.
             if let Some(in_use) = state.extended.get_mut(IN_USE..IN_USE + 8) {
                 in_use.copy_from_slice(&u64::MAX.to_le_bytes());
             }
             let frame = state.frame(0x1010, 0xabcd);
             assert!(frame.len() as u64 + 16 <= room(extended), "{} of {}", frame.len(), room(extended));
-            // And on a processor that has more than this one.
+            // A processor may have more components than this one.
             assert!(448 + 64 + 16 + extended as u64 + 4 <= room(extended));
         }
         const AMX: u64 = 3 << 17;

@@ -1,7 +1,8 @@
-//! Whether a process is frozen by its cgroup, as `docker pause` does it.
+//! Whether a process is frozen by its cgroup, as by `docker pause`.
 //!
-//! A frozen process makes no system call for us, and in a cgroup of version 1 it cannot even be stopped. The kernel tells it in a file of
-//! the cgroup, if that file system is mounted where we can see it, and by the function in which the process waits.
+//! A frozen process cannot make system calls for the profiler, and in a cgroup of version 1 it cannot even be stopped.
+//! A file of the cgroup tells whether it is frozen, if that file system is mounted where the profiler can see it.
+//! Otherwise the kernel function in which the process waits tells.
 use crate::process::Process;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Kernel functions in which only frozen threads wait.
 const WAITS: [&str; 3] = ["do_freezer_trap", "__refrigerator", "refrigerator"];
 
-/// The path of the cgroup that freezes the process. `None` when it is not frozen.
+/// Returns the path of the cgroup that freezes the process, or `None` if it is not frozen.
 pub fn cgroup_of(process: &Process) -> Option<String> {
     let cgroups = fs::read_to_string(process.folder.join("cgroup")).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -18,12 +19,12 @@ pub fn cgroup_of(process: &Process) -> Option<String> {
             return Some(cgroup.path.to_owned());
         }
     }
-    // Without the file system there is only the place where the process waits.
+    // Without the file system, only the function in which the process waits tells.
     let waits = fs::read_to_string(process.folder.join("wchan")).unwrap_or_default();
     WAITS.contains(&waits.trim()).then(|| "unknown".to_owned())
 }
 
-/// A line of /proc/PID/cgroup that can freeze.
+/// A cgroup in /proc/PID/cgroup that can freeze processes.
 #[derive(Debug, PartialEq, Eq)]
 struct Cgroup<'a> {
     is_unified: bool,
@@ -39,7 +40,7 @@ impl<'a> Cgroup<'a> {
         freezes.then_some(Cgroup { is_unified, path })
     }
 
-    /// Both files also tell when a cgroup further up is the one that was frozen.
+    /// Both files also tell if a parent cgroup is frozen.
     fn is_frozen(&self, mounts: &str) -> bool {
         let Some(folder) = mounts.lines().find_map(|line| self.folder(line)) else { return false };
         if self.is_unified {
@@ -50,7 +51,7 @@ impl<'a> Cgroup<'a> {
         matches!(state.trim(), "FROZEN" | "FREEZING")
     }
 
-    /// Its folder, if that line of /proc/self/mountinfo is its file system.
+    /// Returns the folder of the cgroup, if this line of /proc/self/mountinfo is its file system.
     fn folder(&self, mount: &str) -> Option<PathBuf> {
         let (before, after) = mount.split_once(" - ")?;
         let mut words = before.split(' ').skip(3);

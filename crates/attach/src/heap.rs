@@ -2,7 +2,7 @@
 use crate::process::Process;
 use std::fs;
 
-/// `[heap]` and what malloc has mapped for its arenas.
+/// The size of `[heap]` and of the memory that malloc has mapped for its arenas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heap {
     pub size_bytes: u64,
@@ -12,7 +12,7 @@ pub struct Heap {
 /// glibc's arenas begin at multiples of this.
 const ARENA: u64 = 64 << 20;
 
-/// Only what the kernel says: nothing is asked of the process. `None` without /proc/PID/smaps.
+/// Reads the size from /proc/PID/smaps, without touching the process. Returns `None` if there is no such file.
 pub fn heap_of(process: &Process) -> Option<Heap> {
     let text = fs::read(process.folder.join("smaps")).ok()?;
     Some(sum(&String::from_utf8_lossy(&text)))

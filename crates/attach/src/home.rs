@@ -1,10 +1,10 @@
-//! Our place in the target: one piece of memory with everything that stays.
+//! The home: one piece of memory in the target that holds everything that stays there.
 //!
 //! ```text
 //! home ->  guard (1 page) | gate (1) | journal and room for signal frames (8) | image .. | guard (1)
 //! ```
-//! What must hold: memory is had by system calls of the target itself, made crash-safe; nothing of it is ever unmapped, for
-//! a thread may be anywhere in it; it is had once and used again by every later attach.
+//! Must hold: the target itself maps the memory, by system calls that are safe if the profiler dies. It is never
+//! unmapped, because a thread may be anywhere in it. It is mapped once, and every later attach uses it again.
 use crate::error::Refusal;
 use crate::image::{CoreAddresses, Image};
 use crate::journal::{self, Journal};
@@ -17,17 +17,17 @@ const GATE: u64 = PAGE;
 const JOURNAL: u64 = 2 * PAGE;
 const JOURNAL_PAGES: u64 = 8 * PAGE;
 const IMAGE: u64 = JOURNAL + JOURNAL_PAGES;
-/// Behind the journal itself: the board of a program without a loader, then frames.
+/// After the journal: an `r_debug` for a program without a loader, then room for signal frames.
 pub const BOARD: u64 = journal::LENGTH;
 pub const FRAMES: u64 = journal::LENGTH + 512;
 pub const FRAMES_LENGTH: u64 = JOURNAL_PAGES - FRAMES;
 
-/// The image is not whole yet: whoever finds such a home, after we died, makes another one.
+/// The image id while the image is not complete. If the profiler dies then, the next attach makes another home.
 const NOT_FILLED: u64 = 0;
 
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Has the memory mapped; nothing is in it but the journal.
+/// Lets the target map the memory. It holds nothing but the journal then.
 pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<Journal, Refusal> {
     let length = IMAGE + image.length + PAGE;
     let refused = || Refusal::call("memory for the recorder");
@@ -61,17 +61,17 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
             libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 } | if execute { libc::PROT_EXEC } else { 0 };
         map(journal.image + segment.at, segment.length, protection)?;
     }
-    // Without it a forked child would write into its parent's rings.
+    // Otherwise a forked child would write to its parent's rings.
     remote
         .advise(journal.gate, PAGE, libc::MADV_WIPEONFORK)
         .map_err(Refusal::call("a page that forks do not share"))?;
-    // Only for those who read core dumps.
+    // Only keeps core dumps small, so a failure does not matter.
     let _ = remote.advise(journal.at, JOURNAL_PAGES, libc::MADV_DONTDUMP);
     journal.write(memory).map_err(|error| Refusal::Call { what: "a write to its memory", error })?;
     Ok(journal)
 }
 
-/// Writes the image, and then that it is there; nobody runs in it yet.
+/// Writes the image, and then its id to the journal. No thread runs in it yet.
 pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let (content, places) =
         image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
@@ -86,13 +86,13 @@ pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<Cor
     Ok(places)
 }
 
-/// Where things are in an image that is there already.
+/// Returns the addresses in an image that is in the target already.
 pub fn places(journal: &Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let found = image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
     Ok(found.1)
 }
 
-/// The loader's board for a program that has no loader: it says that the program is there, and never changes.
+/// Makes an `r_debug` for a program without a loader. It lists only the program, and never changes.
 pub fn make_board(memory: &Memory, journal: &Journal, bias: u64) -> io::Result<u64> {
     let board = journal.at + BOARD;
     let map = fake_map(journal);
@@ -102,7 +102,7 @@ pub fn make_board(memory: &Memory, journal: &Journal, bias: u64) -> io::Result<u
     Ok(board)
 }
 
-/// The entry of such a program.
+/// The address of the list entry for such a program.
 pub const fn fake_map(journal: &Journal) -> u64 {
     journal.at + BOARD + 48
 }

@@ -1,16 +1,16 @@
-//! The functions that are hooked in a process that runs already: those of `capture::hooks`, under their own names and
-//! under the names that allocators have when they are linked into a program, as far as there is a shim for them.
+//! The functions that are hooked in a process that runs already. These are the functions of `capture::hooks` for which
+//! there is a shim, under their own names and with the prefixes that allocators have if they are linked into a program.
 use crate::files::Symbols;
 use capture::entry::Shim;
 use capture::hooks::{Kind, kind_of, without_prefix};
 
 pub use capture::hooks::has_prefix;
 
-/// What a function is.
+/// What is known of a wanted function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub shim: Shim,
-    /// The quicker one, for glibc's own.
+    /// The quicker shim, for glibc's own functions.
     pub plain: Option<Shim>,
     pub is_malloc: bool,
     pub is_free: bool,
@@ -23,13 +23,14 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
     ("__lsan_init", "liblsan.so", "LeakSanitizer"),
 ];
 
-/// By which programs forbid system calls or the time stamp counter. Only looked for beside a malloc: in libc.
+/// The functions through which programs forbid system calls or the time stamp counter. They are wanted only in a file
+/// that has a malloc, which is libc.
 const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
 
-/// Where frees are that are not the program's.
+/// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
 
-/// The longest of all names.
+/// The length of the longest wanted name.
 const LONGEST: usize = 40;
 
 pub fn find(name: &str) -> Option<Wanted> {
@@ -38,7 +39,7 @@ pub fn find(name: &str) -> Option<Wanted> {
     }
     let kind = kind_of(name)?;
     let base = without_prefix(name);
-    // The operators lead to these; a call by these names is rare.
+    // The operators call these functions. A direct call of them is rare.
     if has_prefix(name) && base.starts_with("new") {
         return None;
     }
@@ -50,7 +51,7 @@ pub fn find(name: &str) -> Option<Wanted> {
         Kind::Resize1 => Shim::Resize1,
         Kind::ResizeProduct => Shim::ResizeProduct,
         Kind::Free => Shim::CarefulFree,
-        // Only the operators have a form that does not throw and whose name is known.
+        // Only the operators have a variant that does not throw and whose name is known.
         Kind::New if is_operator(name) => Shim::New,
         Kind::NewAligned if is_operator(name) => Shim::NewAligned,
         Kind::New | Kind::NewAligned | Kind::InPlace | Kind::Expand | Kind::ResizeOrFree | Kind::Text => return None,
@@ -67,14 +68,14 @@ fn is_operator(name: &str) -> bool {
     name.starts_with("_Z")
 }
 
-/// The form of a throwing operator that returns null instead.
+/// Returns the name of the variant of a throwing operator that returns null instead.
 pub fn nothrow_of(name: &str) -> Option<String> {
     matches!(find(name)?.shim, Shim::New | Shim::NewAligned).then(|| format!("{name}RKSt9nothrow_t"))
 }
 
-/// Whether anybody asks for a symbol of that name.
+/// Returns true if a symbol with this name is needed.
 pub fn is_wanted(name: &[u8]) -> bool {
-    // Asked for every symbol of large programs: most are too long.
+    // This is called for every symbol of large programs. Most names are too long.
     if name.len() > LONGEST {
         return false;
     }
@@ -82,7 +83,7 @@ pub fn is_wanted(name: &[u8]) -> bool {
     find(name).is_some() || CACHES.contains(&name) || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
 
-/// The tool that a file makes a program run under.
+/// Returns the sanitizer or tool that a program runs under if it has this file.
 pub fn sanitizer(file: &str, symbols: &Symbols) -> Option<&'static str> {
     if file.starts_with("vgpreload_") || file.ends_with("-amd64-linux") {
         return Some("Valgrind");

@@ -1,8 +1,9 @@
-//! The capture library as it is to lie in the target: laid out and relocated by us, for no loader runs there.
+//! The image: the capture library as it is written to the target. The profiler lays it out and relocates it, because no
+//! loader does that there.
 //!
-//! Given: the file that the binary carries. Gives back: its segments for any base address, and where the core, the shims and
-//! the loader's entry are. What must hold: the file asks for nothing that only a loader could give (`capture-so` and its
-//! tests see to that).
+//! Receives: the file that is embedded in the binary. Returns: its segments for any base address, and the addresses of
+//! the core, the shims and the function for the loader's notification. Must hold: the file needs nothing that only a
+//! loader could provide. The build and the tests of `capture-so` check that.
 use crate::error::Refusal;
 use capture::api::ENTRIES;
 use capture::entry::{CoreTable, Shim};
@@ -15,7 +16,7 @@ const TABLE: &[u8] = b"heaptrack_core_table";
 
 #[derive(Debug)]
 pub struct Segment {
-    /// Whole pages.
+    /// In whole pages.
     pub at: u64,
     pub length: u64,
     pub flags: u32,
@@ -23,7 +24,7 @@ pub struct Segment {
 
 #[derive(Debug)]
 pub struct Image {
-    /// Tells one build from another.
+    /// A hash of the file, which tells one build from another.
     pub id: u64,
     pub segments: Vec<Segment>,
     pub length: u64,
@@ -35,10 +36,12 @@ pub struct Image {
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreAddresses {
+    /// `CoreTable::version` of the image. No address.
+    pub version: u64,
     pub core: u64,
     pub loader: u64,
     pub shims: [u64; Shim::COUNT],
-    /// What programs call to report blocks of their own.
+    /// The functions that programs call to report blocks of their own.
     pub reports: [u64; ENTRIES],
 }
 
@@ -47,7 +50,7 @@ impl Image {
         read(file).ok_or(Refusal::Image("the library inside it cannot be laid out"))
     }
 
-    /// What lies at `base`, and where things are.
+    /// Returns the image relocated to `base`, and the addresses in it.
     pub fn at(&self, base: u64) -> Option<(Vec<u8>, CoreAddresses)> {
         let mut content = self.content.clone();
         for (at, addend) in &self.relocations {
@@ -60,18 +63,18 @@ impl Image {
         };
         let mut shims = [0; Shim::COUNT];
         for (index, shim) in shims.iter_mut().enumerate() {
-            *shim = word(2 + index)?;
+            *shim = word(3 + index)?;
         }
         let mut reports = [0; ENTRIES];
         for (index, report) in reports.iter_mut().enumerate() {
-            *report = word(2 + Shim::COUNT + index)?;
+            *report = word(3 + Shim::COUNT + index)?;
         }
-        let places = CoreAddresses { core: word(0)?, loader: word(1)?, shims, reports };
+        let places = CoreAddresses { version: word(0)?, core: word(1)?, loader: word(2)?, shims, reports };
         Some((content, places))
     }
 }
 
-const _: () = assert!(size_of::<CoreTable>() == (2 + Shim::COUNT + ENTRIES) * 8);
+const _: () = assert!(size_of::<CoreTable>() == (3 + Shim::COUNT + ENTRIES) * 8);
 
 fn read(file: &[u8]) -> Option<Image> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;
@@ -97,7 +100,7 @@ fn read(file: &[u8]) -> Option<Image> {
         for entry in entries {
             match entry.r_type(endian, false) {
                 elf::R_X86_64_RELATIVE => relocations.push((entry.r_offset(endian), entry.r_addend(endian) as u64)),
-                // The one weak symbol, which is nobody's here.
+                // The only such word is for a weak symbol, which stays null here.
                 elf::R_X86_64_GLOB_DAT => (),
                 _ => return None,
             }

@@ -1,8 +1,8 @@
 //! The tables of addresses through which modules call functions of other modules, and often their own.
 //!
-//! Given: functions whose entries cannot be patched. Gives back: the words of those tables that lead to one of them. What
-//! must hold: a word is taken only if it holds the function's address, or would hold it after the first call through it;
-//! nothing is believed that a module says about itself beyond what can be read.
+//! Receives: functions whose first instructions cannot be patched. Returns: the words of those tables that lead to one
+//! of them. Must hold: a word is returned only if it holds the function's address, or would hold it after the first
+//! call through it. The tables of a module are hostile; only memory that can be read is used.
 use crate::files::Object;
 use crate::loader::{Listed, Loader};
 use crate::memory::Memory;
@@ -15,7 +15,7 @@ const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
 const MOST_TAGS: u64 = 256;
-/// Of relocations that are read at a time, and in all: more than the largest browsers have.
+/// The bytes of relocations that are read at a time, and in total. The largest browsers have fewer.
 const PIECE: usize = 1 << 20;
 const MOST_RELOCATIONS: u64 = 64 << 20;
 const RELOCATION: usize = 24;
@@ -23,16 +23,17 @@ const SYMBOL: u64 = 24;
 const LONGEST_NAME: usize = 64;
 const PAGE: u64 = 4096;
 
-/// A word that leads to a function.
+/// A word that leads to one of the functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Import {
     pub at: u64,
     pub function: u64,
-    /// What is in it: the function's address, or, before the first call, that of code which has the loader look for it.
+    /// Its value: the function's address or, before the first call, the address of code that lets the loader look it
+    /// up.
     pub value: u64,
 }
 
-/// A name that a module offers to others, and what is there.
+/// A name that a module exports, and its address.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub bias: u64,
@@ -40,7 +41,7 @@ pub struct Export {
     pub at: u64,
 }
 
-/// Where one module's tables are.
+/// The addresses of one module's tables.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dynamic {
     tables: [(u64, u64); 2],
@@ -48,7 +49,7 @@ struct Dynamic {
     strings: u64,
 }
 
-/// All words that lead to one of `functions`.
+/// Returns all words that lead to one of `functions`.
 pub fn find(
     memory: &Memory,
     objects: &[Object],
@@ -58,8 +59,8 @@ pub fn find(
     functions: &[u64],
 ) -> Vec<Import> {
     let object_of = |listed: &Listed| objects.iter().find(|object| object.bias == listed.bias);
-    // What was there before the program's first instruction looks for names in the order of the list. Modules that came later
-    // may have an order of their own. The loader is among the first.
+    // The loader looks up names for modules that were loaded at the start in the order of the list. Modules that were
+    // loaded later may have another order. The loader itself is among the first.
     let loader_at = list.iter().position(|listed| {
         object_of(listed).is_some_and(|object| (object.start..object.end).contains(&loader.changed))
     });
@@ -84,7 +85,7 @@ pub fn find(
 impl Dynamic {
     fn of(memory: &Memory, listed: &Listed) -> Dynamic {
         let mut dynamic = Dynamic::default();
-        // Some loaders write addresses into this table, others leave what was in the file.
+        // Some loaders relocate the addresses in this table, others leave them as in the file.
         let address = |value: u64| if value < listed.bias { value + listed.bias } else { value };
         for index in 0..MOST_TAGS {
             match memory.words::<2>(listed.dynamic.wrapping_add(index * 16)) {
@@ -124,7 +125,7 @@ impl Module<'_> {
         }
     }
 
-    /// (where, kind, symbol) of those that may hold a function's address.
+    /// Returns the address, kind and symbol of each relocation whose word may hold a function's address.
     fn relocations(&self) -> impl Iterator<Item = (u64, u32, u64)> {
         let tables = self.dynamic.tables.into_iter().filter(|(at, _)| self.holds(*at));
         let pieces = tables.flat_map(|(at, length)| {
@@ -151,7 +152,8 @@ impl Module<'_> {
         (self.object.start..self.object.end).contains(&address)
     }
 
-    /// Nobody has called through the word yet: it leads back into the module, and not to its own function of that name.
+    /// Returns true if no call was made through the word yet. Then it leads back into the module, but not to a function
+    /// of that name in the module itself.
     fn is_unbound(&self, value: u64, symbol: u64) -> bool {
         let Some([first, own]) = self.symbol(symbol) else { return false };
         let is_function = first >> 32 & 0xf == u64::from(elf::STT_FUNC.0);
@@ -163,13 +165,13 @@ impl Module<'_> {
         self.memory.string(self.dynamic.strings.wrapping_add(first & 0xffff_ffff), LONGEST_NAME)
     }
 
-    /// Name and kind, and the value.
+    /// Returns the two words of a symbol: name and kind, and the value.
     fn symbol(&self, number: u64) -> Option<[u64; 2]> {
         self.memory.words(self.dynamic.symbols.wrapping_add(number * SYMBOL)).ok()
     }
 }
 
-/// Words of the target, of which many lie on one page.
+/// Reads words of the target. It keeps the last page, because many of them are on one page.
 struct Words<'a> {
     memory: &'a Memory,
     page: u64,
@@ -216,8 +218,8 @@ mod tests {
         assert!(!found.is_empty());
         for import in found {
             assert_eq!((import.function, import.value), (malloc, malloc));
-            // SAFETY: `relocations` returns aligned addresses inside of a module of this process; the loader has written
-            // this one (it holds `malloc`), does not write it again, and no module is unloaded during the test.
+            // SAFETY: `relocations` returns aligned addresses inside of a module of this process; the loader has
+            // written this one (it holds `malloc`), does not write it again, and no module is unloaded during the test.
             assert_eq!(unsafe { *(import.at as *const u64) }, malloc);
         }
         assert_eq!(of_ourselves(&[], &[malloc + 1]), []);

@@ -1,14 +1,16 @@
 //! Whether a thread may still need the shared memory of a session that is over.
 //!
-//! A hook looks at the gate before it touches shared memory. When the gate was shut with all threads stopped, only a hook that had
-//! passed the gate before needs the memory still. Three facts tell such a hook:
+//! A hook reads the gate before it uses shared memory. After the gate was shut while all threads were stopped, only a
+//! hook that had read the gate before still needs the memory. Such a hook is recognised by one of these:
 //!
-//! - Its guard is up, in the slot of its thread. This holds on whatever stack the hook is, and while it calls the real function.
-//! - Between the gate and the guard, and in the loader's entry, which has no guard, the thread runs code of our image: it stands there,
-//! - or a signal handler has interrupted it there, and a signal frame on its stack says so.
+//! - Its guard is up, in the slot of its thread. This holds on any stack, and also while the hook calls the real
+//!   function.
+//! - The thread is at an instruction of our image. That is so between the gate and the guard, and in the notification
+//!   function for the loader, which has no guard.
+//! - A signal handler has interrupted the thread at such an instruction. A signal frame on its stack says so.
 //!
-//! Return addresses into our image prove nothing: a large frame of the program may cover old ones for ever. They only count where
-//! nothing else tells: where another build of heaptrack has recorded, whose slots cannot be read.
+//! Return addresses into our image prove nothing, because a large frame of the program may keep old ones for ever. They
+//! count only if another build of heaptrack has recorded, whose slots cannot be read.
 use crate::check::Checked;
 use crate::journal::Journal;
 use crate::maps::{Mapping, Maps};
@@ -19,7 +21,8 @@ use capture::core::{SlotGuards, geometry_of};
 use channel::{Geometry, Header, MAGIC};
 use std::mem::offset_of;
 
-/// True when a thread is in a hook, or when that cannot be excluded. All threads are stopped. `image_id`: our own build.
+/// Returns true if a thread is in a hook, or if that cannot be excluded. All threads are stopped. `image_id` is our own
+/// build.
 pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads: &[Thread], image_id: u64) -> bool {
     let Checked { process, memory, .. } = checked;
     let is_image = |address: u64| {
@@ -36,8 +39,8 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
     let is_known = journals.iter().all(|journal| journal.image_id == image_id);
     let is_child = journals.iter().any(|journal| journal.target != 0 && !journal.is_about(process));
     if is_child {
-        // The slots are those of its parent's threads. It has only the thread that called fork, and no hook calls fork: a signal
-        // handler inside of one might have.
+        // In a forked child, the slots are those of its parent's threads. It has only the thread that called fork. No
+        // hook calls fork, but a signal handler that interrupted a hook may have.
         let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
         return threads.iter().any(|thread| thread.may_return_to(is_image) && is_in_handler(thread));
     }
@@ -50,12 +53,12 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
     })
 }
 
-/// The mappings of one channel: its fixed part, and slots.
+/// The mappings of one channel: its fixed part and its slots.
 struct Session<'a> {
     maps: Vec<&'a Mapping>,
 }
 
-/// Each channel that is mapped.
+/// Returns each channel that is mapped.
 fn sessions(maps: &Maps) -> impl Iterator<Item = Session<'_>> {
     let shared = || maps.0.iter().filter(|mapping| mapping.name.starts_with(CHANNEL));
     let mut inodes: Vec<u64> = shared().map(|mapping| mapping.inode).collect();
@@ -65,7 +68,7 @@ fn sessions(maps: &Maps) -> impl Iterator<Item = Session<'_>> {
 }
 
 impl Session<'_> {
-    /// Where a place in the channel's file is mapped.
+    /// Returns the address at which a part of the channel's file is mapped.
     fn at(&self, offset: u64, length: usize) -> Option<u64> {
         let fits =
             |mapping: &&&Mapping| offset >= mapping.offset && offset + length as u64 <= mapping.offset + mapping.len();
@@ -78,11 +81,11 @@ impl Session<'_> {
         Some(bytes)
     }
 
-    /// The slots that were ever used. `None` when the channel is not one that we understand.
+    /// Returns the guards of all slots that were ever used, or `None` if this build cannot read the channel.
     fn guards(&self, memory: &Memory) -> Option<Vec<SlotGuards>> {
         match u64::from_ne_bytes(self.read(memory, offset_of!(Header, magic))?) {
             MAGIC => (),
-            // Its recorder died before it had filled in the header: no hook has ever run.
+            // The recorder died before it had filled in the header, so no hook has ever run.
             0 => return Some(Vec::new()),
             _ => return None,
         }
@@ -95,7 +98,7 @@ impl Session<'_> {
     }
 }
 
-/// A hook of that slot is at work, as far as one can tell.
+/// Returns true if a hook of this slot is at work, or if that cannot be excluded.
 fn is_at_work(slot: &SlotGuards, process: &Process, maps: &Maps, threads: &[Thread]) -> bool {
     if slot.guards == [0, 0] {
         return false;
@@ -104,7 +107,7 @@ fn is_at_work(slot: &SlotGuards, process: &Process, maps: &Maps, threads: &[Thre
         let status = process.thread_status(thread.tid).ok()?;
         status.namespace_pids.last().copied()
     };
-    // The guard of a thread that has ended in a hook stays up.
+    // If a thread has ended in a hook, its guard stays up.
     let Some(thread) = threads.iter().find(|thread| own_tid(thread) == Some(slot.tid)) else { return false };
     if thread.registers.fs_base != slot.thread_pointer {
         return true;
@@ -112,7 +115,7 @@ fn is_at_work(slot: &SlotGuards, process: &Process, maps: &Maps, threads: &[Thre
     slot.guards.iter().any(|guard| *guard != 0 && !was_left(*guard, thread, maps))
 }
 
-/// The hook was left by a jump (`siglongjmp`): its thread is on the same stack, above the frame of it.
+/// Returns true if a jump (`siglongjmp`) has left the hook: its thread is on the same stack, above the hook's frame.
 fn was_left(guard: u64, thread: &Thread, maps: &Maps) -> bool {
     let rsp = thread.registers.rsp;
     let here = maps.at(rsp).filter(|mapping| scan::is_home(mapping, maps, thread.registers.fs_base));

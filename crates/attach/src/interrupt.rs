@@ -1,4 +1,4 @@
-//! A request of the user to give up, and how long we wait without one.
+//! A request of the user to give up, and waits that end at such a request.
 use crate::error::Refusal;
 use crate::frozen;
 use crate::process::Process;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A flag that a signal handler of ours sets. Every wait for the target looks at it.
+/// A flag that heaptrack's signal handler sets. Every wait for the target checks it.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -21,10 +21,11 @@ impl Interrupt {
     }
 }
 
-/// How often a wait asks whether the target is frozen: the answer takes several files.
+/// How often a wait checks whether the target is frozen. That reads several files.
 const FROZEN_EVERY: Duration = Duration::from_millis(50);
 
-/// A wait for something that the target does. It ends when its time is over, when the user gives up, or when the target is frozen.
+/// A wait for something that the target does. It ends when its time is over, when the user gives up, or when the target
+/// is frozen.
 pub struct Patience<'a> {
     process: &'a Process,
     end: Instant,
@@ -41,7 +42,7 @@ impl<'a> Patience<'a> {
         Instant::now() >= self.end
     }
 
-    /// Fails when waiting on is pointless, whether or not the time is over.
+    /// Fails if it makes no sense to wait longer, even if the time is not over.
     pub fn check(&mut self) -> Result<(), Refusal> {
         if self.process.interrupt.is_set() {
             return Err(Refusal::Interrupted);
@@ -55,7 +56,7 @@ impl<'a> Patience<'a> {
         Ok(())
     }
 
-    /// Sleeps for a moment, and checks.
+    /// Sleeps for this time, and then checks.
     pub fn rest(&mut self, time: Duration) -> Result<(), Refusal> {
         sleep(time);
         self.check()

@@ -1,16 +1,18 @@
-//! What we did to a process, written down in the process itself, before it is done.
+//! The journal: what the profiler did to a process, written to the process itself before it is done.
 //!
-//! Whoever comes next (another `attach`, a `detach` after our death) finds it by its magic number at the start of a mapping,
-//! and puts everything right with it. What must hold: a patch is in the journal before it is in the code; whether a patch is
-//! in force is told by the code's bytes, never by the journal; this layout is read by other versions and only grows.
+//! A later `attach`, or a `detach` after the profiler died, finds the journal by its magic number at the start of a
+//! mapping, and restores the process with it. Must hold: a patch is in the journal before it is in the code. Whether a
+//! patch is in force is told by the bytes of the code, never by the journal. Other versions read this layout, so it may
+//! only grow.
 //!
 //! ```text
-//! word 0        1          2         3     4            5      6               7           8..15
-//! | magic       | version  | image id | home | home length | gate | image's base | recorder  | its start | unwind table | its length | target | its start | 0 .. |
-//! 16: pads     16 x | at | length | used |
-//! 64: patches 256 x | at | slot | original bytes | our bytes |
-//! 1088: imports 240 x | at, 0 = none now | slot | original word | function |    (since version 2; our word is the slot's address)
+//! word 0: | magic     | version      | image id   | home   | home length | gate | image's base | recorder |
+//!      8: | its start | unwind table | its length | target | its start   | 0    | 0            | 0        |
+//!     16: pads     16 x | at | length | used |
+//!     64: patches 256 x | at | slot | original bytes | our bytes |
+//!   1088: imports 240 x | at, 0 = none now | slot | original word | function |      since version 2
 //! ```
+//! The word that is written at an import is the address of its slot.
 use crate::code::JUMP;
 use crate::maps::Maps;
 use crate::memory::Memory;
@@ -31,11 +33,11 @@ pub const IMPORTS: usize = 240;
 const IMPORT_WORDS: usize = 4;
 const WORDS: usize = IMPORTS_AT + IMPORTS * IMPORT_WORDS;
 
-/// Bytes that the journal takes.
+/// The length of the journal in bytes.
 pub const LENGTH: u64 = 16 << 10;
 const _: () = assert!(WORDS * 8 <= LENGTH as usize);
 
-/// Code of ours near a module.
+/// Memory for slots near a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pad {
     pub at: u64,
@@ -51,27 +53,27 @@ pub struct Patch {
     pub ours: [u8; JUMP],
 }
 
-/// A word of a module's table, by which it calls a function.
+/// A word of a module's table of addresses that is redirected to a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Redirect {
-    /// 0: there is none now, but the slot may serve again.
+    /// 0 = no word is redirected now, but the slot can be used again.
     pub at: u64,
-    /// What we write there.
+    /// The value that is written there.
     pub slot: u64,
     pub original: u64,
     pub function: u64,
 }
 
-/// What is at a patch's place now.
+/// What is at the address of a patch now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Original,
     Ours,
-    /// The module is gone, or somebody else was here.
+    /// Something else: the module was unloaded, or other code has patched the function.
     Foreign,
 }
 
-/// A copy of it, and where it is.
+/// A copy of a journal, and its address.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub at: u64,
@@ -80,13 +82,13 @@ pub struct Journal {
     pub home_length: u64,
     pub gate: u64,
     pub image: u64,
-    /// Who records, as it sees itself; 0 = nobody.
+    /// The pid of the process that records, in its own namespace. 0 = none.
     pub recorder: u32,
     pub recorder_started: u64,
-    /// Whom it records. A forked child has a copy of this, but is another one.
+    /// The process that is recorded. A forked child has a copy of this, which names its parent.
     pub target: u32,
     pub target_started: u64,
-    /// The program's unwind table, if we made one.
+    /// The program's unwind table, if the profiler made one.
     pub table: u64,
     pub table_length: u64,
     pub pads: Vec<Pad>,
@@ -107,7 +109,7 @@ fn unpack(word: u64) -> [u8; JUMP] {
 }
 
 impl Journal {
-    /// All that are there: one, or more if other versions have been here.
+    /// Finds all journals. There are several if other versions have attached to the process.
     pub fn find(maps: &Maps, memory: &Memory) -> Vec<Journal> {
         let places =
             maps.0.iter().filter(|mapping| mapping.is_anonymous() && mapping.read && mapping.write && !mapping.execute);
@@ -175,7 +177,7 @@ impl Journal {
         })
     }
 
-    /// Writes all of it; the magic number last.
+    /// Writes the journal, the magic number last.
     pub fn write(&self, memory: &Memory) -> io::Result<()> {
         let mut words = vec![0; WORDS];
         let head = [
@@ -207,14 +209,14 @@ impl Journal {
         memory.write_words(self.at, &[MAGIC])
     }
 
-    /// Something of ours is reached by the program.
+    /// Returns true if a patch or a redirected word leads the program to our code.
     pub fn is_in_force(&self, memory: &Memory) -> bool {
         let is_patched = |patch: &Patch| patch.found(memory) == Found::Ours;
         let is_redirected = |import: &Redirect| import.is_ours(memory);
         self.recorder != 0 || self.patches.iter().any(is_patched) || self.imports.iter().any(is_redirected)
     }
 
-    /// Each slot of a function that is hooked where it is imported.
+    /// Returns each slot of a function that is hooked through imports, without its words.
     pub fn kept(&self) -> Vec<Redirect> {
         let mut kept: Vec<Redirect> =
             self.imports.iter().map(|import| Redirect::kept(import.function, import.slot)).collect();
@@ -227,12 +229,12 @@ impl Journal {
         self.patches.len() < PATCHES && self.pads.len() < PADS
     }
 
-    /// False in a forked child, which has a copy of its parent's journal.
+    /// Returns false in a forked child, which has a copy of its parent's journal.
     pub const fn is_about(&self, process: &Process) -> bool {
         self.target == process.pid && self.target_started == process.started
     }
 
-    /// The process is recorded now.
+    /// Returns true if the process is recorded now.
     pub fn is_recorded(&self, process: &Process) -> bool {
         self.recorder != 0
             && self.is_about(process)
@@ -252,7 +254,7 @@ impl Patch {
 }
 
 impl Redirect {
-    /// The slot alone.
+    /// An entry that only keeps the slot.
     pub const fn kept(function: u64, slot: u64) -> Redirect {
         Redirect { at: 0, slot, original: 0, function }
     }
@@ -266,7 +268,7 @@ impl Redirect {
 mod tests {
     use super::*;
 
-    /// Written into our own memory and read again.
+    /// Writes a journal to this process's own memory and reads it again.
     #[test]
     fn what_is_written_is_read() {
         let memory = Memory::open(std::path::Path::new("/proc/self")).unwrap();
@@ -296,7 +298,7 @@ mod tests {
         let read = Journal::read(&memory, journal.at).unwrap();
         assert_eq!(format!("{read:?}"), format!("{journal:?}"));
         assert_eq!(read.kept(), [kept]);
-        // The first version had no imports, and anything may be there.
+        // The first version had no imports, so these bytes may be anything.
         memory.write_words(journal.at + 8, &[1]).unwrap();
         let read = Journal::read(&memory, journal.at).unwrap();
         assert_eq!((read.patches, read.imports), (journal.patches, Vec::new()));

@@ -1,11 +1,11 @@
-//! Programs that heaptrack launched: they carry its library, and another process records them.
+//! Programs that heaptrack launched. They have its library loaded, and another process records them.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::maps::{Mapping, Maps};
 use std::fs;
 use std::path::Path;
 
-/// The memory that a launched program shares with its recorder.
+/// Finds the memory that a launched program shares with its recorder.
 fn channel(maps: &Maps) -> Option<&Mapping> {
     let is_channel = |name: &str| name.starts_with("/memfd:heaptrack") && !name.starts_with(CHANNEL);
     maps.0.iter().find(|mapping| is_channel(&mapping.name))
@@ -15,7 +15,8 @@ pub fn is_launched(checked: &Checked) -> bool {
     channel(&checked.maps).is_some()
 }
 
-/// The process that records a launched program. `None` when it was not launched, `Some(None)` when its recorder has ended.
+/// Returns the process that records a launched program: `None` if heaptrack did not launch it, `Some(None)` if its
+/// recorder has ended.
 pub fn recorder_of(checked: &Checked) -> Option<Option<u32>> {
     let ours = channel(&checked.maps)?;
     let own = fs::metadata("/proc/self/exe").ok();

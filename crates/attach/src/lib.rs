@@ -1,13 +1,14 @@
-//! Puts the capture core into a process that runs already, and takes it out again.
+//! Puts the capture library into a process that runs already, and takes it out again.
 //!
-//! Given: a pid, and the library that the binary carries. Gives back: a session in force, and later the process as it was.
-//! What must hold:
+//! Receives: a pid, and the library that is embedded in the binary. Returns: a session that records, and later the
+//! process as it was before. Must hold:
 //!
-//! - **The target runs on, whatever fails**: a refusal, our death at any point, its own surprises.
-//! - **No code of the program is run for us**, no lock of it is needed: it only makes system calls, on a frame from which it
-//!   would go on by itself if we died. Everything else is written from outside.
-//! - **Nothing is left in force afterwards**: the code's bytes are the program's own, no descriptor, no thread, no shared
-//!   memory. What stays is some dormant code, which the next attach uses again.
+//! - **The target runs on, whatever fails**: if attaching is refused, if the profiler dies at any point, if the target
+//!   does something unexpected.
+//! - **No code of the program is run**, and none of its locks is needed. The target only makes system calls, on a
+//!   signal frame from which it would continue by itself if the profiler died. Everything else is written from outside.
+//! - **Nothing is left in force afterwards**: the code is the program's own again, and there is no descriptor, no
+//!   thread and no shared memory of ours. Only code that is not reached stays. The next attach uses it again.
 //!
 //! ```text
 //! Checked::new -> Prepared::new -> (the collector maps the channel) -> begin -> Attached -> end
@@ -63,20 +64,20 @@ pub use session::{Attached, Standing};
 use image::Image;
 use journal::Journal;
 
-/// How the shared memory is called in the target.
+/// The name of the shared memory in the target.
 const CHANNEL_NAME: &[u8] = b"heaptrack-attach\0";
 const CHANNEL: &str = "/memfd:heaptrack-attach";
 
 /// What `heaptrack detach` found.
 #[derive(Debug)]
 pub enum Detached {
-    /// Its recorder lives: it must end the session itself.
+    /// The recorder is alive, and must end the session itself.
     Recorder(u32),
-    /// There was no recorder any more; everything is as it was.
+    /// The recorder had died. The process is restored.
     Restored(Restored),
 }
 
-/// Ends a session whose recorder is gone. `library`: the file that an attach of this build would write.
+/// Ends a session whose recorder has died. `library` is the file that an attach of this build would write.
 pub fn detach(pid: u32, library: &[u8], interrupt: Interrupt) -> Result<Detached, Refusal> {
     let image_id = Image::parse(library)?.id;
     let checked = Checked::interruptible(pid, interrupt)?;
@@ -95,7 +96,8 @@ pub fn detach(pid: u32, library: &[u8], interrupt: Interrupt) -> Result<Detached
     restored.map(Detached::Restored).map_err(|refusal| checked.truth(refusal))
 }
 
-/// Tracing belongs to a thread, and the kernel lets go what it traces when the thread ends, however it does.
+/// Runs `work` on a new thread. Tracing belongs to a thread, and when that thread ends, for any reason, the kernel
+/// releases everything that it traces.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, Refusal> + Send) -> Result<T, Refusal> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("heaptrack-trace".into()).spawn_scoped(scope, work);

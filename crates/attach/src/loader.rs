@@ -1,7 +1,8 @@
-//! The modules of the target, by its loader's own list, read from outside.
+//! The modules of the target, read from outside from its loader's own list.
 //!
-//! Given: its memory. Gives back: the same descriptions that the core makes of them in a program that it is launched in. What
-//! must hold: called while all threads stand still, or compared again then; a list that makes no sense is cut, not followed.
+//! Receives: the target's memory. Returns: the same descriptions of modules that the capture library makes in a
+//! launched program. Must hold: the list is read while all threads are stopped, or compared again then. A list that
+//! makes no sense is cut.
 use crate::files::{Header, headers, headers_of_file, program_headers_at};
 use crate::memory::Memory;
 use crate::process::Process;
@@ -18,21 +19,21 @@ const MOST_SPACES: usize = 16;
 const MOST_PATH: usize = 4096;
 const MOST_NOTE: u64 = 64 << 10;
 
-/// The loader's board and the program's headers.
+/// The addresses of the loader's `r_debug` and of the program's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loader {
     /// 0 for a program without a loader.
     pub debug: u64,
-    /// The function that it calls when something has changed.
+    /// The function that the loader calls when the list has changed.
     pub changed: u64,
     pub bias: u64,
     pub headers: u64,
     pub header_count: u64,
-    /// The program was linked to need no loader; it may have a list all the same.
+    /// The program was linked to run without a loader. It may have a list nevertheless.
     pub is_static: bool,
 }
 
-/// An entry of the list.
+/// An entry of the loader's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub at: u64,
@@ -41,7 +42,7 @@ pub struct Listed {
     pub dynamic: u64,
 }
 
-/// A module that is described.
+/// The description of a module.
 #[derive(Clone, Debug)]
 pub struct Module {
     pub listed: Listed,
@@ -50,7 +51,7 @@ pub struct Module {
     pub end: u64,
     eh_frame_hdr: u64,
     build_id: Vec<u8>,
-    /// Where it wants to hear that somebody records.
+    /// Its tables for reports (`heaptrack_api.h`).
     pub tables: Vec<Located>,
 }
 
@@ -60,7 +61,7 @@ impl Loader {
         let count = process.auxiliary(AT_PHNUM)?;
         let list = headers(memory, at, u16::try_from(count).ok()?);
         let own = list.iter().find(|header| header.kind == elf::PT_PHDR);
-        // A static program that is not position independent has no header for its headers.
+        // A static program that is not position independent has no PT_PHDR.
         let bias = match own {
             Some(own) => at.wrapping_sub(own.vaddr),
             None => list.iter().find(|header| header.kind == elf::PT_LOAD).map_or(0, |first| guess_bias(at, first)),
@@ -80,7 +81,7 @@ impl Loader {
         })
     }
 
-    /// The list as it is now.
+    /// Reads the current list.
     pub fn list(&self, memory: &Memory) -> Vec<Listed> {
         let mut found = Vec::new();
         if self.debug == 0 {
@@ -92,7 +93,7 @@ impl Loader {
             let mut at = first;
             while at != 0 && found.len() < MOST_MAPS {
                 let Ok([bias, name, dynamic, next]) = memory.words::<4>(at) else { break };
-                // The loader itself is mapped once, and listed in every namespace.
+                // The loader itself is mapped once, but listed in every namespace.
                 let is_listed_twice = board != self.debug && found.iter().any(|one: &Listed| one.dynamic == dynamic);
                 if !is_listed_twice {
                     found.push(Listed { at, bias, name, dynamic });
@@ -107,8 +108,9 @@ impl Loader {
         found
     }
 
-    /// What is on the list; a program without a loader is its only module. `fake`: where its entry will be made.
-    /// `table`: the program's unwind table, if it has none of its own.
+    /// Describes the modules on the list. A program without a loader is its only module; `fake` is the address where
+    /// its entry will be made. `table` is the unwind table that the profiler made for the program, if it has none of
+    /// its own.
     pub fn describe(&self, process: &Process, memory: &Memory, list: &[Listed], fake: u64, table: u64) -> Vec<Module> {
         let exe = process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).as_bytes().to_vec();
@@ -120,14 +122,14 @@ impl Loader {
         let mut modules = Vec::new();
         for listed in list {
             let name = if listed.name == 0 { Vec::new() } else { memory.string(listed.name, MOST_PATH) };
-            // A map without a name need not be the program: musl has none for the kernel's object.
+            // An entry without a name need not be the program, because musl has no name for the kernel's object.
             let module = if name.is_empty() && listed.dynamic == dynamic_of(&own, listed.bias) {
                 describe(memory, *listed, &own, exe.clone())
             } else {
                 let name = if name.is_empty() { KERNEL_OBJECT.to_vec() } else { name };
                 headers_of_file(memory, listed.bias).and_then(|headers| describe(memory, *listed, &headers, name))
             };
-            // Some loaders have a name for the program, too.
+            // Some loaders have a name for the program.
             let is_program = |module: &Module| (module.start..module.end).contains(&self.headers);
             modules.extend(module.map(|module| if is_program(&module) { module.with_table(table) } else { module }));
         }
@@ -165,12 +167,12 @@ impl Module {
     }
 }
 
-/// The file's header is before its program headers, on the first page of the first segment.
+/// Guesses the bias of a program. Its ELF header precedes its program headers, on the first page of the first segment.
 fn guess_bias(headers_at: u64, first: &Header) -> u64 {
     (headers_at & !0xfff).wrapping_sub(first.vaddr & !0xfff)
 }
 
-/// Where the dynamic section is of a file with these headers, 0 = it has none.
+/// Returns the address of the dynamic section of a file with these headers, or 0 if it has none.
 fn dynamic_of(headers: &[Header], bias: u64) -> u64 {
     headers.iter().find(|header| header.kind == elf::PT_DYNAMIC).map_or(0, |header| bias.wrapping_add(header.vaddr))
 }

@@ -1,8 +1,8 @@
-//! /proc/PID/maps: what is mapped where.
+//! The mappings of a process, from /proc/PID/maps.
 use std::path::Path;
 use std::{fs, io};
 
-/// One line.
+/// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub start: u64,
@@ -13,7 +13,7 @@ pub struct Mapping {
     pub offset: u64,
     pub device: String,
     pub inode: u64,
-    /// A path, a name like `[heap]`, or nothing.
+    /// A path, a name like `[heap]`, or empty.
     pub name: String,
 }
 
@@ -26,7 +26,7 @@ impl Mapping {
         self.end - self.start
     }
 
-    /// Private memory without a file.
+    /// Returns true for private memory without a file.
     pub const fn is_anonymous(&self) -> bool {
         self.inode == 0 && self.name.is_empty()
     }
@@ -37,7 +37,7 @@ pub struct Maps(pub Vec<Mapping>);
 
 impl Maps {
     pub fn of(folder: &Path) -> io::Result<Maps> {
-        // Paths may be any bytes.
+        // Paths need not be UTF-8.
         let text = fs::read(folder.join("maps"))?;
         Ok(Maps(String::from_utf8_lossy(&text).lines().filter_map(parse).collect()))
     }

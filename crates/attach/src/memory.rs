@@ -1,5 +1,5 @@
-//! The target's memory, read and written through /proc/PID/mem: no thread of it runs for that, and code pages need not be
-//! writable.
+//! The target's memory, read and written through /proc/PID/mem. No thread of the target runs for that, and code pages
+//! need not be writable.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of the program that runs now: after an exec, reads find nothing.
+    /// Opens the memory of the program that runs now. After an exec, all reads fail.
     pub fn open(folder: &Path) -> io::Result<Memory> {
         let file = File::options().read(true).write(true).open(folder.join("mem"))?;
         Ok(Memory { file: Arc::new(file) })
@@ -22,7 +22,7 @@ impl Memory {
         self.file.read_exact_at(into, at)
     }
 
-    /// As much as there is.
+    /// Reads as many bytes as can be read. Returns their number.
     pub fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -53,7 +53,7 @@ impl Memory {
         self.words::<1>(at).map(|[word]| word)
     }
 
-    /// Up to the NUL, or `most` bytes.
+    /// Reads a string up to its NUL, or `most` bytes.
     pub fn string(&self, at: u64, most: usize) -> Vec<u8> {
         let mut text = vec![0; most];
         let length = self.read_some(at, &mut text);
@@ -72,67 +72,47 @@ impl Memory {
         self.write(at, &bytes)
     }
 
-    /// A value as it lies in memory; what its addresses mean is for the target.
-    pub fn write_value<T>(&self, at: u64, value: &T) -> io::Result<()> {
-        self.write(at, &bytes_of(value))
-    }
-
-    /// True when the program that this memory belonged to has exited or was replaced by exec. An address that is not mapped is an
-    /// error instead, so any address will do.
+    /// Returns true if the program that this memory belonged to has exited, or was replaced by an exec. A read at an
+    /// address that is not mapped is an error instead, so any address can be used.
     pub fn is_gone(&self) -> bool {
         matches!(self.file.read_at(&mut [0], 1 << 12), Ok(0))
     }
 
-    /// The program of before is still there.
+    /// Returns true if the memory at `at` is still there, which means that the program is still the same.
     pub fn is_alive(&self, at: u64) -> bool {
         let mut byte = [0];
         matches!(self.file.read_at(&mut byte, at), Ok(1))
     }
 }
 
-/// The bytes of a value, those between its fields included, which Rust code may not read.
-fn bytes_of<T>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![0; size_of::<T>()];
-    // SAFETY: `value` is a reference, so `size_of::<T>()` bytes can be read there; `bytes` was just made with that length
-    // and overlaps nothing. The direction flag is clear, as the ABI demands. Padding has no value for the compiler, but it
-    // does not look into assembly, and to the processor all bytes are alike.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") bytes.len() => _,
-            inout("rsi") std::ptr::from_ref(value) => _,
-            inout("rdi") bytes.as_mut_ptr() => _,
-            options(nostack, preserves_flags),
-        );
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capture::core::Attached;
-    use capture::entry::Range;
+    use capture::core::{AttachBlock, WRITER_MEMORY};
+    use channel::Geometry;
 
-    /// What `session::open` writes. Here all addresses in the target are 0, so any that is left is one of ours.
+    /// Checks what `session::open` writes. All addresses of the target are 0 here, so any other address would be one of
+    /// this process.
     #[test]
     fn no_address_of_ours_is_written_into_a_target() {
-        let attached = Attached {
+        let block = AttachBlock {
+            version: AttachBlock::VERSION,
             region: 0,
-            geometry: channel::Geometry::tight(),
+            geometry: Geometry::tight(WRITER_MEMORY),
             gate: 0,
-            image: Range::NONE,
+            image_start: 0,
+            image_end: 0,
             debug: 0,
             program_headers: 0,
             program_header_count: 0,
             pid: 0,
-            membarrier: true,
-            has_counter: true,
+            has_membarrier: 1,
+            has_counter: 1,
             stack_top: 0,
         };
-        let mut bytes = bytes_of(&attached.core());
-        // Two numbers of the geometry, side by side, may look like an address.
-        let geometry = bytes_of(&attached.geometry);
+        let mut bytes = block.to_core_bytes().unwrap();
+        // Two neighbouring numbers of the geometry may look like an address.
+        let geometry = block.geometry.to_bytes();
         let at = bytes.windows(geometry.len()).position(|part| part == geometry).unwrap();
         bytes[at..at + geometry.len()].fill(0);
         let ours = crate::maps::Maps::of(Path::new("/proc/self")).unwrap();
@@ -140,13 +120,5 @@ mod tests {
         for (at, word) in words.enumerate() {
             assert_eq!(ours.at(word).filter(|mapping| mapping.read), None, "word {at} is {word:x}");
         }
-    }
-
-    #[test]
-    fn bytes_between_fields_are_copied_as_they_are() {
-        #[repr(C)]
-        struct Padded(u8, u32, u16);
-        let bytes = bytes_of(&Padded(1, 2, 3));
-        assert_eq!((bytes.len(), bytes[0], &bytes[4..8], &bytes[8..10]), (12, 1, &[2, 0, 0, 0][..], &[3, 0][..]));
     }
 }

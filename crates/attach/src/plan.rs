@@ -1,8 +1,9 @@
-//! What is to be patched: which functions of which files, and how.
+//! The plan: which functions of which files are hooked, and how.
 //!
-//! Given: the target's files. Gives back: entries with the code under them. What must hold: made while the target runs, so
-//! every byte is looked at again before it is changed; a function that can be hooked in no way is left out and told, but
-//! without malloc and free of a module nothing of that module is hooked.
+//! Receives: the target's files. Returns: the functions to hook, with the code that is displaced. Must hold: the plan
+//! is made while the target runs, so every byte is compared again before it is changed. A function that cannot be
+//! hooked is left out and named in a note. If malloc or free of a module cannot be hooked, nothing of that module is
+//! hooked.
 use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
@@ -16,7 +17,7 @@ use crate::process::Process;
 use crate::unwind::UnwindTable;
 use capture::entry::{INTERNAL, Range, Shim};
 
-/// One function.
+/// One function that will be hooked.
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub name: String,
@@ -24,29 +25,29 @@ pub struct Planned {
     pub shim: Shim,
     pub way: Way,
     pub module: Range,
-    /// Of a throwing `operator new`: where in the plan its other form is.
+    /// For a throwing `operator new`: the index in the plan of the variant that returns null.
     pub nothrow: Option<usize>,
     pub internal: [u64; INTERNAL],
 }
 
-/// How calls of a function come to us.
+/// How a function is hooked.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// By a jump in place of its first instructions.
+    /// By a jump that replaces its first instructions.
     Entry(Site),
-    /// These cannot be displaced: by the words through which modules call it.
+    /// By the words through which modules call it, because its first instructions cannot be displaced.
     Imports,
 }
 
 #[derive(Debug, Default)]
 pub struct Plan {
     pub entries: Vec<Planned>,
-    /// Who offers what is wanted, by name. Empty when not all files could be asked.
+    /// The exported names of wanted functions. Empty if not all files could be read.
     pub exports: Vec<Export>,
     pub imports: Vec<Import>,
-    /// What cannot be recorded, for people.
+    /// What cannot be recorded, as sentences for the user.
     pub notes: Vec<String>,
-    /// Of a program that has no table of its unwind information: the table, and where the program is.
+    /// If the program has no table of its unwind information: a table for it, and where the program is.
     pub table: Option<(UnwindTable, Range)>,
 }
 
@@ -59,7 +60,7 @@ impl Plan {
         let mut looks = Vec::new();
         let objects = Object::all(process, maps, memory);
         for object in &objects {
-            // The loader's own small allocator is for its start alone.
+            // The loader's own small allocator is used only at its start.
             if object.name().starts_with("ld-linux") {
                 continue;
             }
@@ -96,7 +97,8 @@ impl Plan {
         })
     }
 
-    /// Gives back what must be left out for want of malloc or free.
+    /// Adds the wanted functions of all files. Returns a refusal for each file that is left out because its malloc or
+    /// free cannot be hooked.
     fn add_all(
         &mut self,
         mut looks: Vec<Look<'_>>,
@@ -118,7 +120,7 @@ impl Plan {
         looks.into_iter().filter_map(|look| self.add(look, is_only, maps, memory).err()).collect()
     }
 
-    /// `is_only`: no other file has an allocator, which could lead to this one.
+    /// Adds the wanted functions of one file. `is_only`: no other file has an allocator, which could call this one.
     fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
         let Look { object, symbols, mut candidates } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
@@ -134,19 +136,19 @@ impl Plan {
         let first = self.entries.len();
         for candidate in &candidates {
             let Wanted { mut shim, plain, .. } = candidate.wanted;
-            // By its address: a function of several names is a candidate under only one of them.
+            // Compared by address, because a function with several names is a candidate under only one of them.
             let nothrow_at = hooked_functions::nothrow_of(&candidate.function.name);
             let nothrow_at = nothrow_at.and_then(|name| symbols.find(&name)).map(|function| function.at);
             let nothrow = candidates.iter().position(|other| Some(other.function.at) == nothrow_at);
             if nothrow_at == Some(candidate.function.at) {
-                // One function for both forms cannot throw.
+                // If both variants are the same function, it cannot throw.
                 shim = Shim::Size0;
             }
             if matches!(shim, Shim::New | Shim::NewAligned) && nothrow.is_none() {
                 let name = &candidate.function.name;
                 self.notes
                     .push(format!("{name} of {} is not recorded: it has no form that does not throw", object.name()));
-                // Its place in the plan stays, so that the others keep theirs; it is taken out below.
+                // It stays in the plan for now, so that the indices of the others stay valid. It is removed below.
             }
             self.entries.push(Planned {
                 name: candidate.function.name.clone(),
@@ -161,14 +163,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes out what can neither be patched nor is imported by anybody, and tells. Gives back malloc or free, without which there
-    /// is nothing to record, if it is among them, and why.
+    /// Removes functions that can neither be patched nor are imported by any module, and adds notes about them. If
+    /// malloc or free is among them, returns its name and why: without it there is nothing to record.
     fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
         let mut failed = None;
         candidates.retain(|candidate| {
             let Err(why) = candidate.site else { return true };
             let function = &candidate.function;
-            // A program calls its own functions directly: hardly anything would be seen.
+            // A program calls its own functions directly, so hooks of its imports would see hardly anything.
             if !object.is_program && self.imports.iter().any(|import| import.function == function.at) {
                 return true;
             }
@@ -183,7 +185,7 @@ impl Plan {
     }
 }
 
-/// For people: what is hooked in another way than the rest.
+/// A note for the user about functions that are hooked through imports.
 fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
     let told = candidates.iter().filter_map(|candidate| {
         let why = candidate.site.as_ref().err()?;
@@ -201,14 +203,14 @@ fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
 }
 
 impl Planned {
-    /// A throwing `operator new` whose other form is not there cannot be recorded.
+    /// Returns false for a throwing `operator new` without the variant that returns null. It cannot be recorded.
     pub const fn is_possible(&self) -> bool {
         !matches!(self.shim, Shim::New | Shim::NewAligned) || self.nothrow.is_some()
     }
 }
 
-/// Return addresses of glibc's calls of its own free for what is in a thread's cache when the thread ends: those blocks
-/// were freed by the program before.
+/// Returns the return addresses of glibc's own calls of free for the blocks in a thread's cache, when the thread ends.
+/// The program has already freed these blocks.
 fn internal_frees(
     object: &Object,
     symbols: &Symbols,
@@ -220,7 +222,7 @@ fn internal_frees(
     let none = [0; INTERNAL];
     let Some(free) = candidates.iter().find(|candidate| candidate.function.name == "free") else { return none };
     let within: Vec<(u64, u64)> = if is_glibc {
-        // All other code of the library calls free through its table of addresses.
+        // All other code of the library calls free through its table of addresses (the PLT).
         let code = maps.0.iter().filter(|m| m.execute && m.start >= object.start && m.end <= object.end);
         code.map(|mapping| (mapping.start, mapping.end)).collect()
     } else {

@@ -1,8 +1,8 @@
-//! Everything that is done before any code of the target is changed.
+//! What is done before any code of the target is changed.
 //!
-//! Given: a process that was checked. Gives back: our memory in it, slots for what will be patched, the shared memory. What
-//! must hold: at most one thread is stopped, for some system calls; the target behaves as before, whatever of this fails or
-//! is cut off by our death.
+//! Receives: a process that was checked. Returns: our memory in it, slots for the functions that will be patched, and
+//! the shared memory. Must hold: at most one thread is stopped, for some system calls. The target behaves as before,
+//! even if any of this fails or the profiler dies.
 use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
@@ -20,6 +20,7 @@ use crate::remote::{Gadgets, Remote};
 use crate::slots::{self, PAD, SLOT};
 use crate::world::{self, World};
 use crate::{CHANNEL_NAME, frame, repair};
+use capture::core::WRITER_MEMORY;
 use capture::entry::Range;
 use channel::Geometry;
 use rustix::fs::{Mode, OFlags};
@@ -27,11 +28,11 @@ use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A thread of the program's own with at least this much stack left.
+/// A thread must have at least this much of its stack left to be used for system calls.
 const STACK_LEFT: u64 = 64 << 10;
-/// What the ABI lets a function use below its stack pointer.
+/// The ABI allows a function to use this much below its stack pointer.
 const RED_ZONE: u64 = 128;
-/// How long one thread is waited for, before another one is tried.
+/// How long to wait for one thread before another one is tried.
 const ONE_THREAD: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
@@ -44,23 +45,23 @@ pub struct Prepared {
     pub(crate) places: CoreAddresses,
     pub(crate) loader: Loader,
     pub(crate) written: Written,
-    /// By which the words of tables are told that lead to them.
+    /// The exported names, by which words that are not bound yet are recognised.
     pub(crate) exports: Vec<Export>,
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
-    /// The shared memory, as the target made it: empty.
+    /// The shared memory that the target has created. It is empty.
     pub channel: Option<OwnedFd>,
-    /// What cannot be recorded, for people.
+    /// What cannot be recorded, as sentences for the user.
     pub notes: Vec<String>,
 }
 
-/// How often, and how long, a process without an allocator is looked at: together half a second.
+/// How often a process without an allocator is looked at again, and the time in between. In total half a second.
 const LOOKS: u32 = 26;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Prepared {
-    /// `library`: the file that is to lie in the target.
+    /// `library` is the file that will be written to the target.
     pub fn new(checked: Checked, library: &[u8]) -> Result<Prepared, Refusal> {
         let image = Image::parse(library)?;
         let (process, memory) = (checked.process.clone(), checked.memory.clone());
@@ -81,7 +82,8 @@ impl Prepared {
     }
 }
 
-/// A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries yet: it gets a moment.
+/// Finds the allocators. A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries
+/// yet, so this waits for a moment.
 fn find_allocators(checked: &mut Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
     let mut looks = LOOKS;
     loop {
@@ -110,18 +112,22 @@ fn prepare(checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     if checked.is_launched() {
         return Err(Refusal::Launched { pid });
     }
-    // What a recorder left that died: first everything is as it was.
+    // If an earlier recorder died, first restore what it left.
     repair::restore(&checked, &found, image.id)?;
     let (process, memory) = (checked.process.clone(), checked.memory.clone());
     build(checked, image, found).inspect_err(|_| repair::give_up(&process, &memory, image.id))
 }
 
-/// Memory, slots and shared memory, for a process in which nothing of ours is in force.
+/// Makes the memory, the slots and the shared memory, in a process in which no session is in force.
 fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Prepared, Refusal> {
     let (gadgets, loader, plan) = find_allocators(&mut checked)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
-    let geometry = if checked.process.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let geometry = if checked.process.limits_address_space() {
+        Geometry::tight(WRITER_MEMORY)
+    } else {
+        Geometry::roomy(WRITER_MEMORY)
+    };
     let mut mapped =
         with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
     let places = if mapped.is_new {
@@ -153,7 +159,7 @@ fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Pre
     })
 }
 
-/// What the target's own calls gave.
+/// What the target has mapped.
 struct Mapped {
     journal: Journal,
     is_new: bool,
@@ -176,7 +182,7 @@ fn map(
         Some(journal) => journal,
         None => home::make(remote, &checked.memory, image)?,
     };
-    // Else it stays on the thread's own stack, where there is room for it.
+    // Otherwise the frame stays on the thread's own stack, where there is room for it.
     if remote.room() <= home::FRAMES_LENGTH {
         let moved = remote.move_to(journal.at + home::FRAMES);
         moved.map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
@@ -194,7 +200,8 @@ fn map(
     Ok(Mapped { journal, is_new, region, channel, membarrier: registered.is_ok() })
 }
 
-/// A pad that reaches the module, had now if there is none.
+/// Makes sure that there is memory for slots within reach of the module, and lets the target map some if there is none
+/// yet.
 fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, module: Range) -> Result<(), Refusal> {
     if !journal.pads.iter().any(|pad| fits(pad, module)) {
         let at = map_near(remote, checked, PAD, libc::PROT_READ | libc::PROT_EXEC, module)?;
@@ -203,7 +210,7 @@ fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, modul
     Ok(())
 }
 
-/// The unwind table of a program that has none.
+/// Maps the unwind table for a program that has none.
 fn map_table(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, plan: &Plan) -> Result<(), Refusal> {
     let Some((table, module)) = &plan.table else { return Ok(()) };
     if journal.table != 0 && journal.table_length == table.length() {
@@ -230,7 +237,7 @@ fn map_near(
     for at in slots::places(&maps, length, module.start, module.end).into_iter().take(16) {
         match remote.map(at, length, protection, flags, -1) {
             Ok(got) if got == at => return Ok(at),
-            // A kernel that does not know the flag takes the address as a wish.
+            // A kernel that does not know MAP_FIXED_NOREPLACE takes the address only as a hint.
             Ok(elsewhere) => drop(remote.unmap(elsewhere, length)),
             Err(error) => last = Some(error),
         }
@@ -243,14 +250,15 @@ fn fits(pad: &Pad, module: Range) -> bool {
     slots::reaches(pad.at, pad.length, module.start, module.end) && pad.used + SLOT * 64 <= pad.length
 }
 
-/// Descriptors that a recorder left which died in the middle of the next function.
+/// Closes descriptors that were left open by a recorder that died in the middle of `share`.
 fn close_forgotten(remote: &mut Remote<'_>, checked: &Checked) {
     for fd in repair::forgotten(&checked.process) {
         let _ = remote.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
     }
 }
 
-/// The target makes the shared memory, so that it need not reach anything of ours: it may be in other namespaces.
+/// Lets the target create the shared memory. The target may be in other namespaces, so it could not open a file of
+/// ours.
 fn share(
     remote: &mut Remote<'_>,
     checked: &Checked,
@@ -273,7 +281,7 @@ fn share(
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let region = remote.map(0, length, protection, libc::MAP_SHARED, fd as i32);
         let region = region.map_err(Refusal::call("to map the shared memory"))?;
-        // Only for those who read core dumps.
+        // Only keeps core dumps small, so a failure does not matter.
         let _ = remote.advise(region, length, libc::MADV_DONTDUMP);
         Ok((ours, region))
     };
@@ -282,7 +290,7 @@ fn share(
     taken
 }
 
-/// Does something with the system calls of one thread of the target.
+/// Runs `work` with a stopped thread of the target that can make system calls.
 pub fn with_thread<T>(
     checked: &Checked,
     gadgets: Gadgets,
@@ -297,8 +305,8 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make calls for us, and says where its frame can be. Threads in calls that cannot be interrupted are
-/// waited for while the others run.
+/// Stops a thread that can make system calls for the profiler, and returns where its signal frame can be. While it
+/// waits for a thread in a call that cannot be interrupted, the other threads run.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
     let mut patience = Patience::new(&checked.process, world::PATIENCE);
     loop {
@@ -323,7 +331,7 @@ fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u
             state => Some((tid, state == 'D')),
         })
         .collect();
-    // The first thread has the stack that is known best. Those in an uninterruptible sleep come last.
+    // The first thread is preferred, because most is known of its stack. Threads in an uninterruptible sleep come last.
     tids.sort_by_key(|(tid, sleeps)| (*sleeps, *tid != process.pid));
     let mut last = Refusal::Gone;
     for (tid, _) in tids {
@@ -332,7 +340,7 @@ fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u
                 Some(room) => return Ok((world, tid, room)),
                 None => last = Refusal::NoStack { tid },
             },
-            // It may have ended, or be stuck: another one will do.
+            // The thread may have ended, or be stuck. Another one can be used.
             Err(refusal @ (Refusal::Unstoppable { .. } | Refusal::Gone)) => last = refusal,
             Err(refusal) => return Err(refusal),
         }
@@ -343,13 +351,13 @@ fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u
     Err(last)
 }
 
-/// Room for a signal frame on a thread's own stack. Not on any other: below the stack pointer of a coroutine may be
-/// somebody's data.
+/// Returns room for a signal frame on a thread's own stack. A stack that the program made itself is not used, because
+/// there may be other data below the stack pointer.
 fn room_on_stack(tid: Tid, maps: &Maps) -> Option<u64> {
     let registers = ptrace::registers(tid).ok()?;
     let mapping = maps.at(registers.rsp)?;
     let length = frame::room(ptrace::extended(tid).len());
-    // Twice: the frame may begin a little higher.
+    // Twice the length, because the frame may begin a little higher.
     let room = registers.rsp.checked_sub(RED_ZONE + 2 * length)? & !63;
     let is_thread = mapping.is_anonymous() && mapping.holds(registers.fs_base) && registers.fs_base > registers.rsp;
     let left = registers.rsp - mapping.start;

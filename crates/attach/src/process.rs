@@ -1,7 +1,7 @@
-//! What the kernel tells of a process: its state, its threads, its namespaces.
+//! What the kernel tells about a process: its state, its threads, its namespaces.
 //!
-//! Given: a pid as we see it. What must hold: a process whose first thread has ended is still looked at, through another
-//! thread's folder, for the process's own shows nothing then.
+//! Receives: a pid in our own namespace. Must hold: it also works for a process whose first thread has ended. The
+//! process's own folder in /proc is empty then, so that of another thread is used.
 use crate::interrupt::Interrupt;
 use crate::ptrace::Tid;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use std::{fs, io};
 #[derive(Clone, Debug)]
 pub struct Process {
     pub pid: u32,
-    /// `/proc/PID/task/TID` of a thread that lives.
+    /// `/proc/PID/task/TID` of a thread that is alive.
     pub folder: PathBuf,
-    /// When it started. Another process may have its pid later, but not with this time.
+    /// When it started. Another process may get its pid later, but will have another start time.
     pub started: u64,
-    /// Set when the user no longer wants to wait for it.
+    /// Set if the user no longer wants to wait for the process.
     pub interrupt: Interrupt,
 }
 
-/// What of /proc/PID/status matters to us.
+/// The fields of /proc/PID/status that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Status {
     pub tracer: u32,
     pub uid: u32,
     pub vm_size: bool,
-    /// Our number for it first, its own last.
+    /// Its pids: in our namespace first, in its own last.
     pub namespace_pids: Vec<u32>,
     pub seccomp: u32,
     pub filters: u32,
@@ -63,7 +63,7 @@ impl Status {
         status
     }
 
-    /// A signal waits that the thread would take.
+    /// Returns true if a signal is pending that the thread does not block.
     pub const fn has_signal(&self) -> bool {
         self.pending & !self.blocked != 0
     }
@@ -78,7 +78,7 @@ impl Process {
             let status = status(folder).unwrap_or_default();
             status.vm_size && !matches!(status.state, 'Z' | 'X' | '?')
         };
-        // The first thread's status says that there is memory even when it has ended alone; its folder then has none.
+        // If only the first thread has ended, its status still says that there is memory, but its folder shows none.
         let first = whole.join(format!("task/{pid}"));
         let mut folders = vec![first];
         for tid in process.threads()? {
@@ -109,7 +109,7 @@ impl Process {
         status(Path::new(&format!("/proc/{}/task/{tid}", self.pid)))
     }
 
-    /// The letter of a thread's state.
+    /// Returns the letter of a thread's state.
     pub fn thread_state(&self, tid: Tid) -> Option<char> {
         let text = fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid)).ok()?;
         text.rsplit_once(") ")?.1.chars().next()
@@ -128,7 +128,7 @@ impl Process {
         text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    /// The kernel's words to the program at its start.
+    /// Returns a value of the auxiliary vector.
     pub fn auxiliary(&self, tag: u64) -> Option<u64> {
         let bytes = fs::read(self.folder.join("auxv")).ok()?;
         let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
@@ -136,14 +136,14 @@ impl Process {
         pair.get(8..).and_then(word)
     }
 
-    /// True when the address space has a limit.
+    /// Returns true if the address space has a limit.
     pub fn limits_address_space(&self) -> bool {
         let text = fs::read_to_string(self.folder.join("limits")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("Max address space"));
         line.is_some_and(|line| line.split_whitespace().next() != Some("unlimited"))
     }
 
-    /// True when no thread of it runs any more, or each is on its way out: such a thread has given up its memory.
+    /// Returns true if all threads have ended, or are exiting and have given up their memory.
     pub fn has_exited(&self) -> bool {
         let lives = |tid: &Tid| {
             self.thread_status(*tid).is_ok_and(|status| status.vm_size && !matches!(status.state, 'Z' | 'X'))
@@ -155,19 +155,20 @@ impl Process {
         started(self.pid) == Some(self.started)
     }
 
-    /// True for a thread of the kernel. A process on its way out has no memory either, so that alone does not tell.
+    /// Returns true for a kernel thread. A process that is exiting has no memory either, so that alone does not tell.
     pub fn is_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x20_0000;
         field(self.pid, 6).is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
 }
 
-/// When a process started, in clock ticks since the boot. Together with the pid this names a process for ever.
+/// Returns when a process started, in clock ticks since the boot. Together with the pid this identifies a process
+/// uniquely.
 pub fn started(pid: u32) -> Option<u64> {
     field(pid, 19)
 }
 
-/// A number of /proc/PID/stat, counted from the state, which follows the name.
+/// Returns a number of /proc/PID/stat. Fields are counted from the state, which follows the name.
 fn field(pid: u32, index: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.split(' ').nth(index)?.parse().ok()

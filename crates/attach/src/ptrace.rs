@@ -1,7 +1,7 @@
-//! The few requests of ptrace(2), and waiting. The only file that talks to the tracer's side of the kernel.
+//! The requests of ptrace(2) that are needed, and waiting for threads. Only this file makes these system calls.
 //!
-//! What must hold: all calls about one target come from one thread of ours. When that thread ends, however it ends, the
-//! kernel lets the target go.
+//! Must hold: all calls for one target come from one thread of the profiler. When that thread ends, for any reason, the
+//! kernel releases the target.
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use std::{io, mem, ptr};
 
@@ -11,29 +11,29 @@ const GETSIGMASK: libc::c_uint = 0x420a;
 const SETSIGMASK: libc::c_uint = 0x420b;
 const SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
 const NT_X86_XSTATE: usize = 0x202;
-/// As large as any processor's state.
+/// No processor has more extended state.
 const MOST_EXTENDED: usize = 16 << 10;
 
-/// Tids are positive and fit.
+/// A thread id.
 pub type Tid = u32;
 
-/// What happened to a thread that we trace.
+/// What happened to a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// By PTRACE_INTERRUPT, or by a signal that stops the whole process.
+    /// It was stopped by PTRACE_INTERRUPT, or by a signal that stops the whole process.
     Stopped,
-    /// Before or after a system call.
+    /// It was stopped before or after a system call.
     SystemCall,
     /// A signal is about to be delivered.
     Signal(i32),
-    /// It is no more.
+    /// It has ended.
     Gone,
 }
 
 fn request(what: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
-    // SAFETY: only this file calls it, with numbers or with the address of a local of the type and length that the kernel
-    // reads or writes for the request. The buffer in `seccomp_filter` is as long as the kernel has just said: filter
-    // `index` of a thread never changes, because filters are only added, after the last.
+    // SAFETY: only this file calls it, with numbers or with the address of a local of the type and length that the
+    // kernel reads or writes for the request. The buffer in `seccomp_filter` is as long as the kernel has just said:
+    // filter `index` of a thread never changes, because filters are only added, after the last.
     let result = unsafe { libc::ptrace(what, tid as pid_t, address as *mut c_void, data as *mut c_void) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -50,7 +50,7 @@ pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
-/// Runs to the next system call, or out of it.
+/// Lets a thread run until it enters or leaves a system call.
 pub fn resume_to_call(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, 0).map(drop)
 }
@@ -70,7 +70,7 @@ pub fn set_registers(tid: Tid, registers: &user_regs_struct) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, tid, 0, ptr::from_ref(registers) as usize).map(drop)
 }
 
-/// Vector registers and the like; empty where the kernel has no such thing.
+/// Returns the extended state (vector registers and so on). Empty if the kernel has no such request.
 pub fn extended(tid: Tid) -> Vec<u8> {
     let mut bytes = vec![0u8; MOST_EXTENDED];
     let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -91,7 +91,7 @@ pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
     request(SETSIGMASK, tid, size_of::<u64>(), ptr::from_ref(&mask) as usize).map(drop)
 }
 
-/// The `index`-th filter for system calls of a stopped thread; `None` behind the last.
+/// Returns a stopped thread's seccomp filter number `index`, or `None` after the last.
 pub fn seccomp_filter(tid: Tid, index: usize) -> io::Result<Option<Vec<libc::sock_filter>>> {
     let count = match request(SECCOMP_GET_FILTER, tid, index, 0) {
         Ok(count) => count as usize,
@@ -103,7 +103,7 @@ pub fn seccomp_filter(tid: Tid, index: usize) -> io::Result<Option<Vec<libc::soc
     Ok(Some(filter))
 }
 
-/// What a thread that we trace did; `None`: nothing yet.
+/// Returns what happened to a traced thread, or `None` if nothing has yet.
 pub fn poll(tid: Tid) -> Option<Event> {
     let mut status: c_int = 0;
     // SAFETY: `waitpid` writes one `c_int`, into the local `status`.

@@ -1,8 +1,8 @@
-//! The slots of all that is to be hooked, and the journal's entries for them.
+//! Writing the slots of all functions that will be hooked, and the journal's entries for them.
 //!
-//! Given: a plan, and memory near the modules. Gives back: patches that only have to be written, and slots for words of
-//! tables. What must hold: a slot is whole, and in the journal, before anything leads to it; what an earlier attach has made
-//! serves again.
+//! Receives: a plan, and memory near the modules. Returns: patches that only have to be written, and slots for imported
+//! functions. Must hold: a slot is complete and in the journal before anything leads to it. Slots of an earlier attach
+//! are used again.
 use crate::check::Checked;
 use crate::code::{JUMP, Site};
 use crate::error::Refusal;
@@ -13,33 +13,33 @@ use crate::plan::{Plan, Planned, Way};
 use crate::slots::{self, SLOT, Slot};
 use capture::entry::{Entry, Range, Shim};
 
-/// One patch that is to be made.
+/// A patch that is ready to be written.
 #[derive(Clone, Debug)]
 pub struct Ready {
     pub patch: Patch,
-    /// Bytes that are displaced: nobody may be inside.
+    /// How many bytes are displaced. No thread may be inside of them.
     pub length: u64,
-    /// (distance in the function, address of the same instruction in the slot).
+    /// For each displaced instruction, its offset in the function and its address in the slot.
     pub places: Vec<(u64, u64)>,
-    /// Where the displaced instructions are.
+    /// The address of the displaced instructions in the slot.
     moved: u64,
 }
 
-/// The slot of a function that is hooked where it is imported.
+/// The slot of a function that is hooked through imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub function: u64,
     pub slot: u64,
 }
 
-/// All that is ready.
+/// All slots and patches that are ready.
 #[derive(Debug, Default)]
 pub struct Written {
     pub ready: Vec<Ready>,
     pub hooks: Vec<Hook>,
 }
 
-/// Makes the slots of everything that is not in the journal yet, then writes the journal.
+/// Makes the slots that are not in the journal yet, then writes the journal.
 pub fn write_slots(
     checked: &Checked,
     journal: &mut Journal,
@@ -50,7 +50,7 @@ pub fn write_slots(
 ) -> Result<Written, Refusal> {
     let pid = checked.process.pid;
     let Written { mut ready, mut hooks } = Written::default();
-    // The forms that do not throw come first: the throwing ones refer to them.
+    // The variants that do not throw come first, because the throwing ones refer to them.
     let mut order: Vec<usize> = (0..plan.entries.len()).collect();
     order.sort_by_key(|index| plan.entries.get(*index).is_some_and(|entry| entry.nothrow.is_some()));
     let mut moved_at = vec![0; plan.entries.len()];
@@ -94,7 +94,7 @@ enum NoSlot {
     Memory(std::io::Error),
 }
 
-/// A free slot that reaches an address.
+/// Takes a free slot within reach of the module.
 fn take_slot(journal: &mut Journal, module: Range) -> Result<u64, NoSlot> {
     let pads = journal.pads.iter_mut();
     let pad = pads
@@ -117,7 +117,7 @@ fn write_slot(
     let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
     let entry = Entry { real: 0, nothrow, module: planned.module, internal: planned.internal };
     let make = |at: u64| Slot::new(at, site, planned.shim, shim_at, entry).map_err(NoSlot::Why);
-    // What an earlier attach has made for the same code serves again, if it is what we would write.
+    // A slot that an earlier attach made for the same code is used again, if its bytes are those that we would write.
     let old = journal.patches.iter().find(|patch| patch.at == site.at && patch.original == site.original);
     if let Some(patch) = old.copied()
         && let Ok(slot) = make(patch.slot)
@@ -141,7 +141,7 @@ fn write_slot(
     Ok(Ready { patch, length: site.length, places: slot.places, moved: slot.moved })
 }
 
-/// Nothing is displaced; where the slot is.
+/// Makes a slot for a function that is hooked through imports, so nothing is displaced. Returns its address.
 fn import_slot(
     checked: &Checked,
     journal: &mut Journal,
@@ -167,7 +167,7 @@ fn import_slot(
     Ok(slot.at)
 }
 
-/// The loader's function is a return and padding; there is nothing to displace.
+/// Makes the slot for the loader's notification function. That is a return and padding, so nothing is displaced.
 fn loader_slot(
     checked: &Checked,
     journal: &mut Journal,
@@ -203,5 +203,5 @@ fn loader_slot(
     Ok(Ready { patch, length: JUMP as u64, places: Vec::new(), moved: 0 })
 }
 
-/// The shims' order is the image's.
+/// The order of the shims is that of `CoreTable::shims` in the image.
 const _: () = assert!(Shim::COUNT == 13);

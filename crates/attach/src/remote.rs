@@ -1,8 +1,9 @@
-//! System calls made by a thread of the target, for us.
+//! System calls that a thread of the target makes for the profiler.
 //!
-//! Given: one stopped thread, and where the program itself has a `syscall; ret` and a `sigreturn`. What must hold: only the
-//! kernel runs, no code of the program and none of ours; the thread stands on a signal frame meanwhile, so that our death at
-//! any point lets it go on where it was; afterwards every register is what it was, and a call that it was in restarts.
+//! Receives: one stopped thread, and the addresses of a `syscall; ret` and a `sigreturn` in the program. Must hold:
+//! apart from these instructions, no code of the program or of ours runs. The thread has a signal frame on its stack
+//! meanwhile, so if the profiler dies at any point, the thread continues where it was. Afterwards every register has
+//! its old value, and a system call that was interrupted is restarted.
 use crate::error::Refusal;
 use crate::frame::{self, State};
 use crate::interrupt::Patience;
@@ -19,9 +20,9 @@ const CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
 const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `pop rax; ret`
 const POP: [u8; 2] = [0x58, 0xc3];
-/// Most of a module's code that is searched.
+/// The most bytes of a module's code that are searched.
 const SEARCHED: usize = 16 << 20;
-/// All signals but those that a thread brings on itself.
+/// All signals except those that a thread causes itself.
 const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGBUS - 1)
     | 1 << (libc::SIGILL - 1)
@@ -29,26 +30,29 @@ const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (libc::SIGSYS - 1));
 
-/// How long the target may take for one system call: mapping memory waits for a lock that a page fault of another thread may hold.
+/// The longest time for one system call of the target. A call that maps memory may wait for a kernel lock that a page
+/// fault of another thread holds.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
-/// How long a thread that runs may take to stop. Only one that is frozen, or in a call that cannot be interrupted, takes longer.
+/// The longest time that a running thread takes to stop. Only a thread that is frozen, or in a call that cannot be
+/// interrupted, takes longer.
 const LONGEST_STOP: Duration = Duration::from_secs(1);
 const SPINS: u32 = 200;
 const POLL_EVERY: Duration = Duration::from_micros(20);
 
-/// Instructions that the program has anyway.
+/// Addresses of instructions in the program that a thread uses to make system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gadgets {
     pub call: u64,
     pub back: Back,
 }
 
-/// How a thread whose call has returned without us gets to `sigreturn`.
+/// How a thread gets to `sigreturn` if the profiler has died during its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Back {
     /// The program has a function for it.
     Restorer(u64),
-    /// It has none (it sets no signal handler): its number is popped, then a call is made.
+    /// The program has none, because it sets no signal handler. The thread pops the number of `sigreturn` and makes the
+    /// call.
     Pop(u64),
 }
 
@@ -81,7 +85,8 @@ impl Gadgets {
 }
 
 impl Gadgets {
-    /// What a thread stands on while it makes a call: the way back, then its frame. `at` is a multiple of 64.
+    /// Makes the stack contents for a call: the words that lead to `sigreturn`, then the signal frame. `at` is a
+    /// multiple of 64.
     fn frame(&self, at: u64, state: &State) -> Vec<u8> {
         match self.back {
             Back::Restorer(restorer) => state.frame(at, restorer),
@@ -94,21 +99,22 @@ impl Gadgets {
     }
 }
 
-/// A stopped thread that makes calls.
+/// A stopped thread that makes system calls for the profiler.
 pub struct Remote<'a> {
     process: &'a Process,
     memory: &'a Memory,
     gadgets: Gadgets,
     tid: Tid,
     before: State,
-    /// Where its frame is.
+    /// The address of its signal frame.
     frame: u64,
-    /// Signals that nobody can block, put off.
+    /// Signals that cannot be blocked and arrived meanwhile. They are delivered at the end.
     put_off: Vec<i32>,
 }
 
 impl<'a> Remote<'a> {
-    /// `room`: where a frame can be written. The program uses none of its bytes, and there are twice as many as `frame::room` asks for.
+    /// `room` is where a frame can be written. The program uses none of these bytes, and there are twice as many as
+    /// `frame::room` requires.
     pub fn new(
         process: &'a Process,
         memory: &'a Memory,
@@ -126,12 +132,12 @@ impl<'a> Remote<'a> {
         Ok(Remote { process, memory, gadgets, tid, before, frame, put_off: Vec::new() })
     }
 
-    /// Bytes that the frame takes at most.
+    /// The most bytes that the frame takes.
     pub fn room(&self) -> u64 {
         frame::room(self.before.extended.len())
     }
 
-    /// Moves the frame to a better place.
+    /// Moves the frame to another address.
     pub fn move_to(&mut self, room: u64) -> io::Result<()> {
         let frame = room.next_multiple_of(64);
         self.memory.write(frame, &self.gadgets.frame(frame, &self.before))?;
@@ -139,7 +145,7 @@ impl<'a> Remote<'a> {
         Ok(())
     }
 
-    /// What the kernel returned.
+    /// Makes a system call. Returns what the kernel returned.
     pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<u64> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = libc::user_regs_struct {
@@ -159,7 +165,8 @@ impl<'a> Remote<'a> {
         ptrace::set_signal_mask(self.tid, BLOCKED)?;
         let called = self.run_to_call().and_then(|()| self.run_to_call());
         if called.is_err() {
-            // It runs, or is frozen on the way. If it cannot be stopped, it will make the call later and go on by its frame.
+            // The thread is running, or was frozen. If it cannot be stopped, it will make the call later and continue
+            // through its signal frame.
             self.stop()?;
         }
         let result = ptrace::registers(self.tid)?.rax as i64;
@@ -182,7 +189,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// What the thread does next.
+    /// Waits for what the thread does next.
     fn wait(&self, patience: &mut Patience<'_>) -> io::Result<Event> {
         let mut spins = 0;
         loop {
@@ -193,13 +200,13 @@ impl<'a> Remote<'a> {
                     std::thread::yield_now();
                 }
                 None if patience.is_over() => return Err(io::ErrorKind::TimedOut.into()),
-                // Why is found out when the refusal is checked.
+                // The cause is found later, by `Refusal::checked`.
                 None => patience.rest(POLL_EVERY).map_err(|_| io::ErrorKind::Interrupted)?,
             }
         }
     }
 
-    /// Waits for the thread without a limit that the user could set: it must not run on with registers of ours.
+    /// Stops the thread. The user cannot interrupt this wait, because the thread must not run on with our registers.
     fn stop(&mut self) -> io::Result<()> {
         ptrace::interrupt(self.tid)?;
         let end = Instant::now() + LONGEST_STOP;
@@ -234,14 +241,14 @@ impl<'a> Remote<'a> {
 
 impl Drop for Remote<'_> {
     fn drop(&mut self) {
-        // From behind a system call the kernel would go back to the program without a look at the call that was interrupted
-        // before; from another stop it looks.
+        // After a stop at a system call, the kernel would return to the program without restarting the call that was
+        // interrupted before. After any other stop it does restart it.
         let _ = ptrace::interrupt(self.tid).and_then(|()| ptrace::resume(self.tid, 0));
         let end = Instant::now() + LONGEST_STOP;
         loop {
             match ptrace::poll(self.tid) {
                 Some(Event::Stopped | Event::Gone) => break,
-                // The registers are its own again: the handler starts behind the next stop.
+                // The thread has its own registers again, so the signal can be delivered.
                 Some(Event::Signal(signal)) => drop(ptrace::resume(self.tid, signal)),
                 Some(Event::SystemCall) => drop(ptrace::resume(self.tid, 0)),
                 None if Instant::now() >= end => break,
@@ -262,7 +269,7 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    /// Every thread that waits in a call makes calls for us, and waits on.
+    /// A thread that waits in any of these system calls can make calls for the profiler, and then continues to wait.
     #[test]
     fn threads_in_forty_kinds_of_calls_can_be_borrowed() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets/attach_blocked.c");

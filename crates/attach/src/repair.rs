@@ -1,9 +1,10 @@
-//! Putting the target back as it was: after a recording, or after the death of whoever recorded.
+//! Restoring the target, after a recording or after its recorder has died.
 //!
-//! Given: the journals in the target. What must hold: what is in force is told by the code's bytes and the tables' words; the
-//! gate is shut before anything else; the shared memory is unmapped only when no thread can be inside a hook (`in_hook.rs`). Once none
-//! is, none ever will be, but by an address of a hook that the program has kept from one of its tables: the gate stops it.
-//! Children that were forked meanwhile have copies of everything, and are put back too (`children.rs`).
+//! Receives: the journals in the target. Must hold: the bytes of the code and the words of the tables tell what is in
+//! force. The gate is shut before anything else. The shared memory is unmapped only when no thread can be inside a hook
+//! (`in_hook.rs`). After that, a thread can reach a hook only through an address that the program has copied from one
+//! of its tables, and then the gate stops it. Children that were forked meanwhile have copies of everything, and are
+//! restored too (`children.rs`).
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::children::{self, Children};
@@ -24,16 +25,16 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often we look whether threads have left the hooks.
+/// How often to check whether all threads have left the hooks.
 const LOOKS: u32 = 25;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// What a restoration found and did.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// Functions that were patched, and are not any more.
+    /// How many functions were patched, and are restored now.
     pub functions: usize,
-    /// How long all threads stood still.
+    /// How long all threads were stopped.
     pub pause: Duration,
     /// Bytes of shared memory that stay mapped, because a thread may still be in a hook.
     pub shared_bytes: u64,
@@ -41,17 +42,19 @@ pub struct Restored {
     pub children: Children,
 }
 
-/// Takes out all that is in force, then the shared memory; then the same in forked children. `image_id`: our own build.
+/// Restores the code and the tables, then unmaps the shared memory. Then does the same in forked children. `image_id`
+/// is our own build.
 pub fn restore(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = restore_one(checked, journals, image_id)?;
     restored.children = children::restore(&checked.process, journals, image_id);
     Ok(restored)
 }
 
-/// The same for one process alone.
+/// As `restore`, without the children.
 pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = Restored::default();
-    // Whatever comes next, recording is over: threads that cannot be stopped must not keep writing into rings that no collector empties.
+    // Recording ends here, even if the rest fails: threads that cannot be stopped must not keep writing to rings that
+    // no collector empties.
     for journal in journals {
         shut(checked, journal)?;
     }
@@ -69,7 +72,7 @@ pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Re
     Ok(restored)
 }
 
-/// After an attach that has failed, also because the user no longer waits: nothing of it stays, if that is possible at all.
+/// Called after an attach has failed, or was interrupted by the user. Removes everything, as far as that is possible.
 pub fn give_up(process: &Process, memory: &Memory, image_id: u64) {
     let process = Process { interrupt: Interrupt::default(), ..process.clone() };
     let Ok(maps) = Maps::of(&process.folder) else { return };
@@ -89,7 +92,7 @@ fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
     checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
 }
 
-/// With all threads stopped: the gate is shut, code and tables are the program's own again. How many functions were ours.
+/// Stops all threads, shuts the gate, and restores the code and the tables. Returns how many functions were patched.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };
@@ -110,14 +113,15 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
         functions += imported.len();
         let mut journal = journal.clone();
         (journal.recorder, journal.recorder_started) = (0, 0);
-        // Modules go, and their places are used by others.
+        // The words are forgotten, because modules may be unloaded and others may come to their addresses.
         journal.imports = journal.kept();
         journal.write(memory).map_err(failed)?;
     }
     Ok(functions)
 }
 
-/// Unmaps the shared memory of sessions that are over. Returns the bytes that stay because a thread may still be in a hook.
+/// Unmaps the shared memory of sessions that are over. Returns the bytes that stay because a thread may still be in a
+/// hook.
 fn unshare(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<u64, Refusal> {
     let process = &checked.process;
     let mut shared_bytes = 0;
@@ -132,7 +136,7 @@ fn unshare(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<u64
             sleep(BETWEEN_LOOKS);
         }
         let world = World::stop(process)?;
-        // What is mapped may have changed until now.
+        // The mappings may have changed meanwhile.
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
         let threads = scan::threads(&world.tids, &maps, &checked.memory);
         let is_busy = in_hook::is_possible(checked, journals, &maps, &threads, image_id);
@@ -158,7 +162,7 @@ fn unmap(checked: &Checked, maps: &Maps) -> Result<(), Refusal> {
     })
 }
 
-/// Descriptors of shared memory that a recorder left which died while it made it.
+/// Returns descriptors of shared memory that were left open because the recorder died while the target created it.
 pub fn forgotten(process: &Process) -> HashSet<u64> {
     let Ok(entries) = fs::read_dir(process.folder.join("fd")) else { return HashSet::new() };
     let ours = entries

@@ -1,10 +1,12 @@
-//! The tables by which programs report blocks of their own (`heaptrack_api.h`), found and filled from outside.
+//! The tables through which programs report blocks of their own (`heaptrack_api.h`). They are found and filled from
+//! outside.
 //!
-//! Given: the program headers of a module in the target. Gives back: where its tables are. What must hold: they are written only while all
-//! threads stand still, for a pointer must never be seen half; only where the module itself could write.
+//! Receives: the program headers of a module in the target. Returns: the addresses of its tables. Must hold: tables are
+//! written only while all threads are stopped, because a thread must never see half of a pointer, and only in memory
+//! that the module itself could write.
 //!
-//! What is written stays good when we are gone: it leads into the image, which is never unmapped, and there the gate is
-//! shut. So a recorder that dies, or another one that detaches, may leave it.
+//! The pointers stay valid when the recorder is gone: they lead into the image, which is never unmapped, and there the
+//! gate is shut. So a recorder that dies may leave them, and so may a detach by another process.
 use crate::files::Header;
 use crate::memory::Memory;
 use capture::api::{ENTRIES, Located};
@@ -14,7 +16,7 @@ use std::io;
 const MOST_NOTE: u64 = 64 << 10;
 const WRITABLE: u32 = 2;
 
-/// The tables of one module.
+/// Finds the tables of one module.
 pub fn tables(memory: &Memory, bias: u64, headers: &[Header]) -> Vec<Located> {
     let mut found = Vec::new();
     for header in headers.iter().filter(|header| header.kind == elf::PT_NOTE && header.memsz < MOST_NOTE) {
@@ -36,7 +38,7 @@ pub fn tables(memory: &Memory, bias: u64, headers: &[Header]) -> Vec<Located> {
     found
 }
 
-/// What the notes in `bytes`, which lie at `at` in the target, locate.
+/// Returns the tables that the notes in `bytes` locate. The bytes are at `at` in the target.
 fn located(bytes: &[u8], at: u64) -> Vec<Located> {
     let number = |place: usize| bytes.get(place..place + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
     let mut found = Vec::new();
@@ -55,14 +57,14 @@ fn located(bytes: &[u8], at: u64) -> Vec<Located> {
     found
 }
 
-/// All threads stand still.
+/// Fills the tables. All threads must be stopped.
 pub fn fill(memory: &Memory, tables: &[Located], entries: &[u64; ENTRIES]) -> io::Result<()> {
     tables
         .iter()
         .try_for_each(|table| memory.write_words(table.address, entries.get(..table.entries).unwrap_or(entries)))
 }
 
-/// Takes out what is ours. All threads stand still; a module that went meanwhile is no mistake.
+/// Clears our pointers. All threads must be stopped. Ignores tables of modules that were unloaded meanwhile.
 pub fn clear(memory: &Memory, tables: &[Located], entries: &[u64; ENTRIES]) {
     for table in tables {
         if memory.word(table.address).ok() == entries.first().copied() {

@@ -1,19 +1,19 @@
-//! What is on the stacks of stopped threads.
+//! Reading the stacks of stopped threads.
 //!
-//! Given: all threads, stopped. Gives back: their registers, and the words of their stacks. What must hold: the stack of the program's
-//! first thread and the stacks that libc made for the others are read from the stack pointer to their ends, or the thread says
-//! that they were not. Of a stack that the program made itself (a coroutine's) only the part next to the stack pointer is read, and
-//! stacks that no thread is on now are not read at all.
+//! Receives: all threads, stopped. Returns: their registers, and the words of their stacks. Must hold: the stack of the
+//! first thread and the stacks that libc made for the others are read from the stack pointer to their ends; if not,
+//! `is_cut` says so. Of a stack that the program made itself (for a coroutine), only the part next to the stack pointer
+//! is read. Stacks on which no thread runs now are not read at all.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
 use libc::user_regs_struct;
 
-/// Of all stacks together, for all threads stand still meanwhile.
+/// The most bytes that are read of all stacks together, because all threads are stopped meanwhile.
 const ALL_STACKS: u64 = 64 << 20;
-/// Of a stack that the program made itself: its end is not known.
+/// The most bytes of a stack that the program made itself, whose end is not known.
 const FOREIGN: u64 = 1 << 20;
-/// Of a stack that a thread has left for another one, where nobody knows how deep it is.
+/// The most bytes of a stack that a thread has left for another one. It is not known how deep that one is.
 const WHOLE: u64 = 8 << 20;
 
 /// A stopped thread's registers, and the words of its stacks.
@@ -21,18 +21,19 @@ const WHOLE: u64 = 8 << 20;
 pub struct Thread {
     pub tid: Tid,
     pub registers: user_regs_struct,
-    /// There was more on its stacks than could be read.
+    /// Not all of its stacks could be read.
     pub is_cut: bool,
     stacks: Vec<Vec<u64>>,
 }
 
-/// Only what runs can be moved, so threads that are gone meanwhile are left out.
+/// Reads the registers and stacks of these threads. Threads that have ended meanwhile are left out.
 pub fn threads(tids: &[Tid], maps: &Maps, memory: &Memory) -> Vec<Thread> {
     let mut room = ALL_STACKS;
     tids.iter().filter_map(|tid| Thread::of(*tid, maps, memory, &mut room)).collect()
 }
 
-/// True for the stack of the program's first thread, or the one that libc made for the thread with that thread pointer.
+/// Returns true for the stack of the first thread, and for the one that libc made for the thread with this thread
+/// pointer.
 pub fn is_home(mapping: &Mapping, maps: &Maps, thread_pointer: u64) -> bool {
     mapping.name == "[stack]" || maps.at(thread_pointer).is_some_and(|home| home.start == mapping.start)
 }
@@ -48,7 +49,8 @@ impl Thread {
             let end = mapping.end.min(registers.rsp.saturating_add(most));
             thread.read(memory, registers.rsp & !7, end, room);
         }
-        // A signal handler may run on a stack of its own; what it interrupted is then on the thread's first one.
+        // A signal handler may run on a stack of its own. Then the code that it interrupted is on the thread's own
+        // stack.
         if !is_at_home {
             let home = maps.at(registers.fs_base);
             let own = home.filter(|home| home.is_anonymous() && home.len() <= WHOLE + (64 << 10));
@@ -68,13 +70,15 @@ impl Thread {
         self.stacks.push(words(memory, from, from + length));
     }
 
-    /// It runs there, or a word on its stacks leads there. The word may be an old one in a frame that was never filled.
+    /// Returns true if the thread is at such an address, or if a word on its stacks is one. That word may be an old
+    /// one, in a part of a frame that was never written.
     pub fn may_return_to(&self, is_there: impl Fn(u64) -> bool) -> bool {
         is_there(self.registers.rip) || self.stacks.iter().flatten().any(|word| is_there(*word))
     }
 
-    /// A signal handler of it will return there. A signal frame is told by the saved segments, two words behind the saved
-    /// instruction pointer, because each libc has its own function that frames lead to.
+    /// Returns true if a signal handler of the thread will return to such an address. A signal frame is recognised by
+    /// the saved segments, two words after the saved instruction pointer. The return address does not help, because
+    /// each libc has its own restorer function.
     pub fn is_interrupted_in(&self, is_there: impl Fn(u64) -> bool) -> bool {
         let frames = self.stacks.iter().flat_map(|words| words.windows(3));
         let mut saved = frames.filter(|frame| frame.get(2) == Some(&SEGMENTS));
@@ -107,7 +111,7 @@ mod tests {
         assert_eq!(words[RIP as usize / 8], 0x1234);
         let thread = |stacks| Thread { tid: 1, registers, is_cut: false, stacks };
         assert!(thread(vec![words]).is_interrupted_in(|at| at == 0x1234));
-        // The address alone is an old word, or a return address.
+        // The address alone may be an old word, or a return address.
         assert!(!thread(vec![vec![0, 0x1234, 0, 0]]).is_interrupted_in(|at| at == 0x1234));
         assert!(thread(vec![vec![0, 0x1234, 0, 0]]).may_return_to(|at| at == 0x1234));
     }

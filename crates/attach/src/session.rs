@@ -1,11 +1,11 @@
-//! The moment in which recording begins, and the one in which it ends.
+//! The begin and the end of a recording.
 //!
 //! ```text
 //! Prepared --begin: all threads stopped for about a millisecond--> Attached --end: stopped again--> (as before)
 //! ```
-//! What must hold: while all stand still, the bytes to be changed are what was planned for; a thread inside of them is moved
-//! before they change; the gate opens last and shuts first, so that a hook of a half-made or half-undone session does
-//! nothing. Whoever kills us in between leaves a program that runs.
+//! Must hold: while all threads are stopped, the bytes that will be changed are those of the plan. A thread inside of
+//! them is moved before they change. The gate is opened last and shut first, so a hook does nothing while a session is
+//! only partly set up or partly removed. If the profiler is killed in between, the program runs on.
 use crate::check::Checked;
 use crate::children::{self, Children};
 use crate::error::Refusal;
@@ -25,29 +25,28 @@ use crate::reports;
 use crate::scan;
 use crate::world::World;
 use capture::api::{ENTRIES, Located};
-use capture::core::{ACTIVE, Attached as Core};
-use capture::entry::Range;
+use capture::core::{ACTIVE, AttachBlock};
 use channel::{Clock, Fence, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often we stop the target in the hope that it stands better.
+/// How often to stop the target again if a thread was at a bad place.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
-/// A session in force.
+/// A session that records.
 #[derive(Debug)]
 pub struct Attached {
     checked: Checked,
     journal: Journal,
     region: u64,
-    /// Tables in the program by which it reports blocks of its own, and what they were filled with.
+    /// The tables through which the program reports blocks of its own, and what they were filled with.
     tables: Vec<Located>,
     reports: [u64; ENTRIES],
-    /// How long all threads stood still.
+    /// How long all threads were stopped.
     pub pause: Duration,
-    /// Functions that are patched.
+    /// How many functions are patched.
     pub functions: usize,
 }
 
@@ -55,14 +54,15 @@ pub struct Attached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Recording,
-    /// Somebody else has ended it, or the core has.
+    /// Another process, the program itself or the capture library has ended it.
     Detached,
-    /// The process is gone, or has become another program.
+    /// The process has exited, or has become another program.
     Over,
 }
 
 impl Prepared {
-    /// `region` is our mapping of the channel, with a header that is filled in. `stamp`: now.
+    /// Begins the recording. `region` is the profiler's own mapping of the channel, with a header that is filled in.
+    /// `stamp` is the current one.
     pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
         let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
         let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp) {
@@ -79,7 +79,7 @@ impl Prepared {
         begun.map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
-    /// Takes the shared memory back out: nothing has begun.
+    /// Removes the shared memory, if the recording has not begun.
     pub fn give_up(self) {
         let Checked { process, memory, .. } = &self.checked;
         let _ = crate::on_own_thread(|| {
@@ -89,7 +89,7 @@ impl Prepared {
     }
 }
 
-/// How long all threads stood still, and the tables for reports that were filled.
+/// Returns how long all threads were stopped, and the tables for reports that were filled.
 fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Duration, Vec<Located>), Refusal> {
     let process = prepared.checked.process.clone();
     let fence = if prepared.membarrier { Fence::Membarrier } else { Fence::InTarget };
@@ -107,7 +107,7 @@ fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Dura
             known = Known::of(prepared)?;
             continue;
         }
-        // A thread may have entered a sandbox since the check, which no hook could notice.
+        // A thread may have entered a sandbox since the check. No hook was there to notice it.
         if filter::modes(&process) != prepared.checked.seccomp_modes {
             drop(world);
             prepared.checked.check_filters()?;
@@ -128,7 +128,7 @@ fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Dura
     Err(Refusal::Busy)
 }
 
-/// What was found out about the modules while they ran.
+/// What is known of the modules, found while the target runs.
 struct Known {
     list: Vec<crate::loader::Listed>,
     modules: Vec<crate::loader::Module>,
@@ -151,12 +151,14 @@ impl Known {
         Ok(Known { list, modules, imports })
     }
 
-    /// Modules have come or gone, and their tables matter: looking takes too long while all stand still.
+    /// Returns true if modules were loaded or unloaded and their imports matter. To search these takes too long while
+    /// all threads are stopped.
     fn is_old(&self, prepared: &Prepared) -> bool {
         !prepared.written.hooks.is_empty() && prepared.loader.list(&prepared.checked.memory) != self.list
     }
 
-    /// What is to be written into tables. A word that has changed meanwhile is left alone, unless it was bound.
+    /// Returns the words to redirect. A word that has changed meanwhile is left out, unless it was bound to the
+    /// function.
     fn redirects(&self, prepared: &Prepared) -> Vec<Redirect> {
         let kept = prepared.journal.kept();
         let redirects = self.imports.iter().filter_map(|import| {
@@ -170,7 +172,8 @@ impl Known {
     }
 }
 
-/// The code is what was planned for, and nobody will return into the middle of it.
+/// Returns true if no thread will return into the middle of the bytes to be changed. Fails if the code is not that of
+/// the plan.
 fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Refusal> {
     let memory = &prepared.checked.memory;
     for ready in &prepared.written.ready {
@@ -188,7 +191,7 @@ fn inside(ready: &Ready, address: u64) -> bool {
     address > ready.patch.at && address < ready.patch.at + ready.length
 }
 
-/// Threads in the middle of what will be displaced go on in the slots, where the same instructions are.
+/// Moves threads that are in the middle of the displaced instructions to the same instructions in the slots.
 fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal> {
     for thread in threads {
         let Some(ready) = ready.iter().find(|ready| inside(ready, thread.registers.rip)) else { continue };
@@ -200,7 +203,8 @@ fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal
     Ok(())
 }
 
-/// Everything that begins to be true in the target at attach, in this order. All threads stand still.
+/// Writes everything to the target that makes it record, in this order. All threads are stopped. The gate is opened
+/// last.
 fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
     let tables = adopt_modules(prepared, region, known, stamp);
     let redirects = known.redirects(prepared);
@@ -211,8 +215,9 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
         0 => home::make_board(memory, &prepared.journal, loader.bias).map_err(failed)?,
         debug => debug,
     };
-    let core = core_of(process, prepared, loader, debug, region);
-    memory.write_value(prepared.places.core, &core.core()).map_err(failed)?;
+    let block = attach_block(process, prepared, loader, debug, region);
+    let core = block.to_core_bytes().ok_or(Refusal::Image("the library inside it is of another build"))?;
+    memory.write(prepared.places.core, &core).map_err(failed)?;
     let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
@@ -232,25 +237,29 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
 
 const AT_RANDOM: u64 = 25;
 
-fn core_of(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> Core {
+fn attach_block(process: &Process, prepared: &Prepared, loader: &Loader, debug: u64, region: &Region) -> AttachBlock {
     let own_pid = process.status().ok().and_then(|status| status.namespace_pids.last().copied());
-    Core {
+    let has_counter = prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32;
+    AttachBlock {
+        version: prepared.places.version,
         region: prepared.region,
         geometry: *region.geometry(),
         gate: prepared.journal.gate,
-        image: Range { start: prepared.journal.image, end: prepared.journal.home + prepared.journal.home_length },
+        image_start: prepared.journal.image,
+        image_end: prepared.journal.home + prepared.journal.home_length,
         debug,
         program_headers: loader.headers,
         program_header_count: loader.header_count,
         pid: own_pid.unwrap_or(process.pid),
-        membarrier: prepared.membarrier,
-        has_counter: prepared.checked.may_ask_for_counter && region.header().clock == Clock::Tsc as u32,
-        // The kernel's random bytes lie above all frames of the first thread.
+        has_membarrier: prepared.membarrier.into(),
+        has_counter: has_counter.into(),
+        // The kernel's random bytes are above all frames of the first thread.
         stack_top: process.auxiliary(AT_RANDOM).unwrap_or(0),
     }
 }
 
-/// What the loader has loaded; the list is looked at again, for it may have changed since. Gives back the tables for reports.
+/// Fills the module table. The loader's list is read again, because it may have changed. Returns the tables for
+/// reports.
 fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Vec<Located> {
     let memory = &prepared.checked.memory;
     let list = prepared.loader.list(memory);
@@ -258,15 +267,15 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
     let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
     let fresh = (list != known.list).then(describe);
     let modules = fresh.as_ref().unwrap_or(&known.modules);
-    // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped too,
-    // but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core and opens
-    // the gate later.
+    // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped
+    // too, but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core
+    // and opens the gate later.
     unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
     modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
 }
 
 impl Attached {
-    /// Puts everything back.
+    /// Ends the recording and restores the target.
     pub fn end(self) -> Result<Restored, Refusal> {
         let restored = crate::on_own_thread(|| {
             self.clear_tables();
@@ -275,13 +284,13 @@ impl Attached {
         restored.map_err(|refusal| self.checked.truth(refusal))
     }
 
-    /// Puts back the children of a program that has ended itself.
+    /// Restores the forked children of a program that has exited.
     pub fn end_children(self) -> Children {
         let Attached { checked, journal, .. } = self;
         children::restore(&checked.process, std::slice::from_ref(&journal), journal.image_id)
     }
 
-    /// Nothing depends on it: what is left there leads to a gate that is shut.
+    /// Clears the tables for reports. If that fails it does not matter, because the pointers lead to a shut gate.
     fn clear_tables(&self) {
         if !self.tables.is_empty()
             && let Ok(_world) = World::stop(&self.checked.process)
@@ -290,7 +299,7 @@ impl Attached {
         }
     }
 
-    /// Looks; costs two reads.
+    /// Returns whether the session is still in force. Takes two reads.
     pub fn standing(&self) -> Standing {
         if !self.checked.memory.is_alive(self.region) {
             return Standing::Over;

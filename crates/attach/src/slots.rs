@@ -1,4 +1,4 @@
-//! Code of ours near the patched functions: one slot for each.
+//! Slots: code of ours near the patched functions, one for each function.
 //!
 //! ```text
 //! allocation:  push [entry's address] ; jmp [shim] ; .. ; displaced instructions ; jmp back
@@ -7,21 +7,22 @@
 //! loader:      jmp [shim]
 //!              128: entry's address | shim's address | 144: Entry (64 bytes)
 //! ```
-//! What must hold: a slot is whole before a patch leads to it, and is never changed or freed afterwards.
+//! Must hold: a slot is complete before a patch leads to it, and is never changed or freed afterwards.
 use crate::code::Site;
 use crate::maps::Maps;
 use capture::entry::{Entry, Shim};
 
 pub const SLOT: u64 = 256;
-/// Room for many allocators, loaded one after the other.
+/// The size of a piece of memory for slots. It has room for many allocators that are loaded one after the other.
 pub const PAD: u64 = 64 << 10;
 const DATA: u64 = 128;
 const ENTRY: u64 = 144;
-/// How far a pad may be from the ends of a module: a jump reaches 2 GB, and moved instructions reach the module's data.
+/// How far a pad may be from the ends of a module. A jump reaches 2 GB, and moved instructions must reach the module's
+/// data.
 const REACH: u64 = 1 << 30;
 /// The lowest address that programs may use.
 const LOWEST: u64 = 1 << 16;
-/// Left free above the heap and below the stack, which grow.
+/// How much is left free above the heap and below the stack, because they grow.
 const GROWTH: u64 = 4 << 30;
 
 const PUSH: [u8; 2] = [0xff, 0x35];
@@ -30,25 +31,25 @@ const CALL: [u8; 2] = [0xff, 0x15];
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const DROP: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x08];
 
-/// A slot as it is to be written.
+/// A slot that is ready to be written.
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub at: u64,
     pub bytes: Vec<u8>,
-    /// Where the displaced instructions are.
+    /// The address of the displaced instructions.
     pub moved: u64,
-    /// (distance in the function, address of the same instruction here).
+    /// For each displaced instruction, its offset in the function and its address in the slot.
     pub places: Vec<(u64, u64)>,
 }
 
-/// An instruction with the word at `word` in the slot as its operand.
+/// Appends an instruction whose operand is the word at the offset `word` of the slot.
 fn with_operand(code: &mut Vec<u8>, opcode: [u8; 2], word: u64) {
     let next = code.len() as u64 + 6;
     code.extend(opcode);
     code.extend(((word - next) as u32).to_le_bytes());
 }
 
-/// From the caller to the shim.
+/// Appends the code that leads from the caller to the shim.
 fn thunk(code: &mut Vec<u8>, shim: Shim) {
     with_operand(code, PUSH, DATA);
     if shim.is_before() {
@@ -60,7 +61,7 @@ fn thunk(code: &mut Vec<u8>, shim: Shim) {
     }
 }
 
-/// What the code above refers to.
+/// Appends the data that the code refers to.
 fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
     let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
     code.resize(DATA as usize, 0xcc);
@@ -68,7 +69,7 @@ fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
 }
 
 impl Slot {
-    /// `entry.real` is filled in.
+    /// Makes the slot for a patched function. Fills in `entry.real`.
     pub fn new(at: u64, site: &Site, shim: Shim, shim_at: u64, mut entry: Entry) -> Result<Slot, &'static str> {
         let mut code = Vec::new();
         thunk(&mut code, shim);
@@ -84,7 +85,7 @@ impl Slot {
         Ok(Slot { at, bytes: code, moved, places })
     }
 
-    /// For a function that stays as it is, `entry.real`.
+    /// Makes the slot for a function that is not patched itself. `entry.real` is the function.
     pub fn for_import(at: u64, shim: Shim, shim_at: u64, entry: Entry) -> Slot {
         let mut code = ENDBR64.to_vec();
         thunk(&mut code, shim);
@@ -93,7 +94,7 @@ impl Slot {
         Slot { at, bytes: code, moved: entry.real, places: Vec::new() }
     }
 
-    /// In place of the loader's empty function.
+    /// Makes the slot that replaces the loader's empty notification function.
     pub fn for_loader(at: u64, entry: u64) -> Slot {
         let mut code = Vec::new();
         with_operand(&mut code, JUMP, DATA);
@@ -103,14 +104,14 @@ impl Slot {
     }
 }
 
-/// True when code at `pad` and the module reach each other.
+/// Returns true if jumps between the pad and the module are possible in both directions.
 pub const fn reaches(pad: u64, length: u64, start: u64, end: u64) -> bool {
     let low = if pad < start { pad } else { start };
     let high = if pad + length > end { pad + length } else { end };
     high - low < REACH + REACH / 2
 }
 
-/// Free places for whole pages near a module, the best first.
+/// Returns free addresses for whole pages near a module, the best first.
 pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut below = LOWEST;
@@ -121,7 +122,7 @@ pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
         let free = top.saturating_sub(below);
         let needed = length + 2 * 4096 + if grows_up || grows_down { GROWTH } else { 0 };
         if free >= needed {
-            // Just below the next mapping, with a page between, or, below a stack, just above the one before.
+            // Just below the next mapping, with a page between. Below a stack: just above the previous mapping.
             let at = if grows_down { below + 4096 } else { top - length - 4096 };
             found.push(at);
         }
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!((word(&slot, 128), word(&slot, 136), word(&slot, 144)), (0x20_0090, 0x1234, 0x12_3456));
         assert_eq!(slot.bytes[..16], *b"\xf3\x0f\x1e\xfa\xff\x35\x76\0\0\0\xff\x25\x78\0\0\0");
         let free = Slot::for_import(0x20_0000, Shim::Free, 0x1234, entry);
-        // The jump behind the shim's call: its operand is the entry's first word.
+        // The jump after the call of the shim. Its operand is the first word of the entry.
         assert_eq!(free.bytes[21..27], *b"\xff\x25\x75\0\0\0");
         assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 64));
     }

@@ -1,18 +1,18 @@
-//! The sorted table of a program's unwind information, for a program that was linked without one (static ones often are).
+//! The sorted search table of unwind information, for a program that was linked without one. Static programs often are.
 //!
-//! Given: the program's file. Gives back: the bytes of an `.eh_frame_hdr` for a given address. What must hold: the file is
-//! hostile: no table at worst.
+//! Receives: the program's file. Returns: the bytes of an `.eh_frame_hdr` for a given address. Must hold: the file is
+//! hostile; a broken one yields no table.
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
 
-/// Entries of a table; more than the largest programs have.
+/// The most entries of a table. The largest programs have fewer.
 const MOST: usize = 4 << 20;
 
-/// (function, its description): addresses in memory, sorted.
+/// The addresses in memory of each function and of its description, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindTable(Vec<(u64, u64)>);
 
 impl UnwindTable {
-    /// `section`: the bytes of `.eh_frame`, which is mapped at `at`.
+    /// Makes the table. `section` are the bytes of `.eh_frame`, which is mapped at `at`.
     pub fn of(section: &[u8], at: u64) -> Option<UnwindTable> {
         let frames = EhFrame::new(section, NativeEndian);
         let bases = BaseAddresses::default().set_eh_frame(at);
@@ -34,10 +34,10 @@ impl UnwindTable {
         12 + self.0.len() as u64 * 8
     }
 
-    /// Its bytes at an address; `None` when that is too far away.
+    /// Encodes the table for the address `at`. Returns `None` if that is too far from the program.
     ///
     /// ```text
-    /// | version 1 | absptr omitted: 0b | count udata4 | table datarel sdata4 | 0 u32 | count u32 | (function, description) ..
+    /// | version 1 | absptr: 0b | count udata4 | table datarel sdata4 | 0 u32 | count u32 | (function, description) ..
     /// ```
     pub fn bytes(&self, at: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![1, 0x0b, 0x03, 0x3b];

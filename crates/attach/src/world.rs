@@ -1,9 +1,11 @@
-//! Stopping threads of the target, and letting them go.
+//! Stopping the threads of the target, and releasing them.
 //!
-//! Given: a process. Gives back: its threads, stopped, none missing. What must hold: signals on their way are delivered; the
-//! target never stands still longer than the budget because of one thread that cannot stop; such a thread is waited for while the
-//! others run, for a bounded time that the user can cut short; whatever happens all are let go, by `Drop` or by the end of
-//! the tracing thread; a system call that was interrupted by the stop returns as if it had not been.
+//! Receives: a process. Returns: all its threads, stopped. Must hold:
+//! - Pending signals are delivered.
+//! - The target is never stopped for longer than the budget because of one thread that cannot stop. Such a thread is
+//!   waited for while the others run, for a bounded time that the user can cut short.
+//! - All threads are released in any case, by `Drop` or by the end of the tracing thread.
+//! - A system call that the stop interrupted continues as if it had not been interrupted.
 //!
 //! ```text
 //! threads in uninterruptible sleep: seize, interrupt, wait for the first  (the others run)
@@ -19,16 +21,17 @@ use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long the target may stand still while we wait for its last thread.
+/// How long the target may be stopped while the profiler waits for its last thread.
 const BUDGET: Duration = Duration::from_millis(100);
-/// How long we try in all. A thread may be in a call that cannot be interrupted: a slow disk, a vfork whose child is not yet through.
+/// How long the profiler tries in total. A thread may be in a call that cannot be interrupted, because of a slow disk,
+/// or because of a vfork whose child has not called exec yet.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 /// How long the target runs between two tries.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const SEIZE_TRIES: u32 = 10;
 const SPINS: u32 = 20;
 const POLL_EVERY: Duration = Duration::from_micros(50);
-/// How long we wait for a thread that came too late, while the other threads run.
+/// How long to wait for a thread that did not stop in time, while the other threads run.
 const LATE: Duration = Duration::from_secs(2);
 
 /// Stopped threads.
@@ -36,7 +39,7 @@ const LATE: Duration = Duration::from_secs(2);
 pub struct World {
     process: Process,
     pub tids: Vec<Tid>,
-    /// When the first one stood still.
+    /// When the first thread was stopped.
     pub since: Instant,
 }
 
@@ -58,12 +61,12 @@ enum Waited {
     Stopped,
     /// It has ended.
     Gone,
-    /// Not in time.
+    /// It did not stop in time.
     Slow,
 }
 
 impl World {
-    /// All threads.
+    /// Stops all threads.
     pub fn stop(process: &Process) -> Result<World, Refusal> {
         let mut patience = Patience::new(process, PATIENCE);
         loop {
@@ -95,8 +98,8 @@ impl World {
 
     fn try_stop(process: &Process, patience: &mut Patience<'_>) -> Result<World, Failure> {
         let mut world = World::new(process);
-        // A thread that cannot stop yet would hold up the others, so these come first. Until the first of them has stopped,
-        // the whole program runs.
+        // Threads that cannot stop yet would hold up the others, so they come first. Until the first of them has
+        // stopped, the whole program runs.
         let asleep = uninterruptible(process);
         let mut seen: HashSet<Tid> = asleep.iter().copied().collect();
         let asleep = world.interrupt(asleep)?;
@@ -119,20 +122,20 @@ impl World {
         Ok(world)
     }
 
-    /// Tells threads to stop. Gives back those that are still there.
+    /// Tells threads to stop. Returns those that still exist.
     fn interrupt(&mut self, tids: Vec<Tid>) -> Result<Vec<Tid>, Refusal> {
         let mut told = Vec::new();
         for tid in tids {
             match seize(&self.process, tid) {
                 Ok(()) => told.push(tid),
-                // It ended meanwhile, or it is the first thread and has ended alone.
+                // The thread has ended meanwhile, or it is the first thread and only that one has ended.
                 Err(unseized) if unseized.is_over(&self.process, tid) => (),
                 Err(unseized) => return Err(unseized.refusal(&self.process)),
             }
         }
         self.tids.extend(&told);
         for tid in &told {
-            // Gone threads are found when waited for.
+            // Threads that have ended are noticed later, when they are waited for.
             let _ = ptrace::interrupt(*tid);
         }
         Ok(told)
@@ -150,7 +153,7 @@ impl World {
         Ok(())
     }
 
-    /// Those that have ended are forgotten.
+    /// Waits until all threads have stopped. Those that have ended are forgotten.
     fn wait_for_all(&mut self, tids: Vec<Tid>, budget: &mut Patience<'_>) -> Result<(), Failure> {
         for tid in tids {
             match wait_for(&self.process, tid, budget)? {
@@ -163,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// How long the target has been standing still.
+    /// Returns how long the target has been stopped.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
@@ -172,8 +175,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let late: Vec<Tid> = self.tids.iter().copied().filter(|tid| ptrace::detach(*tid).is_err()).collect();
-        // What has ended needs no letting go. What has yet to stop would return from its system call as if interrupted: the
-        // others run, so it can be waited for. What cannot stop is let go when this thread ends.
+        // A thread that has not stopped yet would return from its system call as if interrupted. The other threads run,
+        // so it can be waited for. A thread that cannot stop is released when the tracing thread ends. One that has
+        // ended needs nothing.
         for tid in late {
             let may_stop = self.process.thread_state(tid).is_some_and(|state| !matches!(state, 'D' | 'Z' | 'X'));
             let mut patience = Patience::new(&self.process, LATE);
@@ -184,7 +188,7 @@ impl Drop for World {
     }
 }
 
-/// Why a thread could not be seized, and who traced it then.
+/// Why a thread could not be seized, and which process traced it then.
 struct Unseized {
     error: io::Error,
     tracer: u32,
@@ -203,8 +207,8 @@ impl Unseized {
     }
 }
 
-/// A thread that could not be stopped in time before is ours still. The tracer that was in the way may have let the thread go since, as
-/// a recorder does that detaches at this moment. Then we try again.
+/// Seizes a thread. If an earlier try could not stop it in time, it is still seized. If another tracer was in the way,
+/// it may have released the thread since, such as a recorder that detaches at this moment. Then this tries again.
 fn seize(process: &Process, tid: Tid) -> Result<(), Unseized> {
     let ours = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let mut tries = SEIZE_TRIES;
@@ -224,13 +228,14 @@ fn is_dead(process: &Process, tid: Tid) -> bool {
     matches!(process.thread_state(tid), None | Some('Z' | 'X'))
 }
 
-/// Threads in system calls that cannot be interrupted.
+/// Returns the threads in system calls that cannot be interrupted.
 fn uninterruptible(process: &Process) -> Vec<Tid> {
     let threads = process.threads().unwrap_or_default();
     threads.into_iter().filter(|tid| process.thread_state(*tid) == Some('D')).collect()
 }
 
-/// Waits for a thread's stop, and puts right what the stop did; signals on the way are delivered to it.
+/// Waits until a thread has stopped, and restarts a system call that the stop interrupted. Pending signals are
+/// delivered.
 fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<Waited, Refusal> {
     let mut spins = 0;
     loop {
@@ -252,13 +257,13 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
     }
 }
 
-/// System calls that a stop may end with EINTR, where others are restarted: read, write, recvfrom, accept and their kin on
-/// a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait.
+/// System calls that a stop may end with EINTR; the kernel restarts all others. These are read, write, recvfrom, accept
+/// and similar calls on a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait.
 const FRAGILE: [u64; 21] = [0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441];
 const EINTR: u64 = -4i64 as u64;
 const SYSCALL_LEN: u64 = 2;
 
-/// Makes a call start again that only our stop has ended.
+/// Restarts a system call that only our stop has ended.
 fn restart_interrupted_syscall(process: &Process, tid: Tid) {
     let Ok(mut registers) = ptrace::registers(tid) else { return };
     if registers.rax != EINTR || !FRAGILE.contains(&registers.orig_rax) {
@@ -268,7 +273,7 @@ fn restart_interrupted_syscall(process: &Process, tid: Tid) {
         registers.rip -= SYSCALL_LEN;
         registers.rax = registers.orig_rax;
         registers.orig_rax = u64::MAX;
-        // A thread that died meanwhile needs none.
+        // A thread that has ended meanwhile needs no registers.
         let _ = ptrace::set_registers(tid, &registers);
     }
 }

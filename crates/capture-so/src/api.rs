@@ -1,8 +1,8 @@
-//! The exported calls for programs, with the names and the meaning of KDE's library. See `capture::api`.
+//! The exported functions for programs, with the names and the meaning of those in KDE's library. See `capture::api`.
 //!
-//! This library brings a table of its own, as every module built with our header does. A copy of it that does not record
-//! itself (the program is linked to one, and was launched with another or is being attached to) hands its calls on to
-//! whoever filled that table.
+//! This library has a table of its own, as every module that was built with our header. A program may be linked to a
+//! copy of this library, and be launched with another copy or be attached to. Then its own copy does not record. It
+//! passes its calls on through its table, which the copy that records has filled.
 use capture::api;
 use capture::core::CORE;
 use core::arch::{global_asm, naked_asm};
@@ -27,7 +27,7 @@ global_asm!(
     table = sym TABLE,
 );
 
-/// A jump to whoever filled the table, else to our own.
+/// Jumps to the function in the table if it is filled, otherwise to our own.
 macro_rules! exported {
     ($name:ident, $entry:path, $place:literal) => {
         #[unsafe(naked)]
@@ -54,7 +54,7 @@ macro_rules! exported {
 exported!(heaptrack_malloc, api::alloc, 0);
 exported!(heaptrack_free, api::free, 1);
 exported!(heaptrack_realloc, api::realloc, 2);
-// Takes numbers where the other takes pointers.
+// The same function, but its arguments are integers instead of pointers.
 exported!(heaptrack_realloc2, api::realloc, 2);
 exported!(heaptrack_pause, api::pause, 4);
 exported!(heaptrack_resume, api::resume, 5);
@@ -67,15 +67,15 @@ extern "C" fn stop() {
         return;
     }
     let callback = AT_STOP.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: null, or what `heaptrack_init` was given as a `Callback`. Null is `None`, and a function pointer has the size
-    // of a pointer.
+    // SAFETY: null, or what `heaptrack_init` was given as a `Callback`. Null is `None`, and a function pointer has the
+    // size of a pointer.
     if let Some(callback) = unsafe { core::mem::transmute::<*mut (), Callback>(callback) } {
         callback();
     }
 }
 
-/// Recording begins where somebody records, and nowhere else; the file is theirs to name. The callback for "after" wants an
-/// object of KDE's own, which there is none of, so it is not called.
+/// Does not start a recording: heaptrack does that, and names the file. The callback for "after" takes an object of
+/// KDE's library, which does not exist here, so it is not called.
 #[unsafe(no_mangle)]
 extern "C" fn heaptrack_init(_name: *const u8, before: Callback, _after: usize, at_stop: Callback) {
     CORE.start();

@@ -1,4 +1,4 @@
-//! The exported `dlclose`: a word to the core, then a jump to libc's. See `capture::dl_find_object`.
+//! The exported `dlclose`. It calls `closing`, then jumps to libc's function. See `capture::dl_find_object`.
 use capture::dl_find_object::closing;
 use core::arch::naked_asm;
 

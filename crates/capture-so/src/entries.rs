@@ -1,16 +1,17 @@
-//! Where the slots of patched entries lead to, in a process that runs already. See `capture::entry`.
+//! The shims of patched functions, in a process that runs already. Slots lead here, see `capture::entry`.
 //!
-//! A slot has pushed the address of its [`Entry`] on top of the return address. In an allocating shim that word is where
-//! the [`Context`] keeps rbp: it is taken out, and the context stands as in `shims.rs`. No frame of ours has unwind
-//! information there, so nothing may be thrown through one: see `throwing`.
+//! A slot has pushed the address of its [`Entry`] below the return address. That is the word in which a [`Context`]
+//! keeps rbp. An allocating shim takes the address out of it and then completes the context as in `shims.rs`. These
+//! frames have no unwind information that the program's unwinder can find, so no exception may pass through one: see
+//! `throwing`.
 //!
-//! **Slots alone lead here**: the unsafe functions below are no functions that code may call. Only a slot that the profiler
-//! has written jumps to one, or calls one, with the address of its entry pushed as above, and the profiler makes both as
-//! long-lived as the image.
+//! **Slots alone lead here**: no other code may call the unsafe functions below. Only a slot that the profiler has
+//! written jumps to one or calls one, with the address of its entry pushed as above. The slot and the entry live as
+//! long as the image.
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
-use capture::core::CORE;
-use capture::entry::{Entry, CoreTable};
+use capture::core::{AttachBlock, CORE};
+use capture::entry::{CoreTable, Entry};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
@@ -19,6 +20,7 @@ use core::arch::naked_asm;
 #[unsafe(no_mangle)]
 #[used]
 static heaptrack_core_table: CoreTable = CoreTable {
+    version: AttachBlock::VERSION,
     core: &CORE,
     loader: heaptrack_loader_entry,
     // In the order of `Shim`.
@@ -69,7 +71,7 @@ extern "C" fn during_resize1(context: &mut Context, entry: &Entry) -> Next {
 }
 
 extern "C" fn during_resize_product(context: &mut Context, entry: &Entry) -> Next {
-    // The real function fails for a product that is too large, and the block stays as it is.
+    // For a product that is too large, the real function fails and the block is unchanged.
     match context.arguments[1].checked_mul(context.arguments[2]) {
         Some(size) => attached::reallocate(context, entry, size),
         None => attached::call_real(context, entry),
@@ -84,7 +86,7 @@ extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
     attached::freeing_carefully(address, cfa, entry);
 }
 
-/// Makes the context; rbx is the entry from here on.
+/// Makes the context. From here on, rbx holds the entry.
 macro_rules! save {
     () => {
         "sub rsp, 80
@@ -101,7 +103,8 @@ macro_rules! save {
     };
 }
 
-/// Behind the context: what a caller may lose by the ABI, but is not used to lose here.
+/// Saves the caller-saved registers below the context. By the ABI a function may change them, but a caller that was
+/// compiled together with this function may rely on them.
 macro_rules! save_more {
     () => {
         "sub rsp, 64
@@ -157,7 +160,7 @@ unsafe extern "C" fn malloc_entry() {
     )
 }
 
-/// Runs `$body`, which leaves in rax what is next, then that, and returns the result.
+/// Runs `$body`, which returns the next part in rax, runs all next parts, and returns the result.
 macro_rules! careful {
     ($name:ident, [$($body:literal),*], [$($end:literal),*], $($operands:tt)*) => {
         /// # Safety
@@ -228,8 +231,9 @@ resizing!(resize_product_entry, during_resize_product);
 /// Any byte serves as a `std::nothrow_t`.
 static NOTHROW: u8 = 0;
 
-/// An exception cannot pass our frames. So the function that returns null is called instead, and if it does, all is put
-/// back as it was and the throwing one is jumped to: then none of our frames is left.
+/// A throwing `operator new`. An exception cannot pass our frames. So the shim calls the variant that returns null
+/// instead. If it does return null, the shim restores the registers and the stack and jumps to the throwing function,
+/// so that none of our frames is left.
 macro_rules! throwing {
     ($name:ident, $tag:literal, $last:literal) => {
         careful!(
@@ -263,7 +267,7 @@ macro_rules! throwing {
 throwing!(new_entry, "lea rsi, [rip + {nothrow}]", "");
 throwing!(new_aligned_entry, "mov rsi, [rsp + 80]", "lea rdx, [rip + {nothrow}]");
 
-/// Called by the slot, between the caller's return address and the displaced instructions.
+/// The slot calls this before the displaced instructions.
 ///
 /// # Safety
 /// Slots alone lead here (see this file's head).
@@ -285,8 +289,8 @@ unsafe extern "C" fn free_entry() {
     )
 }
 
-/// libc's `prctl` and `syscall`: a look at the first argument. See `sandbox.rs` for the exported ones, which do the same.
-/// The kernel destroys rcx and r11 in both functions, so no caller depends on r11.
+/// libc's `prctl` and `syscall`. The shim checks the first argument, as the exported functions in `sandbox.rs` do. The
+/// kernel destroys rcx and r11 in both functions, so no caller depends on r11.
 macro_rules! watching {
     ($name:ident, $one:expr, $other:expr, $before:ident) => {
         /// # Safety
@@ -323,7 +327,7 @@ macro_rules! watching {
                 "pop rdi",
                 "test r11d, r11d",
                 "jz 4b",
-                // Twice, and the entry's address below, keep the stack aligned.
+                // Pushed twice: with the entry's address that keeps the stack aligned.
                 "push r11",
                 "push r11",
                 "mov r11, [rsp + 16]",

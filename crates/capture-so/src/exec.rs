@@ -6,52 +6,53 @@ type Strings = *const *const u8;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: usize, argv: Strings, envp: Strings) -> i32 {
-    // SAFETY: the program's own call, handed on.
+    // SAFETY: the arguments are those of the program's own call of this function, which `run` asks for.
     unsafe { run(Flavour::Path, path, argv, Some(envp)) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: usize, argv: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `run` asks for.
     unsafe { run(Flavour::Path, path, argv, None) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: usize, argv: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `run` asks for.
     unsafe { run(Flavour::Search, file, argv, None) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: usize, argv: Strings, envp: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `run` asks for.
     unsafe { run(Flavour::Search, file, argv, Some(envp)) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: i32, argv: Strings, envp: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `run` asks for.
     unsafe { run(Flavour::Descriptor, fd as usize, argv, Some(envp)) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawn(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `spawn` asks for.
     unsafe { spawn(Spawn::Path, [a, b, c, d, e, f]) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawnp(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the arguments are those of the program's own call of this function, which `spawn` asks for.
     unsafe { spawn(Spawn::Search, [a, b, c, d, e, f]) }
 }
 
-/// The entry of execle's list behind its null: the environment.
+/// Returns the environment of an execle, which follows the null of its argument list.
 ///
 /// # Safety
 /// `list` is the list of arguments of an execle: strings, a null, and then the environment.
 unsafe fn behind_null(mut list: Strings) -> Strings {
-    // SAFETY: the caller promises execle's list: the loop stops at its null, and one more entry, the environment, follows.
+    // SAFETY: the caller promises execle's list: the loop stops at its null, and one more entry, the environment,
+    // follows.
     unsafe {
         while !(*list).is_null() {
             list = list.add(1);
@@ -61,22 +62,22 @@ unsafe fn behind_null(mut list: Strings) -> Strings {
 }
 
 unsafe extern "C" fn listed(path: usize, argv: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
     unsafe { run(Flavour::Path, path, argv, None) }
 }
 
 unsafe extern "C" fn listed_search(file: usize, argv: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
     unsafe { run(Flavour::Search, file, argv, None) }
 }
 
 unsafe extern "C" fn listed_environment(path: usize, argv: Strings) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
     unsafe { run(Flavour::Path, path, argv, Some(behind_null(argv))) }
 }
 
-/// The functions with a list of arguments in place: five are in registers, the others on the stack just above the
-/// return address. Pushing the five where the return address was makes one array of all.
+/// The functions with a variable number of arguments. Five of the list are in registers, the others on the stack just
+/// above the return address. The shim pushes the five over the return address, which makes one array of all.
 macro_rules! listed {
     ($name:ident, $then:ident) => {
         #[unsafe(naked)]

@@ -1,8 +1,9 @@
-//! The entry of every function that only an allocator brings, made from the one table. See `capture::families`.
+//! The exported shims of the functions that only an allocator defines, generated from the table in `capture::hooks`.
+//! See `capture::families`.
 //!
-//! Each calls the allocator's function with all six argument registers as the caller left them and records before, after
-//! or around it. The frame has unwind information and a personality routine, so an exception passes through it to the
-//! caller exactly as it would without us: `operator new` calls a new handler once, and what that throws arrives.
+//! Each shim calls the allocator's function with all six argument registers as the caller left them, and records before
+//! and after it. Its frame has unwind information and a personality routine, so an exception passes through it to the
+//! caller exactly as without us: `operator new` calls a new handler once, and what that throws arrives.
 use crate::shims::{after_out_result, product};
 use capture::context::Next;
 use capture::entry::Entry;
@@ -46,8 +47,8 @@ extern "C" fn after_text(call: &mut Call) -> Next {
     let text = call.context.result;
     let mut length = 0u64;
     if text != 0 {
-        // SAFETY: functions of the kind `Text` return null, checked above, or a NUL-terminated string, which the caller has
-        // not got yet. Every byte before was not the NUL.
+        // SAFETY: functions of the kind `Text` return null, checked above, or a NUL-terminated string, which the caller
+        // has not got yet. Every byte before was not the NUL.
         while unsafe { *((text + length) as *const u8) } != 0 {
             length += 1;
         }
@@ -59,7 +60,7 @@ extern "C" fn after_free(call: &mut Call) -> Next {
     families::after_free(call)
 }
 
-/// A null is a free if nothing was asked for, else a failure.
+/// The result of a resize. Null means that the block was freed if the size is zero, otherwise that the resize failed.
 fn moved(call: &Call, size: Option<u64>) -> Resized {
     match (call.context.result, size) {
         (0, Some(0)) => Resized::Freed,
@@ -82,7 +83,7 @@ extern "C" fn after_resize_or_free(call: &mut Call) -> Next {
     after_resize(call, if is_gone { Resized::Freed } else { moved(call, Some(call.context.arguments[1])) })
 }
 
-/// The block is as large as was asked for if its usable size is at least that.
+/// Called after a resize in place. It has succeeded if the usable size is at least the size that was asked for.
 extern "C" fn after_in_place(call: &mut Call) -> Next {
     let [block, size, _] = call.context.arguments;
     after_resize(call, if call.context.result >= size { Resized::To(block, size) } else { Resized::Not })
@@ -93,7 +94,8 @@ extern "C" fn after_expand(call: &mut Call) -> Next {
     after_resize(call, if call.context.result != 0 { Resized::To(block, size) } else { Resized::Not })
 }
 
-/// The unwinder calls it for our frame. Its arguments and results are those of the Itanium C++ ABI.
+/// The personality routine: the unwinder calls it for our frame. Its arguments and results are those of the Itanium C++
+/// ABI.
 extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: usize, _context: usize) -> i32 {
     const CLEANUP_PHASE: i32 = 2;
     const CONTINUE_UNWIND: i32 = 8;
@@ -103,7 +105,7 @@ extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: 
     CONTINUE_UNWIND
 }
 
-/// Makes a [`Call`], with its [`capture::context::Context`] in it.
+/// Makes a [`Call`], which contains a [`capture::context::Context`].
 macro_rules! guarded {
     ($upper:ident, $name:ident, $before:ident, $after:ident) => {
         #[unsafe(naked)]
@@ -111,7 +113,7 @@ macro_rules! guarded {
         extern "C" fn $name() {
             naked_asm!(
                 ".cfi_startproc",
-                // Its address is relative to where it stands, in four bytes.
+                // The encoding is pc-relative, in four bytes.
                 ".cfi_personality 0x1b, {personality}",
                 "endbr64",
                 "sub rsp, {saved}",
@@ -131,7 +133,7 @@ macro_rules! guarded {
                 "mov [rsp + 16], r9",
                 "mov rdi, rsp",
                 "lea rsi, [rip + {entries} + {offset}]",
-                // The saved rbp stands below the return address: sanitizers walk stacks by this chain.
+                // rbp points to the saved rbp below the return address, because sanitizers walk stacks by this chain.
                 "lea rbp, [rsp + {context} + 80]",
                 "call {before}",
                 "mov rdi, [rsp + {context} + 8]",

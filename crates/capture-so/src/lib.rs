@@ -1,7 +1,8 @@
-//! The capture core as a shared object: exported shims, a constructor, and the few functions that compilers expect.
+//! The capture library as a shared object: exported shims, a constructor, and the few functions that compilers expect.
 //!
-//! Given: the program's calls, by symbol interposition. What must hold: no NEEDED entry, no thread-local storage, no
-//! vector register, no symbol exported but the hooks and the calls for programs (those of `family_shims` only where an allocator is loaded), no reachable panic; `crates/cli/build.rs` and the tests check it.
+//! Receives: the program's calls, by symbol interposition. Must hold: no NEEDED entry, no thread-local storage, no
+//! vector register, no reachable panic. It exports only the hooks and the functions for programs (those of
+//! `family_shims` only if an allocator is loaded). `crates/cli/build.rs` and the tests check this.
 #![no_std]
 
 mod api;
@@ -17,7 +18,8 @@ mod shims;
 
 use capture::core::CORE;
 
-/// Programs that never allocate before `main` must still lose our variables before it.
+/// Starts before `main` also in a program that does not allocate until then, so that its environment has none of our
+/// variables.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
@@ -27,7 +29,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// A program that ends in good order lets its memory be looked at, where somebody watches.
+/// If `heaptrace` watches, a program that exits normally waits here until the collector has looked at its memory.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
@@ -38,12 +40,13 @@ static DESTRUCTOR: extern "C" fn() = {
 };
 
 unsafe extern "C" {
-    /// Defined nowhere: a panic that can be reached fails the link.
+    /// Defined nowhere, so a panic that can be reached is a link error.
     fn heaptrack_core_must_not_panic() -> !;
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: never runs: the function is defined nowhere, so a library in which this code can be reached does not link.
+    // SAFETY: this never runs. The function is defined nowhere, so a library in which this code can be reached does not
+    // link.
     unsafe { heaptrack_core_must_not_panic() }
 }

@@ -1,4 +1,4 @@
-//! The exported `dlopen`: a look at the mode, then a jump to libc's. See `capture::opening`.
+//! The exported `dlopen`. It checks the mode, then jumps to libc's function. See `capture::opening`.
 use capture::opening::{OPEN, RTLD_DEEPBIND, opening};
 use core::arch::naked_asm;
 

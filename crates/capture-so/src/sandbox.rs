@@ -1,11 +1,12 @@
-//! The exported `prctl` and `syscall`: a look at the first argument, then a jump to libc's. See `capture::sandbox`.
+//! The exported `prctl` and `syscall`. They check the first argument, then jump to libc's function. See
+//! `capture::sandbox`.
 use capture::sandbox::{
     PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, returned,
 };
 use core::arch::naked_asm;
 
-/// All argument registers survive the look, because both functions take any number of arguments. What forbids something
-/// has its arguments in registers, so libc's function can be called for it, and what it returns is seen.
+/// The shim keeps all argument registers, because both functions are variadic. A call that forbids something has all
+/// its arguments in registers. So for such a call the shim can call libc's function, and check what it returns.
 macro_rules! passing {
     ($name:ident, $one:expr, $other:expr, $before:ident, $real:ident) => {
         #[unsafe(naked)]

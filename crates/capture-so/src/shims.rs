@@ -1,8 +1,9 @@
-//! The exported entry of every hook, made from the one table.
+//! The exported shims of libc's functions, generated from the table in `capture::hooks`.
 //!
-//! Naked, with CFI of their own: they take the registers as the caller left them, and a debugger or an unwinder can
-//! walk through them. Allocations build a [`Context`] on the stack, call the real function, then record. Frees record,
-//! then jump: no frame of ours is left when the real free runs.
+//! They are naked functions with CFI of their own, so they see the registers as the caller left them, and a debugger or
+//! an unwinder can walk through them. The shim of an allocation makes a [`Context`] on the stack, calls the real
+//! function, and then records. The shim of a free records and then jumps, so no frame of ours is left when the real
+//! free runs.
 use capture::context::{Context, Next};
 use capture::events;
 use capture::hooks::Hook;
@@ -17,7 +18,7 @@ extern "C" fn after_size1(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[1])
 }
 
-/// No overflow: the call would have failed.
+/// The size of a calloc. If the product overflowed, the real function would have failed.
 pub fn product(context: &Context) -> u64 {
     context.arguments[0].wrapping_mul(context.arguments[1])
 }
@@ -26,13 +27,13 @@ extern "C" fn after_product(context: &mut Context) -> Next {
     events::allocated(context, context.result, product(context))
 }
 
-/// posix_memalign's block, 0 = it failed.
+/// Returns the block of a posix_memalign, or 0 if it failed.
 pub fn after_out_result(context: &Context) -> u64 {
     if context.result as u32 != 0 {
         return 0;
     }
-    // SAFETY: the function returned 0, so it has stored a block where its first argument points to. The caller's pointer is
-    // as valid as it was for that store, because the caller has not got control back.
+    // SAFETY: the function returned 0, so it has stored a block where its first argument points to. The caller's
+    // pointer is as valid as it was for that store, because the caller has not got control back.
     unsafe { *(context.arguments[0] as *const u64) }
 }
 
@@ -45,8 +46,8 @@ extern "C" fn during_resize1(context: &mut Context) -> Next {
 }
 
 extern "C" fn during_resize_product(context: &mut Context) -> Next {
-    // libc's reallocarray calls realloc, our hook again, so we call the real realloc ourselves. What cannot be
-    // multiplied goes to the real function, which knows how to fail.
+    // libc's reallocarray calls realloc, which is hooked too. So this hook calls the real realloc itself. If the
+    // product overflows, it calls the real reallocarray, which sets errno and fails.
     let [block, count, each] = context.arguments;
     match count.checked_mul(each) {
         Some(size) => {
@@ -68,7 +69,7 @@ extern "C" fn before_allocation(context: &Context) {
     events::allocating(context);
 }
 
-/// Saves registers and arguments as a `Context`, runs `$body`, then what it says is next, returns the result.
+/// Saves registers and arguments as a `Context`, runs `$body` and all next parts, and returns the result.
 macro_rules! with_context {
     ($name:ident, [$($body:literal),*], $($operands:tt)*) => {
         #[unsafe(naked)]

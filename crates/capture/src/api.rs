@@ -1,8 +1,9 @@
-//! What programs may call: reports about their own blocks, and pause, resume, stop.
+//! The functions that a program may call: reports about its own blocks, and pause, resume, stop.
 //!
-//! Two ways lead here. The shared object exports the calls by name. And every module that was built with our header brings
-//! a table of pointers, which an ELF note locates: it is filled when the module is met, in a launched and in an attached
-//! program alike, also for the program itself, whose weak names the linker has already bound to nothing.
+//! There are two ways to call them. The shared object exports them by name. And each module that was built with our
+//! header has a table of function pointers, which an ELF note locates. The capture library fills the table when it
+//! meets the module. The table works in an attached program too, and for references that the linker has already
+//! resolved to null, because they are weak.
 //!
 //! ```text
 //! note:   | 10 u32 | 8 u32 | 1 u32 | "heaptrack" 0 0 0 | entries u32 | table - here i32 |
@@ -16,7 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const NOTE_NAME: &[u8] = b"heaptrack\0";
 pub const NOTE_KIND: u32 = 1;
-/// Pointers of a table.
+/// The number of pointers in a table.
 pub const ENTRIES: usize = 7;
 
 /// Every name that the shared object exports for programs.
@@ -76,7 +77,7 @@ macro_rules! reporting {
 reporting!(alloc, reported_alloc);
 reporting!(realloc, reported_realloc);
 
-/// Needs no stack: hands on where the caller's frame ends, and leaves none of its own.
+/// A free needs no stack walk. So this shim makes no frame: it passes on the caller's CFA and jumps.
 macro_rules! freeing {
     ($name:ident, $record:ident) => {
         #[unsafe(naked)]
@@ -116,12 +117,12 @@ pub const ENTRY_POINTS: [extern "C" fn(); ENTRIES] = [alloc, free, realloc, movi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     pub address: u64,
-    /// Pointers that it has room for and that we know.
+    /// How many of our functions it has room for.
     pub entries: usize,
 }
 
 impl Located {
-    /// `at`: the address of the note's content, in the process whose note it is.
+    /// Returns the table that a note locates. `at` is the address of the note's content in its process.
     pub fn by(name: &[u8], kind: u32, content: &[u8], at: u64) -> Option<Located> {
         if name != NOTE_NAME || kind != NOTE_KIND {
             return None;
@@ -133,14 +134,14 @@ impl Located {
         address.is_multiple_of(8).then_some(Located { address, entries })
     }
 
-    /// True when the whole table lies in `[start, start + length)`.
+    /// Returns true if the whole table lies in `[start, start + length)`.
     pub const fn is_inside(&self, start: u64, length: u64) -> bool {
         let end = self.address.wrapping_add(self.entries as u64 * 8);
         self.address >= start && end <= start.wrapping_add(length)
     }
 }
 
-/// Fills the tables that a module brings, unless it is the one that we are ourselves in.
+/// Fills the tables of a module. Does nothing for the module that this code itself is in.
 pub fn fill(headers: Headers, bias: u64) {
     if headers.bounds(bias).is_some_and(|(start, end)| (start..end).contains(&(fill as *const () as u64))) {
         return;
@@ -152,7 +153,7 @@ pub fn fill(headers: Headers, bias: u64) {
     });
 }
 
-/// Only where the module itself could write.
+/// Fills a table, but only if the module itself could write to it.
 fn fill_table(headers: Headers, bias: u64, table: Located) {
     let inside = |header: &ProgramHeader| table.is_inside(bias.wrapping_add(header.vaddr), header.memsz);
     let is_writable =
@@ -162,9 +163,9 @@ fn fill_table(headers: Headers, bias: u64, table: Located) {
         return;
     }
     for (place, function) in ENTRY_POINTS.into_iter().take(table.entries).enumerate() {
-        // SAFETY: the table is aligned (`Located::by`) and whole inside a writable segment of the module that is not RELRO,
-        // checked above. The module is mapped, which the callers of `register` promise. Programs only read the words, and
-        // the stores are atomic.
+        // SAFETY: the table is aligned (`Located::by`) and whole inside a writable segment of the module that is not
+        // RELRO, checked above. The module is mapped, which the callers of `register` promise. Programs only read the
+        // words, and the stores are atomic.
         let entry = unsafe { AtomicU64::from_ptr((table.address as *mut u64).add(place)) };
         entry.store(function as *const () as u64, Ordering::Release);
     }

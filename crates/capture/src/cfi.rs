@@ -1,13 +1,13 @@
-//! Call frame information: from a code address to the row of unwind rules that holds there.
+//! Call frame information: from a code address to the row of unwind rules for it.
 //!
-//! Given: the address of a module's `.eh_frame_hdr` and the module's bounds, all mapped by the loader. Gives back: a
-//! [`Row`]. What must hold: no allocation, no panic on any bytes, no read outside the module's bounds, and the working
-//! memory is the caller's [`Scratch`] (kilobytes are too much for a coroutine's stack).
+//! Receives: the address of a module's `.eh_frame_hdr` and the module's bounds, all mapped by the loader. Returns: a
+//! [`Row`]. Must hold: no allocation, no panic on any bytes, no read outside the module's bounds. The working memory is
+//! the caller's [`Scratch`], because kilobytes are too much for a coroutine's stack.
 //!
 //! Why not a library: see `docs/decisions/0002-own-cfi-reader.md`. The tests compare every row of whole programs with
 //! gimli's.
 
-/// DWARF's numbers of the registers we follow.
+/// The DWARF numbers of registers.
 pub mod reg {
     pub const RBX: usize = 3;
     pub const RBP: usize = 6;
@@ -22,31 +22,31 @@ pub mod reg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum How {
-    /// Nothing was said.
+    /// The table has no rule for it.
     Unset,
     Undefined,
     /// Unchanged.
     Same,
     /// In memory at CFA + value.
     At,
-    /// It is CFA + value.
+    /// It equals CFA + value.
     Is,
-    /// In another register; value = its number.
+    /// In another register. The value is its number.
     In,
-    /// In memory at the address that the expression gives; value = its address.
+    /// In memory, at the result of a DWARF expression. The value is the expression's address.
     AtExpression,
-    /// What the expression gives.
+    /// It is the result of a DWARF expression.
     IsExpression,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// CFA = register + offset, or an expression when `cfa_register` is `EXPRESSION`.
+    /// CFA = this register + `cfa_value`. If it is `EXPRESSION`, `cfa_value` is the address of an expression.
     pub cfa_register: u8,
     pub cfa_value: i64,
     pub how: [How; reg::COUNT],
     pub value: [i64; reg::COUNT],
-    /// The frame of a signal handler's return: its caller was interrupted, not calling.
+    /// This is the frame to which a signal handler returns. Its caller made no call: a signal interrupted it.
     pub is_signal: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Scratch {
 pub enum NoRow {
     /// No frame description covers the address.
     NotCovered,
-    /// Bytes that we do not understand.
+    /// The table cannot be decoded.
     Malformed,
 }
 
@@ -87,7 +87,7 @@ pub enum NoRow {
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
     pub eh_frame_hdr: u64,
-    /// The module's bounds: no read leaves them.
+    /// The module's bounds. Nothing outside of them is read.
     pub start: u64,
     pub end: u64,
 }
@@ -107,7 +107,8 @@ macro_rules! fixed {
             if next > self.end {
                 return None;
             }
-            // SAFETY: `[at, next)` lies inside bounds that the maker of this reader knows to be mapped.
+            // SAFETY: `[at, next)` lies inside `[at, end)`. Code that makes a `Bytes` knows that this memory is mapped:
+            // `Tables::bytes` stays in the bounds of a loaded module, `evaluate` reads an expression of such a module.
             let value = unsafe { (self.at as *const $type).read_unaligned() };
             self.at = next;
             Some(value)
@@ -159,7 +160,7 @@ impl Bytes {
         Some(())
     }
 
-    /// A pointer in one of exception handling's encodings; `data` is what data-relative ones count from.
+    /// Reads a pointer in one of the encodings of exception handling. Data-relative ones count from `data`.
     fn pointer(&mut self, encoding: u8, data: u64) -> Option<u64> {
         let here = self.at;
         let value = self.plain(encoding)?;
@@ -171,7 +172,7 @@ impl Bytes {
         }
     }
 
-    /// The number of an encoded pointer, relative to nothing.
+    /// Reads the number of an encoded pointer, without what it is relative to.
     fn plain(&mut self, encoding: u8) -> Option<u64> {
         Some(match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.u64()?,
@@ -191,17 +192,17 @@ impl Tables {
         (at >= self.start && at < self.end).then_some(Bytes { at, end: self.end })
     }
 
-    /// The frame description whose start is the last one not above `pc`.
+    /// Returns the address of the last frame description that does not start after `pc`.
     #[inline(never)]
     fn description(&self, pc: u64) -> Result<u64, NoRow> {
         self.description_in_table(pc).ok_or(NoRow::Malformed)?.ok_or(NoRow::NotCovered)
     }
 
-    /// Outer `None`: the table cannot be read. Inner: `pc` is before its first entry.
+    /// Returns `None` if the table cannot be decoded, and `Some(None)` if `pc` is before its first entry.
     fn description_in_table(&self, pc: u64) -> Option<Option<u64>> {
         const DATA_RELATIVE_4: u8 = 0x3b;
         let hdr = self.eh_frame_hdr;
-        // A program that was linked without one has got it from the profiler, elsewhere.
+        // A program that was linked without this table gets one from the profiler, which is outside of the module.
         let is_own = hdr >= self.start && hdr < self.end;
         let end = if is_own { self.end } else { u64::MAX };
         let mut bytes = Bytes { at: hdr, end };
@@ -250,7 +251,7 @@ impl Tables {
     }
 }
 
-/// What descriptions share.
+/// A common information entry (CIE): what several descriptions share.
 #[derive(Clone, Copy)]
 struct Common {
     code_align: u64,
@@ -261,7 +262,7 @@ struct Common {
     instructions: Bytes,
 }
 
-/// One function's description.
+/// A frame description entry (FDE): the unwind rules of one function.
 #[derive(Clone, Copy)]
 struct Description {
     cie: Common,
@@ -270,7 +271,7 @@ struct Description {
     instructions: Bytes,
 }
 
-/// An entry's content, behind its length, and where its id field is.
+/// Returns the content of an entry, which follows its length. It begins with the id field.
 fn entry(tables: &Tables, at: u64) -> Option<Bytes> {
     let mut bytes = tables.bytes(at)?;
     let mut length = bytes.u32()? as u64;
@@ -329,7 +330,7 @@ impl Common {
         self.augmentation(augmentation, bytes)
     }
 
-    /// The letters of the augmentation string, each with its data.
+    /// Reads the letters of the augmentation string, each with its data.
     fn augmentation(&mut self, mut letters: Bytes, mut data: Bytes) -> Option<()> {
         let mut end_of_data = 0;
         loop {
@@ -350,7 +351,7 @@ impl Common {
                 }
                 b'S' => self.is_signal = true,
                 b'B' => {}
-                // Unknown letters are harmless when their data has a length.
+                // Unknown letters do not matter if the length of all data is known.
                 _ if end_of_data != 0 => break,
                 _ => return None,
             }
@@ -368,13 +369,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Moves on; true when the row that holds at the target is complete.
+    /// Advances the location. Returns true if it is after the target, so that the row for the target is complete.
     fn advance(&mut self, scratch: &Scratch, delta: u64) -> bool {
         self.pc = self.pc.wrapping_add(delta.wrapping_mul(scratch.description.cie.code_align));
         self.pc > self.target
     }
 
-    /// An expression's address; the instructions go on behind it.
+    /// Returns the address of an expression, and skips it.
     fn block(bytes: &mut Bytes) -> Option<i64> {
         let at = bytes.at;
         let n = bytes.uleb()?;
@@ -417,7 +418,7 @@ impl Run<'_> {
         }
     }
 
-    /// True when the target was passed.
+    /// Returns true if the location is after the target.
     fn extended(&mut self, op: u8, bytes: &mut Bytes, scratch: &mut Scratch, initial: bool) -> Option<bool> {
         let data_align = scratch.description.cie.data_align;
         let factored = |n: i64| n.wrapping_mul(data_align);
@@ -490,7 +491,8 @@ impl Run<'_> {
                 row.cfa_register = register8(bytes.uleb()?)?;
                 row.cfa_value = factored(bytes.sleb()?);
             }
-            // A CFA that is an expression has neither: its value would be taken for the expression's address.
+            // If the CFA is an expression, it has no register and no offset to change. `cfa_value` is the expression's
+            // address then.
             0x0d | 0x0e | 0x13 if row.cfa_register == Row::EXPRESSION => return None,
             0x0d => row.cfa_register = register8(bytes.uleb()?)?,
             0x0e => row.cfa_value = bytes.uleb()? as i64,

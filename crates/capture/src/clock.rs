@@ -1,12 +1,12 @@
 //! Where stamps come from.
 //!
-//! Usually a stamp is the processor's time stamp counter. A program can forbid that: after
-//! `prctl(PR_SET_TSC, PR_TSC_SIGSEGV)` and in seccomp's strict mode, `rdtsc` is a segmentation fault. The flag belongs to
-//! a thread and is inherited by the threads and processes that it creates.
+//! Usually a stamp is the processor's time stamp counter. A program can forbid that: after `prctl(PR_SET_TSC,
+//! PR_TSC_SIGSEGV)` and in seccomp's strict mode, `rdtsc` is a segmentation fault. The flag belongs to a thread and is
+//! inherited by the threads and processes that it creates.
 //!
-//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to its own counter in every
-//! round, and every event adds one. Stamps of both kinds therefore have one unit. If one thread loses the counter, all
-//! threads of the process use the word from then on, so their order stays exact: see decision 49.
+//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to its own counter in
+//! every round, and every event adds one. Stamps of both kinds therefore have one unit. If one thread loses the
+//! counter, all threads of the process use the word from then on, so their order stays exact: see decision 49.
 use crate::sys;
 use channel::{Header, Stamp};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `rdtsc` without a fence: the collector has membarrier.
+    /// `rdtsc` without a fence, because the collector uses membarrier.
     Counter = 0,
-    /// `rdtsc` after a fence of our own.
+    /// `rdtsc` after a fence.
     FencedCounter = 1,
     /// `Header::ticks`.
     SharedWord = 2,
@@ -33,7 +33,7 @@ impl Source {
     }
 }
 
-/// The process's choice. It only ever changes to `SharedWord`, while other threads run.
+/// The source that the process uses. It can change to `SharedWord` while other threads run, and never changes back.
 #[repr(C)]
 pub struct StampClock {
     source: AtomicU32,
@@ -48,20 +48,20 @@ impl StampClock {
         self.source.store(source as u32, Ordering::SeqCst);
     }
 
-    /// True if `plain` is a good stamp. A thread that sees the old value just after the change may still use it: only the
-    /// thread that made the change has lost the counter.
+    /// Returns true if `plain` may be used. A thread that still sees the old value just after a change may use it too,
+    /// because only the thread that made the change has lost the counter.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.source.load(Ordering::Relaxed) == Source::Counter as u32
     }
 
-    /// The stamp of an event, where `is_plain`.
+    /// Returns the stamp of an event. Only if `is_plain`.
     #[inline(always)]
     pub fn plain(&self) -> Stamp {
         rdtsc()
     }
 
-    /// A stamp that is later than `last`, the calling thread's last one.
+    /// Returns a stamp that is later than `last`, the last stamp of the calling thread.
     #[inline(always)]
     pub fn after(&self, header: &Header, last: Stamp) -> Stamp {
         if self.is_plain() { rdtsc() } else { self.carefully_after(header, last) }
@@ -76,8 +76,8 @@ impl StampClock {
             }
             return header.ticks.fetch_add(1, Ordering::SeqCst);
         }
-        // SAFETY: both fences need SSE2, which every x86-64 processor has. They make the intent visible to all before the
-        // stamp is taken.
+        // SAFETY: both fences need SSE2, which every x86-64 processor has. They make the intent visible to all before
+        // the stamp is taken.
         unsafe {
             core::arch::x86_64::_mm_mfence();
             core::arch::x86_64::_mm_lfence();
@@ -93,10 +93,10 @@ impl StampClock {
         }
     }
 
-    /// The calling thread is about to lose the counter, which it can still read.
+    /// Called by a thread that is about to lose the counter, while it can still read it.
     pub fn leave_counter(&self, header: &Header) {
         if self.source.load(Ordering::Relaxed) != Source::SharedWord as u32 {
-            // Otherwise what comes now would be stamped earlier than what other threads did since the last round.
+            // Otherwise the next events would be stamped earlier than the events of other threads since the last round.
             header.ticks.fetch_max(rdtsc(), Ordering::SeqCst);
             self.change(header);
         }
@@ -112,8 +112,8 @@ impl StampClock {
 
 #[inline(always)]
 fn rdtsc() -> Stamp {
-    // SAFETY: reads a counter. The calling thread may do so: `check_thread` asked before its first event, and `sandbox.rs`
-    // notices when it gives the counter up.
+    // SAFETY: reads a counter. The calling thread may do so: `check_thread` asked before its first event, and
+    // `sandbox.rs` notices when it gives the counter up.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         let after = clock.after(&header, before);
         assert!(after > before, "{after} {before}");
         assert_eq!(clock.after(&header, after), after + 1);
-        // Another thread was still stamped by the counter.
+        // Another thread took its last stamp from the counter.
         let ahead = after + 1_000_000;
         assert_eq!(clock.after(&header, ahead), ahead + 1);
         assert_eq!(clock.after(&header, after), ahead + 2, "one order for all threads");

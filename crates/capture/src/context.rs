@@ -1,17 +1,17 @@
-//! What an entry shim saves: the registers as the caller left them, the arguments, the result.
+//! What a shim saves on the stack: the callee-saved registers of the caller, the arguments, the result.
 use crate::cfi::reg;
+use crate::resume_state::ResumeState;
 
-/// Laid out by the entry shims (`capture-so/src/shims.rs`), lowest address first.
+/// The shims (`capture-so/src/shims.rs`) write this structure in assembly, lowest address first.
 ///
 /// ```text
-/// rsp ->  result | argument 0..2 | differs | r15 r14 r13 r12 rbx rbp | return address | <- CFA
+/// rsp ->  result | argument 0..2 | resume state | r15 r14 r13 r12 rbx rbp | return address | <- CFA
 /// ```
 #[repr(C)]
 pub struct Context {
     pub result: u64,
     pub arguments: [u64; 3],
-    /// What the memo said about the leaf, kept for a walk.
-    pub differs: u64,
+    pub resume_state: ResumeState,
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,
@@ -22,7 +22,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// What a shim reserves below the return address.
+    /// How many bytes a shim reserves below the return address.
     pub const SAVED: usize = size_of::<Context>() - 8;
 
     /// The caller's stack pointer once the hook has returned.
@@ -45,8 +45,8 @@ impl Context {
     }
 }
 
-/// What a hook still has to do, once its frame is gone: the shims call it next. The stack is the program's, and the
-/// quick part of a hook and its slow part must not stand on it together.
+/// The next part of a hook. A part returns it to the shim, which calls it. So the frames of the quick part and of the
+/// slow part are never on the stack at the same time: the stack is the program's, and may be small.
 #[repr(transparent)]
 pub struct Next(Option<extern "C" fn(&mut Context) -> Next>);
 

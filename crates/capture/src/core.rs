@@ -1,12 +1,13 @@
-//! The core's state in one place, and its start.
+//! The state of the capture library in one process.
 //!
 //! ```text
 //! Asleep --first hook or constructor--> Starting --the channel is there--> Ready
 //!                                          |
 //!                                          +--no channel, not the target, refused--> Passive
 //! ```
-//! `Passive` and a forked child look the same to a hook: the gate is shut, the real function is all that runs. Only where a
-//! whole tree is followed a forked child goes through `Starting` once more, with shared memory of its own.
+//! For a hook, `Passive` and a forked child look the same: the gate is shut, and the hook only calls the real function.
+//! If a whole tree of processes is followed, a forked child starts again with shared memory of its own (`Joining`).
+mod attach_block;
 mod attached;
 mod forbidden;
 mod initial;
@@ -15,7 +16,8 @@ mod loading;
 mod mapping;
 mod start;
 
-pub use attached::{Attached, SlotGuards, adopt, geometry_of};
+pub use attach_block::{AttachBlock, CORE_BYTES};
+pub use attached::{SlotGuards, adopt, geometry_of};
 pub use mapping::map_offer;
 
 use crate::clock::{Source, StampClock};
@@ -27,16 +29,17 @@ use crate::local::{Local, Threads};
 use crate::modules::{KnownModules, Modules};
 use crate::rule::Rules;
 use crate::sys;
-use channel::{ExitHandshake, Geometry, Header, Loss, Region, Stamp, UnrecordedExec};
+use channel::{ExitHandshake, Geometry, Header, Loss, Region, Stamp, UnrecordedExec, WriterMemory};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The gate's bits. Its page reads as zero in a forked child.
+/// The bits of the gate. Its page reads as zero in a forked child.
 pub const ACTIVE: u32 = 1;
-/// Tests only: count allocations and stop at some.
+/// For tests: allocations are counted, and the thread stops itself after some of them.
 pub const COUNTING: u32 = 2;
-/// The program wants no allocations recorded for now. Frees are: a block that is gone is no leak.
+/// The program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks would look like
+/// leaks.
 pub const PAUSED: u32 = 4;
 
 #[repr(u32)]
@@ -44,13 +47,14 @@ pub const PAUSED: u32 = 4;
 enum State {
     Asleep,
     Starting,
-    /// A forked child gets shared memory of its own. No thread waits for that: a handler that interrupts it would wait for ever.
+    /// A forked child is getting shared memory of its own. Hooks do not wait for that, because a hook in a signal
+    /// handler that interrupts it would wait for ever.
     Joining,
     Ready,
     Passive,
 }
 
-/// Why recording could not start; `Header::refusal`.
+/// Why recording could not start. Stored in `Header::refusal`.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 enum Refusal {
@@ -60,7 +64,7 @@ enum Refusal {
     NoSystemCall = 4,
 }
 
-/// The per-process tables, in the channel's private part.
+/// The tables of the process, in the part of the shared memory that belongs to the writer.
 #[repr(C)]
 struct Private {
     rules: Rules,
@@ -70,13 +74,25 @@ struct Private {
     /// Where each unit of slot areas is mapped, 0 = not yet.
     areas: [AtomicU64; Geometry::MAX_MAP_UNITS],
     modules: Modules,
-    /// Only for the writer of the table of modules.
+    /// Only the writer of the module table uses it.
     known_modules: UnsafeCell<KnownModules>,
 }
 
-const _: () = assert!(size_of::<Private>() <= Geometry::PRIVATE_BYTES as usize);
+/// How much of the shared memory is ours: per process a `Private`, per thread a `Local`. Recorders of the same build
+/// ask for this much, and `is_ours` compares.
+pub const WRITER_MEMORY: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
 
-/// Everything that is set once, before the gate opens.
+const _: () = assert!(size_of::<Private>() <= WRITER_MEMORY.process as usize);
+const _: () = assert!(matches!(Geometry::roomy(WRITER_MEMORY).check(), Ok(())));
+const _: () = assert!(matches!(Geometry::tight(WRITER_MEMORY).check(), Ok(())));
+
+/// Returns true if a channel of this geometry can be used: its offsets do not overflow, and it has room for what we
+/// keep in it.
+fn is_ours(geometry: &Geometry) -> bool {
+    geometry.check().is_ok() && geometry.writer_memory() == WRITER_MEMORY
+}
+
+/// What is set once, before the gate opens.
 #[repr(C)]
 struct Parts {
     region: Region<'static>,
@@ -86,53 +102,53 @@ struct Parts {
     pid: u32,
 }
 
-/// Laid out as in C: of a process that runs already it is written from outside, see `attached.rs`.
+/// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see
+/// `attach_block.rs`.
 ///
-/// What the SAFETY comments of this file and of the folder `core` refer to by name:
-/// - **Start-up**: `start` does its work in the loader or in a constructor, before `main`: the first hook or the constructor
-///   of `capture-so` calls it. The process has one thread then, and its loader waits for us, so its list is stable. A
-///   forked child that joins is at its first hook after the fork, on the only thread that it has.
-/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped and that is never unmapped, or
-///   to the page in the home of an attached process, which is never unmapped either.
-/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state is `Ready`; the `Core`
-///   of an attached process is written with them. Only code that has seen the gate open or the state `Ready`, and what
-///   `assemble` and `join` call, asks for them. Threads that see the gate open start later, or were stopped while it was
-///   opened.
-/// - **The region is mapped**: nothing unmaps what `map_parts`, `map_unit` and `map_far_slots` have mapped and published. Of
-///   an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
+/// The SAFETY comments of this file and of the folder `core` refer to these invariants by name:
+/// - **Start-up**: the first hook or the constructor of `capture-so` calls `start`, before `main`. The process has one
+///   thread then, and the loader waits until the call returns, so its list is stable. A forked child that joins is at
+///   its first hook after the fork, on its only thread.
+/// - **The gate is mapped**: `gate` points to `SHUT`, to the page that `assemble` has mapped, or to the page that the
+///   profiler has mapped in an attached process. None of them is ever unmapped.
+/// - **Parts are set**: `assemble` writes `parts` before `open` opens the gate and before the state becomes `Ready`. In
+///   an attached process the profiler writes them before it opens the gate, while all threads are stopped. Only code
+///   that has seen the gate open or the state `Ready` uses them, and what `assemble` and `join` call.
+/// - **The region is mapped**: nothing in the target unmaps what `map_parts`, `map_unit` and `map_far_slots` have
+///   mapped and published. In an attached process, `attach/src/repair.rs` unmaps it only when no thread is in a hook.
 #[repr(C)]
 pub struct Core {
     state: AtomicU32,
     gate: AtomicPtr<AtomicU32>,
     parts: UnsafeCell<MaybeUninit<Parts>>,
     clock: StampClock,
-    /// What an exec must bring along; apart, for it is too large to be moved on a small stack.
+    /// What an exec must pass on. It is not in `Parts`, because it is too large to be moved on a small stack.
     carried: UnsafeCell<Carried>,
-    /// Where libc keeps the tid in a thread block, once learnt.
+    /// The offset of the tid in libc's thread block. 0 = not known yet.
     pub tid_offset: AtomicU32,
     /// An address above all frames of the first thread's stack; 0 = not known.
     pub stack_top: AtomicU64,
-    /// Where we are ourselves, in a process that ran already.
+    /// Where this library is mapped, in an attached process.
     own: Range,
-    /// A frame was guessed: loading a module may prove it wrong.
+    /// Some cached rule is a guess. A module that is loaded later may have CFI for that address.
     guessed: AtomicBool,
     /// The Image record has been written.
     pub announced: AtomicBool,
     /// Threads that have begun to record.
     threads_begun: AtomicU32,
-    /// The state of the thread that records alone, or null.
+    /// The state of the only thread that has recorded, or null if there are none or several.
     pub only: AtomicPtr<Local>,
-    /// Where libc keeps `stderr`, 0 = unknown.
+    /// The address of libc's variable `stderr`. 0 = unknown.
     stderr: AtomicU64,
-    /// Tests only.
+    /// For tests: after which allocations the thread stops itself.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
 }
 
 const STOPS: usize = 128;
 
-// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit one
-// thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
+// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit
+// one thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
 unsafe impl Sync for Core {}
 
 static SHUT: AtomicU32 = AtomicU32::new(0);
@@ -156,28 +172,29 @@ pub static CORE: Core = Core {
 };
 
 impl Core {
-    /// The gate, first thing in every hook.
+    /// The gate. Every hook reads it first.
     #[inline(always)]
     pub fn gate(&self) -> u32 {
         // SAFETY: the gate is mapped (see `Core`).
         unsafe { (*self.gate.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
     }
 
-    /// The gate, for an event: a forked child of a followed process opens it with its first.
+    /// The gate, for a hook that is about to record. A forked child of a followed process joins here at its first
+    /// event.
     #[inline(always)]
     pub fn gate_or_join(&self) -> u32 {
         let gate = self.gate();
         if gate == 0 && follow::may_join() { self.join() } else { gate }
     }
 
-    /// Ends recording for good; the program goes on.
+    /// Ends recording for good. The program runs on.
     pub fn shut(&self) {
         follow::give_up();
         // SAFETY: the gate is mapped (see `Core`). `SHUT`, too, is a static that can be written.
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
     }
 
-    /// The program's own wish. Only where we record: the shut gate is everybody's.
+    /// The program asks to pause. Does nothing if the gate is shut, because `SHUT` is shared.
     pub fn pause(&self) {
         if self.gate() & ACTIVE != 0 {
             // SAFETY: the gate is mapped (see `Core`).
@@ -193,7 +210,7 @@ impl Core {
         }
     }
 
-    /// The program ends recording, for good. True: it was on.
+    /// The program ends recording for good. Returns true if it was recorded.
     pub fn stop(&self) -> bool {
         let was_on = self.gate() & ACTIVE != 0;
         if was_on {
@@ -203,14 +220,14 @@ impl Core {
         was_on
     }
 
-    /// libc's `stderr`, where we record.
+    /// Returns libc's `stderr` if this process is recorded.
     pub fn standard_error(&self) -> Option<*mut u8> {
         if self.gate() & ACTIVE == 0 {
             return None;
         }
-        // SAFETY: 0, or where `prepare` found the variable `stderr`: in the program or in a library of the start, which the
-        // loader never unloads. It is a pointer, aligned; if the program assigns to it meanwhile, the old or the new value
-        // is read.
+        // SAFETY: 0, or where `prepare` found the variable `stderr`: in the program or in a library of the start, which
+        // the loader never unloads. It is a pointer, aligned; if the program assigns to it meanwhile, the old or the
+        // new value is read.
         let stream = unsafe { (self.stderr.load(Ordering::Relaxed) as *const *mut u8).as_ref() }?;
         (!stream.is_null()).then_some(*stream)
     }
@@ -239,9 +256,9 @@ impl Core {
     }
     #[inline(always)]
     fn private(&self) -> &Private {
-        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `Geometry::check` demands
-        // `PRIVATE_BYTES`, which the assertion at `Private` compares. Zeros are valid, and what several threads write is
-        // atomic or in an `UnsafeCell`.
+        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `is_ours` demands
+        // `WRITER_MEMORY`, which the assertion at `Private` compares. Zeros are valid, and what several threads write
+        // is atomic or in an `UnsafeCell`.
         unsafe { &*self.parts().private }
     }
     #[inline(always)]
@@ -257,12 +274,12 @@ impl Core {
         &self.private().modules
     }
     /// # Safety
-    /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called by
-    /// the loader's notification, at start-up, or in `dl_find_object::alone`.
+    /// The caller is the only writer of the table of modules, and holds no other result of this function: it is called
+    /// by the loader's notification, at start-up, or in `dl_find_object::alone`.
     #[allow(clippy::mut_from_ref)]
     unsafe fn known_modules(&self) -> &mut KnownModules {
-        // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it is
-        // mapped.
+        // SAFETY: no other reference to it exists, because the caller is the only writer. `private` has shown that it
+        // is mapped.
         unsafe { &mut *self.private().known_modules.get() }
     }
     pub fn pid(&self) -> u32 {
@@ -273,7 +290,8 @@ impl Core {
         self.header().lose_events(loss, 1);
     }
 
-    /// Whether this process is about to become a program that cannot be recorded. `None`: it can be, or the exec failed.
+    /// Stores why the program that this process is about to execute cannot be recorded. `None`: it can be, or the exec
+    /// failed.
     pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
         if self.gate() & ACTIVE != 0 {
             self.header().unrecorded_exec.store(why.map_or(0, |why| why as u32), Ordering::Release);
@@ -290,19 +308,20 @@ impl Core {
         self.clock.after(self.header(), last)
     }
 
-    /// The clock may be read without a fence, see `plain_stamp`.
+    /// Returns true if `plain_stamp` may be used: the clock is read without a fence.
     #[inline(always)]
     pub fn has_plain_stamps(&self) -> bool {
         self.clock.is_plain()
     }
 
-    /// As `stamp`, where stamps are plain.
+    /// As `stamp`. Only if `has_plain_stamps`.
     #[inline(always)]
     pub fn plain_stamp(&self) -> Stamp {
         self.clock.plain()
     }
 
-    /// About now, 20 ms early at most. Any thread may ask, also one that has lost the time stamp counter unnoticed.
+    /// A stamp that is at most 20 ms too early. Any thread may call this, also one that has lost the time stamp counter
+    /// unnoticed.
     fn rough_stamp(&self) -> Stamp {
         self.header().ticks.load(Ordering::Relaxed)
     }
@@ -315,39 +334,40 @@ impl Core {
         }
     }
 
-    /// The program ends: if somebody watches, its memory can be looked at now. Waits half a second at most.
+    /// Called when the program exits. If `heaptrace` watches, waits until the collector has looked at the memory, but
+    /// for at most half a second.
     pub fn say_farewell(&self) {
         const TRIES: u32 = 5;
         const TRY_MS: u64 = 100;
         const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-        if self.gate() & ACTIVE == 0 || self.header().watched == 0 || !self.may_call() {
+        if self.gate() & ACTIVE == 0 || self.header().heaptrace.watched == 0 || !self.may_call() {
             return;
         }
         let header = self.header();
-        header.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
+        header.heaptrace.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
         header.doorbell.fetch_add(1, Ordering::Release);
         sys::futex_wake(&header.doorbell);
         for _ in 0..TRIES {
-            let is_over = header.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
+            let is_over = header.heaptrace.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
             if is_over || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
                 return;
             }
-            sys::futex_wait(&header.exit_handshake, ExitHandshake::Said as u32, TRY_MS);
+            sys::futex_wait(&header.heaptrace.exit_handshake, ExitHandshake::Said as u32, TRY_MS);
         }
     }
 
-    /// What an exec must carry; `None` in a process that does not record, unless it is of a tree that is followed.
+    /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
-        // In a sandbox the pid cannot be asked for. There, nothing is carried: see `exec.rs`.
+        // In a sandbox the pid cannot be asked for. There `exec.rs` passes nothing on.
         let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
-        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by `prepare`; a
-        // child that joins does not write it again.
+        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
+        // `prepare`; a child that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 
-    /// Tests only: one more allocation was recorded.
+    /// For tests: counts an allocation, and stops the thread if it is one of `stops`.
     #[cold]
     pub fn counted(&self) {
         let n = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,12 +1,15 @@
-//! Modules where the loader cannot be watched: neither /proc/self/mem nor mprotect lets us write the jump of [`crate::loader`].
+//! How modules are found if the loader cannot be watched, because neither /proc/self/mem nor mprotect lets the capture
+//! library write the jump of [`crate::loader`].
 //!
-//! Then nobody tells us of a new module, so every frame asks: is its address still in the module that we know? glibc's
-//! own `_dl_find_object` (2.35 and later) answers without a lock, from any place, and it is what exceptions are thrown by.
-//! The libraries of the start never go and are not asked for. A library goes only in `dlclose`: the exported one forgets
-//! what was remembered of stacks, then jumps on to the real one.
+//! Then nothing announces a new module. So for every frame the walk asks glibc's `_dl_find_object` (2.35 and later)
+//! whether the address is still in the same module. That function takes no lock and may be called from anywhere; the
+//! C++ runtime uses it to throw exceptions. Libraries that were loaded at the start are never unloaded, so the walk
+//! does not ask for them. Other libraries are unloaded only by `dlclose`. The capture library exports a `dlclose` of
+//! its own, which clears the stack memos and then jumps to the real one.
 //!
-//! What must hold: no lock is waited for; where two threads meet a new module at once, one of them leaves its frame
-//! without a module; nothing that was learnt of a library's code is kept beyond the walk, for it may be gone at the next.
+//! Must hold: no thread waits for a lock. If two threads meet a new module at the same time, one of them records its
+//! frame without a module. Nothing that was learnt of a library's code is kept after the walk, because the library may
+//! be gone before the next one.
 use crate::core::CORE;
 use crate::elf::LinkMap;
 use crate::real;
@@ -25,11 +28,11 @@ struct Object {
 
 type Find = extern "C" fn(address: u64, object: *mut Object) -> i32;
 
-/// `_dl_find_object`; null where the loader is watched, or has no such function.
+/// `_dl_find_object`. Null if the loader is watched, or has no such function.
 static FIND: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// libc's `dlclose`; null until the start.
 static CLOSE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-/// The last module of the start.
+/// The number of modules that were loaded at the start.
 static FIRST_MODULES: AtomicU32 = AtomicU32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -40,17 +43,19 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     if let Some(address) = unsafe { real::find_behind(first, ourselves, b"dlclose") } {
         CLOSE.store(address as *mut (), Ordering::Release);
     }
-    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `opening::resolve` asks for.
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `opening::resolve` asks
+    // for.
     unsafe { crate::opening::resolve(first, ourselves) };
 }
 
-/// From now on frames ask. False: they cannot.
+/// From now on walks ask for the module of each frame. Returns false if there is no `_dl_find_object`.
 ///
 /// # Safety
-/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile. The table has `modules` modules, all that
-/// are loaded.
+/// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile. The table has `modules` modules, all
+/// that are loaded.
 pub unsafe fn begin(first: *const LinkMap, modules: u32) -> bool {
-    // A forked child begins again, maybe in the middle of another thread's work. Its list begins with the same modules.
+    // In a forked child, the flag may have been set by a thread that does not exist here. The first modules are the
+    // same as in the parent.
     BUSY.store(false, Ordering::Relaxed);
     if is_on() {
         return true;
@@ -67,27 +72,27 @@ pub fn is_on() -> bool {
     !FIND.load(Ordering::Relaxed).is_null()
 }
 
-/// True for a module that can go at any time.
+/// Returns true for a module that may be unloaded at any time.
 #[inline]
 pub fn may_go(instance: u16) -> bool {
     is_on() && instance as u32 > FIRST_MODULES.load(Ordering::Relaxed)
 }
 
-/// The loaded object at an address. It stays as long as its code is on a stack.
+/// Returns the loaded object at an address. It stays loaded while its code is on a stack.
 pub fn find(address: u64) -> Option<*const LinkMap> {
     let function = FIND.load(Ordering::Acquire);
     if function.is_null() {
         return None;
     }
-    // SAFETY: not null, so `begin` found it under the name `_dl_find_object`. glibc's function of this name takes an address
-    // and a `struct dl_find_object`, as `Find` and `Object` say, and its library is never unloaded.
+    // SAFETY: not null, so `begin` found it under the name `_dl_find_object`. glibc's function of this name takes an
+    // address and a `struct dl_find_object`, as `Find` and `Object` say, and its library is never unloaded.
     let function = unsafe { core::mem::transmute::<*mut (), Find>(function) };
     let mut object = Object { flags: 0, start: 0, end: 0, map: core::ptr::null(), eh_frame: 0, reserved: [0; 7] };
     let found = function(address, &raw mut object) == 0 && !object.map.is_null();
     found.then_some(object.map)
 }
 
-/// Runs `work` unless somebody does already.
+/// Runs `work`, or returns `None` if another thread is in this function.
 pub fn alone<T>(work: impl FnOnce() -> T) -> Option<T> {
     if BUSY.swap(true, Ordering::Acquire) {
         return None;
@@ -97,7 +102,7 @@ pub fn alone<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(result)
 }
 
-/// What the exported `dlclose` calls first. Where it then jumps to.
+/// Called by the exported `dlclose`. Returns the address that it jumps to next.
 pub extern "C" fn closing() -> *const () {
     CORE.start();
     if is_on() {
@@ -107,7 +112,7 @@ pub extern "C" fn closing() -> *const () {
     if !real.is_null() {
         return real;
     }
-    // Before glibc 2.34 it is in a library of its own, which may have come later.
+    // Before glibc 2.34, `dlclose` is in libdl, which may have been loaded later.
     let found = CORE.find_later(b"dlclose").map_or(core::ptr::null_mut(), |address| address as *mut ());
     CLOSE.store(found, Ordering::Release);
     if found.is_null() { refuse as *const () } else { found }

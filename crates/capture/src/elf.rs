@@ -1,6 +1,6 @@
-//! ELF as it lies in memory: program headers, build-id, dynamic symbols.
+//! ELF files in memory: program headers, build-id, dynamic symbols.
 //!
-//! Everything here reads what the loader mapped for itself and trusts it as the loader does; nothing is allocated.
+//! All functions read what the loader has mapped, and trust it as the loader does. Nothing is allocated.
 use crate::sys;
 
 pub const PT_LOAD: u32 = 1;
@@ -52,13 +52,13 @@ pub struct Symbol {
 
 impl Symbol {
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `self` is alive for the borrow, and a `Symbol` is 24 bytes of integers without padding, so all of them are
-        // initialised.
+        // SAFETY: `self` is alive for the borrow, and a `Symbol` is 24 bytes of integers without padding, so all of
+        // them are initialised.
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Symbol>()) }
     }
 }
 
-/// A relocation with an addend: what the loader writes into a word of a module.
+/// A relocation with an addend. It says what the loader writes into a word of a module.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Relocation {
@@ -72,7 +72,7 @@ impl Relocation {
         self.info as u32
     }
 
-    /// The index of the symbol whose address the word gets, 0 = none.
+    /// The index of the symbol whose address is written to the word. 0 = none.
     pub fn symbol(&self) -> usize {
         (self.info >> 32) as usize
     }
@@ -80,10 +80,10 @@ impl Relocation {
 
 /// The loader's list entry (`struct link_map`), its public part.
 ///
-/// **Listed maps are whole**: code makes a `&LinkMap` only of an entry of the loader's list, while the list is stable, or of
-/// an object that stays because its code is on the stack. Then the object is mapped, `name` is null or NUL-terminated, and
-/// `dynamic` is null or the object's dynamic section, ended by a zero tag. All of them stay as long as the reference is
-/// used.
+/// **Listed maps are whole**: code makes a `&LinkMap` only of an entry of the loader's list, while the list is stable,
+/// or of an object that stays because its code is on the stack. Then the object is mapped, `name` is null or
+/// NUL-terminated, and `dynamic` is null or the object's dynamic section, ended by a zero tag. All of them stay as long
+/// as the reference is used.
 #[repr(C)]
 pub struct LinkMap {
     pub bias: u64,
@@ -93,25 +93,26 @@ pub struct LinkMap {
     pub prev: *const LinkMap,
 }
 
-/// The loader's announcement board (`struct r_debug`).
+/// The loader's `struct r_debug`, through which it tells debuggers what it has loaded.
 #[repr(C)]
 pub struct Debug {
     pub version: i32,
     pub maps: *const LinkMap,
-    /// The function the loader calls whenever it has changed the list.
+    /// The function that the loader calls before and after it changes the list.
     pub changed: u64,
     /// 0 = consistent, 1 = adding, 2 = deleting.
     pub state: i32,
     pub loader_base: u64,
-    /// Only from version 2 on: further name spaces (dlmopen).
+    /// From version 2 on: the next linker namespace (dlmopen).
     pub next: *const Debug,
 }
 
-/// The address of our own dynamic section, by which the loader's list knows us. 0 in a program without one.
+/// Returns the address of this library's own dynamic section, which identifies it in the loader's list. 0 in a program
+/// without one.
 pub fn own_dynamic() -> u64 {
     let address;
-    // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0 if it
-    // is weak.
+    // SAFETY: only computes an address, and reads and writes no memory. The linker defines `_DYNAMIC`, or leaves it 0
+    // if it is weak.
     unsafe {
         core::arch::asm!(
             ".weak _DYNAMIC",
@@ -124,9 +125,9 @@ pub fn own_dynamic() -> u64 {
     address
 }
 
-/// Program headers of a mapped file, or of nothing. There are `count` of them at `first`, mapped for as long as the value is
-/// used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own, which stay. Those
-/// that `attached.rs` makes are addresses of the target, and only the target follows them.
+/// The program headers of a mapped file; `count` may be 0. The `count` headers at `first` stay mapped while the value
+/// is used: `at` has checked them in a mapped page, or the kernel's auxiliary vector names the program's own, which
+/// stay. In the bytes that `attach_block.rs` makes, they are addresses of the target, which only the target follows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Headers {
@@ -140,7 +141,7 @@ impl Headers {
         (0..self.count).map(move |i| unsafe { *self.first.add(i) })
     }
 
-    /// Of the file whose first page is mapped at `base`, if it is one.
+    /// Returns the headers of the file whose first page is mapped at `base`, if it is an ELF file.
     pub fn at(base: u64) -> Option<Headers> {
         if base == 0 || base & 0xfff != 0 || !sys::is_readable(base as usize) {
             return None;
@@ -160,8 +161,9 @@ impl Headers {
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
     }
 
-    /// What is added to the addresses of the file, and whether that is certain. musl's loader, run as a command, is a program
-    /// that does not say where its headers are; then the start of the file tells, if the headers are in its first page.
+    /// Returns the difference between addresses in memory and addresses in the file, and whether it is certain. If
+    /// musl's loader is run as a command, the program has no PT_PHDR. The difference is then computed from the start of
+    /// the file, if the headers are in its first page.
     pub fn bias(self) -> (u64, bool) {
         const PT_PHDR: u32 = 6;
         let first = self.first as u64;
@@ -174,12 +176,12 @@ impl Headers {
         (start.map_or(0, |start| base.wrapping_sub(start.vaddr)), false)
     }
 
-    /// Where the dynamic section is.
+    /// Returns the address of the dynamic section.
     pub fn dynamic(self, bias: u64) -> Option<u64> {
         self.find(PT_DYNAMIC).map(|header| bias.wrapping_add(header.vaddr))
     }
 
-    /// First and last+1 address of what is loaded.
+    /// Returns the addresses `(start, end)` of the loaded segments, in whole pages.
     pub fn bounds(self, bias: u64) -> Option<(u64, u64)> {
         let (mut low, mut high) = (u64::MAX, 0);
         for header in self.iter().filter(|h| h.kind == PT_LOAD) {
@@ -193,13 +195,14 @@ impl Headers {
         self.iter().find(|h| h.kind == kind)
     }
 
-    /// Every note that is loaded: its name with the NUL, its kind, its content.
+    /// Calls `look` with each note: its name with the NUL, its kind, its content.
     pub fn for_each_note(self, bias: u64, mut look: impl FnMut(&[u8], u32, &[u8])) {
         for note in self.iter().filter(|h| h.kind == PT_NOTE) {
             let (mut at, end) = (bias.wrapping_add(note.vaddr), bias.wrapping_add(note.vaddr).wrapping_add(note.memsz));
             while at.wrapping_add(12) <= end {
-                // SAFETY: the twelve bytes lie below the end of the segment, checked by the loop. The object is mapped with
-                // its notes, from which the loader itself reads properties: `bias` is that of the object of these headers.
+                // SAFETY: the twelve bytes lie below the end of the segment, checked by the loop. The object is mapped
+                // with its notes, from which the loader itself reads properties: `bias` is that of the object of these
+                // headers.
                 let [name_len, len, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
                 let name = at + 12;
                 let content = name + ((name_len as u64 + 3) & !3);
@@ -207,8 +210,8 @@ impl Headers {
                 if next > end {
                     break;
                 }
-                // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment is
-                // read-only, so it does not change while `look` has the slices.
+                // SAFETY: both lie below `next`, which is inside the same mapped segment, checked above. A note segment
+                // is read-only, so it does not change while `look` has the slices.
                 unsafe {
                     let name = core::slice::from_raw_parts(name as *const u8, name_len as usize);
                     look(name, kind, core::slice::from_raw_parts(content as *const u8, len as usize));
@@ -218,7 +221,7 @@ impl Headers {
         }
     }
 
-    /// Copies the build-id; returns its length, 0 = none.
+    /// Copies the build-id. Returns its length, or 0 if there is none.
     pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
         const NT_GNU_BUILD_ID: u32 = 3;
         let mut found = 0;
@@ -241,7 +244,7 @@ fn copy_build_id(from: &[u8], into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> us
     from.len()
 }
 
-/// A value of a dynamic section.
+/// Returns the value of a tag in a dynamic section.
 ///
 /// # Safety
 /// `dynamic` is null or a mapped dynamic section, ended by a zero tag.
@@ -263,20 +266,20 @@ pub unsafe fn dynamic_value(mut dynamic: *const [u64; 2], tag: u64) -> Option<u6
     }
 }
 
-/// True when the NUL-terminated string at `a` is `b`.
+/// Returns true if the NUL-terminated string at `a` equals `b`.
 ///
 /// # Safety
 /// `a` points to a NUL-terminated string.
 pub unsafe fn string_is(a: *const u8, b: &[u8]) -> bool {
     for (i, &byte) in b.iter().enumerate() {
-        // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here
-        // or later.
+        // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes
+        // here or later.
         if unsafe { *a.add(i) } != byte {
             return false;
         }
     }
-    // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here or
-    // later.
+    // SAFETY: the bytes before were those of `b`, a name without a NUL, so the NUL that the caller promises comes here
+    // or later.
     unsafe { *a.add(b.len()) == 0 }
 }
 
@@ -293,11 +296,11 @@ pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocatio
     let get = |tag| unsafe { dynamic_value(map.dynamic, tag) };
     for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
         let (Some(at), Some(bytes)) = (get(table), get(size)) else { continue };
-        // As in `Symbols::of`: some loaders relocate these pointers in place, others do not.
+        // Some loaders relocate these pointers in place, others do not. See `Symbols::of`.
         let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;
         for i in 0..bytes as usize / size_of::<Relocation>() {
-            // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its entries. The
-            // loader relocates the object by the same table, which is mapped with it.
+            // SAFETY: the dynamic section says where the table is and how many bytes it has, and `i` counts its
+            // entries. The loader relocates the object by the same table, which is mapped with it.
             look(unsafe { &*first.add(i) });
         }
     }
@@ -305,9 +308,9 @@ pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocatio
 
 /// The dynamic symbols of one loaded object.
 ///
-/// **Tables are the loader's**: `of` takes the pointers from the object's dynamic section, by which the loader itself looks
-/// symbols up. So they are null or point to tables of the ELF layout, which stay mapped as long as the object, and users of
-/// a `Symbols` are done before the object can go.
+/// **Tables are the loader's**: `of` takes the pointers from the object's dynamic section, by which the loader itself
+/// looks symbols up. So they are null or point to tables of the ELF layout, which stay mapped as long as the object,
+/// and users of a `Symbols` are done before the object can go.
 pub struct Symbols {
     bias: u64,
     symbols: *const Symbol,
@@ -321,7 +324,7 @@ impl Symbols {
     /// # Safety
     /// `map` is an entry of the loader's list whose object is mapped, and stays mapped while the result is used.
     pub unsafe fn of(map: &LinkMap) -> Option<Symbols> {
-        // The loaders of glibc relocate these pointers in place, musl and the kernel (vdso) do not.
+        // glibc's loader relocates these pointers in place. musl and the kernel (vdso) do not.
         let get = |tag| {
             // SAFETY: listed maps are whole (see `LinkMap`), so `dynamic` is null or ends with a zero tag.
             let value = unsafe { dynamic_value(map.dynamic, tag) }?;
@@ -337,7 +340,7 @@ impl Symbols {
         })
     }
 
-    /// The address of a defined function or object; the default version if there are several.
+    /// Returns the address of a defined function or object. If there are several versions, it is the default one.
     pub fn find(&self, name: &[u8]) -> Option<u64> {
         if !self.gnu_hash.is_null() {
             return self.find_gnu(name);
@@ -350,12 +353,12 @@ impl Symbols {
 
     fn find_gnu(&self, name: &[u8]) -> Option<u64> {
         let hash = gnu_hash(name);
-        // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets, and a
-        // chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a bucket's
-        // chain has its lowest bit set.
+        // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets,
+        // and a chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a
+        // bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, shift] = (self.gnu_hash as *const [u32; 4]).read();
-            // The filter says of nearly every name that is not there that it is not there.
+            // The Bloom filter rules out nearly every name that the object does not define.
             let word = (hash / 64).checked_rem(bloom)?;
             let filter = self.gnu_hash.add(4).cast::<u64>().add(word as usize).read_unaligned();
             if buckets == 0 || filter >> (hash % 64) & filter >> (hash.wrapping_shr(shift) % 64) & 1 == 0 {
@@ -391,14 +394,14 @@ impl Symbols {
         (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
     }
 
-    /// The place of the entry with that name in the object's symbol table, whether it is defined or not. Only names that
-    /// were defined when the object was linked are found.
+    /// Returns the entry with this name in the object's symbol table, whether it is defined now or not. It finds only
+    /// names that were defined when the object was linked, because only those are in the hash table.
     pub fn entry(&self, name: &[u8]) -> Option<*mut Symbol> {
         if self.gnu_hash.is_null() {
             return None;
         }
-        // SAFETY: tables are the loader's (see `Symbols`). The chains, which follow the buckets, are as long as the symbols
-        // that can be looked up, and the last entry of a bucket's chain has its lowest bit set.
+        // SAFETY: tables are the loader's (see `Symbols`). The chains, which follow the buckets, are as long as the
+        // symbols that can be looked up, and the last entry of a bucket's chain has its lowest bit set.
         unsafe {
             let [buckets, offset, bloom, _] = (self.gnu_hash as *const [u32; 4]).read();
             let hash = gnu_hash(name);
@@ -420,16 +423,17 @@ impl Symbols {
         }
     }
 
-    /// The place of an entry by its index.
+    /// Returns an entry by its index.
     ///
     /// # Safety
     /// The index is one that the object's own relocations have, so it is within the table.
     pub unsafe fn at(&self, index: usize) -> *mut Symbol {
-        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index of the object's own relocations.
+        // SAFETY: tables are the loader's (see `Symbols`), and the caller promises an index of the object's own
+        // relocations.
         unsafe { self.symbols.add(index).cast_mut() }
     }
 
-    /// True when the entry with that index has that name.
+    /// Returns true if the entry with this index has this name.
     ///
     /// # Safety
     /// The index is within the table: it comes from the object's own relocations or its hash table.
@@ -439,9 +443,10 @@ impl Symbols {
         unsafe { string_is(self.strings.add((*self.symbols.add(index)).name as usize), name) }
     }
 
-    /// The address, and whether it is the default version.
+    /// If the symbol is defined and has this name, returns its address, and whether it is the default version.
     fn matches(&self, index: usize, name: &[u8]) -> Option<(u64, bool)> {
-        // SAFETY: an index from the object's own hash table.
+        // SAFETY: tables are the loader's (see `Symbols`), and `index` is from the object's own hash table. A resolver
+        // of an indirect function is called as the loader calls it; the callers run when all modules are relocated.
         unsafe {
             let symbol = *self.symbols.add(index);
             if symbol.section == 0 || symbol.value == 0 || !string_is(self.strings.add(symbol.name as usize), name) {
@@ -458,7 +463,7 @@ impl Symbols {
     }
 }
 
-/// What the kernel told the program at its start.
+/// What the kernel told the program at its start, in the auxiliary vector.
 #[derive(Clone, Copy)]
 pub struct Auxiliary {
     pub headers: Headers,
@@ -471,32 +476,32 @@ impl Auxiliary {
     const AT_PHNUM: u64 = 5;
     const AT_RANDOM: u64 = 25;
 
-    /// From /proc/self/auxv.
+    /// Reads it from /proc/self/auxv.
     pub fn from_proc() -> Option<Auxiliary> {
         let mut words = [[0u64; 2]; 40];
         let fd = sys::open_read(b"/proc/self/auxv\0")?;
-        // SAFETY: the 640 bytes of `words`, which is not used while `bytes` lives. Integers have no padding, and any bytes
-        // are valid integers.
+        // SAFETY: the 640 bytes of `words`, which is not used while `bytes` lives. Integers have no padding, and any
+        // bytes are valid integers.
         let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
         let n = sys::read(fd, bytes) / 16;
         sys::close(fd);
         Self::from_words(words.iter().take(n).copied())
     }
 
-    /// From the program's stack: `stack_end` points at argc.
+    /// Reads it from the program's initial stack.
     ///
     /// # Safety
-    /// `stack_end` points to argc on the initial stack, with what the kernel put behind it. Entries may have been taken out
-    /// of the environment.
+    /// `stack_end` points to argc on the initial stack, where the kernel put it. Entries may have been removed from the
+    /// environment.
     pub unsafe fn from_stack(stack_end: *const u64) -> Option<Auxiliary> {
-        // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with the tag
-        // 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
+        // SAFETY: at `stack_end` the kernel put argc, argv, a null, the environment, a null, and pairs that end with
+        // the tag 0: the ABI. The loops stop at these ends, and the initial stack stays mapped.
         unsafe {
             let mut at = stack_end.add(*stack_end as usize + 2);
             while *at != 0 {
                 at = at.add(1);
             }
-            // Where variables were taken out there is more than one null; no pair begins with one.
+            // If variables were removed, more than one null follows. No pair begins with a zero tag except the last.
             while *at == 0 {
                 at = at.add(1);
             }

@@ -1,6 +1,7 @@
-//! What belongs to one patched entry of an allocator in a process that runs already.
+//! What belongs to one patched function of an allocator in a process that runs already.
 //!
-//! The profiler replaces the first instructions of a function by a jump to code near it (a *slot*), which leads here:
+//! The profiler replaces the first instructions of a function by a jump to code near it (a *slot*). The slot leads to a
+//! shim:
 //!
 //! ```text
 //! malloc: jmp slot                 slot: push entry; jmp shim            allocations: the shim calls entry.real
@@ -8,7 +9,7 @@
 //!                              +-------- displaced instructions; jmp
 //! ```
 //!
-//! What must hold: an [`Entry`] and its slot are never changed or unmapped once a patch leads to them.
+//! Must hold: an [`Entry`] and its slot are never changed or unmapped once a patch leads to them.
 use crate::core::Core;
 
 /// Addresses `[start, end)`.
@@ -28,7 +29,7 @@ impl Range {
     }
 }
 
-/// A free: of what, by which frame, where the ring was behind it; the entry, and the module that it is in.
+/// The last free of a thread: the block, the CFA of the hook, the ring's head after it, the entry and its module.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
@@ -43,16 +44,16 @@ impl Freed {
     pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: 0, module: Range::NONE };
 }
 
-/// Return addresses of calls that an allocator makes to its own free for blocks that are free already.
+/// How many calls of its own free an allocator may have for blocks that are free already. Such calls are not recorded.
 pub const INTERNAL: usize = 4;
 
-/// One patched function. The shims know where the first two are.
+/// One patched function. The shims, which are assembly, know the offsets of the first two fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The function itself: its displaced instructions, then the rest.
+    /// The address of the function itself: its displaced instructions, from which a jump leads to the rest.
     pub real: u64,
-    /// Of a throwing `operator new`: the one that returns null instead.
+    /// For a throwing `operator new`: the variant that returns null instead.
     pub nothrow: u64,
     /// The module that the function is in.
     pub module: Range,
@@ -61,7 +62,7 @@ pub struct Entry {
 
 macro_rules! shims {
     ($($(#[$about:meta])* $name:ident),* $(,)?) => {
-        /// Where a slot leads to.
+        /// The shim that a slot leads to.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
         pub enum Shim { $($(#[$about])* $name),* }
@@ -69,7 +70,8 @@ macro_rules! shims {
         impl Shim {
             pub const COUNT: usize = [$(Shim::$name),*].len();
 
-            /// The slot calls the shim, then goes on with the function. Else it jumps, and the shim calls the function.
+            /// Returns true if the slot calls the shim and then continues with the function. Otherwise it jumps to the
+            /// shim, which calls the function.
             pub const fn is_before(self) -> bool {
                 matches!(self, Shim::Free | Shim::CarefulFree)
             }
@@ -77,11 +79,11 @@ macro_rules! shims {
     };
 }
 shims! {
-    /// glibc's own malloc and free, which reach no other entry, and whose callers keep to the ABI.
+    /// glibc's own malloc and free. They call no other patched function, and their callers follow the ABI.
     Malloc,
     Free,
-    /// The others: calls of entries by entries are theirs, and all registers but the result's are kept, as callers may
-    /// expect who were compiled together with the function.
+    /// All other functions. If a patched function calls another one, that call is not recorded. All registers except
+    /// the result's are kept, because a caller that was compiled together with the function may rely on that.
     Size0,
     Size1,
     Product,
@@ -92,18 +94,20 @@ shims! {
     /// A throwing `operator new`, without and with an alignment.
     New,
     NewAligned,
-    /// libc's functions by which programs forbid system calls or the time stamp counter, see `sandbox.rs`.
+    /// libc's functions through which a program forbids system calls or the time stamp counter, see `sandbox.rs`.
     Prctl,
     Syscall,
 }
 
-/// What the profiler must find in the image: exported as `heaptrack_core_table`.
+/// What the profiler must find in the image. Exported as `heaptrack_core_table`.
 #[repr(C)]
 pub struct CoreTable {
+    /// `AttachBlock::VERSION`, as the image was compiled.
+    pub version: u64,
     pub core: &'static Core,
-    /// In place of the loader's empty function.
+    /// The function that replaces the loader's empty notification function.
     pub loader: unsafe extern "C" fn(),
     pub shims: [unsafe extern "C" fn(); Shim::COUNT],
-    /// What tables of programs are filled with.
+    /// What the tables of programs are filled with, see `api.rs`.
     pub reports: [extern "C" fn(); crate::api::ENTRIES],
 }

@@ -1,19 +1,19 @@
-//! The two environment variables by which a launched program finds us, and their removal.
+//! The two environment variables through which the capture library is loaded and finds its channel, and their removal.
 //!
-//! The program and its children must not see them. They are cut out of the environment before `main`; only an exec in
-//! the target's own process gets them back (see [`Carried`]).
+//! The program and its children must not see them. So they are removed from the environment before `main`. Only if the
+//! target itself calls exec, they are added for the new program (see [`Carried`]).
 
 pub const CHANNEL: &[u8] = b"HEAPTRACK_CHANNEL=";
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// The path of the hub, where a whole tree of processes is followed. It stays, and so does our library in LD_PRELOAD:
-/// `system` and `popen` hand the environment on without asking anybody.
+/// The path of the hub, if a whole tree of processes is followed. Then this variable and LD_PRELOAD stay in the
+/// environment, because `system` and `popen` pass the environment on without a call that is hooked.
 pub const FOLLOW: &[u8] = b"HEAPTRACK_FOLLOW=";
 /// Tests only: numbers of allocations after which the target stops itself.
 pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";
 
 const VALUE_MAX: usize = 1024;
 
-/// A copied value: the original's memory belongs to the program.
+/// A copy of a variable's value. The memory of the original belongs to the program.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Value {
@@ -44,7 +44,7 @@ impl Value {
         }
     }
 
-    /// Takes where a symbolic link points to; the path is NUL-terminated.
+    /// Stores the target of a symbolic link. `path` is NUL-terminated.
     pub fn read_link(&mut self, path: &[u8]) -> bool {
         let room = self.bytes.get_mut(..VALUE_MAX - 1).unwrap_or(&mut []);
         self.len = crate::sys::read_link(path, room).min(VALUE_MAX - 1);
@@ -54,7 +54,7 @@ impl Value {
         self.len != 0
     }
 
-    /// Takes the whole path of a relative one; false when it is too long, or the folder has none.
+    /// Stores the absolute path of a relative one. Returns false if it is too long, or the current folder has no path.
     pub fn join_folder(&mut self, relative: &[u8]) -> bool {
         self.len = crate::sys::folder(&mut self.bytes);
         let is_whole = self.get().first() == Some(&b'/') && self.len + 1 + relative.len() < VALUE_MAX;
@@ -71,22 +71,42 @@ impl Value {
     }
 }
 
-/// What an exec in place must bring along.
+/// Which of our variables names the recorder. A number and no string, so that a core holds no pointer to one.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// `CHANNEL`.
+    Channel = 0,
+    /// `FOLLOW`.
+    Follow = 1,
+}
+
+impl Variable {
+    /// With the equals sign.
+    #[inline(never)]
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            Variable::Channel => CHANNEL,
+            Variable::Follow => FOLLOW,
+        }
+    }
+}
+
+/// What an exec of the target must pass on to the new program.
 #[repr(C)]
 pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,
-    /// `CHANNEL`, or `FOLLOW`.
-    pub variable: &'static [u8],
+    pub variable: Variable,
     /// `-,<path>`, or the hub's path.
     pub value: Value,
 }
 
 impl Carried {
-    pub const EMPTY: Carried = Carried { library: Value::EMPTY, variable: CHANNEL, value: Value::EMPTY };
+    pub const EMPTY: Carried = Carried { library: Value::EMPTY, variable: Variable::Channel, value: Value::EMPTY };
 }
 
-/// The first entry of a list as in LD_PRELOAD, and the rest.
+/// Splits a list as in LD_PRELOAD into its first entry and the rest.
 pub fn split_preload(list: &[u8]) -> (&[u8], &[u8]) {
     let end = list.iter().position(|&b| b == b':' || b == b' ').unwrap_or(list.len());
     (list.get(..end).unwrap_or(&[]), list.get(end + 1..).unwrap_or(&[]))
@@ -119,20 +139,23 @@ pub unsafe fn bytes<'a>(text: *const u8) -> &'a [u8] {
 pub struct Environment(pub *mut *mut u8);
 
 impl Environment {
-    /// The last entry before `end` that starts with `prefix`. Ours come after all entries of the program.
+    /// Returns the index of the last entry before `end` that starts with `prefix`. Our variables come after those of
+    /// the program.
     ///
     /// # Safety
-    /// The list is the process's initial one, and no other thread uses it. It has at least `end` entries, or ends before.
+    /// The list is the process's initial one, and no other thread uses it. It has at least `end` entries, or ends
+    /// before.
     unsafe fn find(self, prefix: &[u8], end: usize) -> Option<usize> {
         let mut found = None;
         for i in 0..end {
-            // SAFETY: the caller promises the initial list (see `Environment`), and the loop stops at the null that ends it.
+            // SAFETY: the caller promises the initial list (see `Environment`), and the loop stops at the null that
+            // ends it.
             let entry = unsafe { *self.0.add(i) };
             if entry.is_null() {
                 break;
             }
-            // SAFETY: an entry of the list is NUL-terminated (see `Environment`), and no other thread uses it, which the
-            // caller promises.
+            // SAFETY: an entry of the list is NUL-terminated (see `Environment`), and no other thread uses it, which
+            // the caller promises.
             if unsafe { bytes(entry) }.starts_with(prefix) {
                 found = Some(i);
             }
@@ -140,14 +163,14 @@ impl Environment {
         found
     }
 
-    /// Copies a variable's value and cuts the variable out.
+    /// Copies a variable's value and removes the variable.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take(self, prefix: &[u8]) -> Value {
         let mut value = Value::EMPTY;
-        // SAFETY: the caller promises the initial list with writable strings. `at` is the index of an entry, because `find`
-        // returned it.
+        // SAFETY: the caller promises the initial list with writable strings. `at` is the index of an entry, because
+        // `find` returned it.
         unsafe {
             let Some(at) = self.find(prefix, usize::MAX) else { return value };
             let text = bytes(*self.0.add(at));
@@ -157,7 +180,7 @@ impl Environment {
         value
     }
 
-    /// Copies a variable's value; the variable stays.
+    /// Copies a variable's value. The variable stays.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses.
@@ -172,7 +195,7 @@ impl Environment {
         value
     }
 
-    /// The path of our library (the first one named); it stays.
+    /// Copies the path of our library, the first one in LD_PRELOAD. The variable stays.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses.
@@ -187,7 +210,7 @@ impl Environment {
         value
     }
 
-    /// Cuts an entry out. Its text becomes zeros, so that /proc/PID/environ does not show it either.
+    /// Removes an entry. Its text is overwritten by zeros, so that /proc/PID/environ does not show it either.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses. `at` is the index of an entry, whose text is writable.
@@ -201,8 +224,8 @@ impl Environment {
             }
         }
         loop {
-            // SAFETY: `at` is the index of an entry, first by the caller's promise, then because `next` was not null. So `at
-            // + 1` is at most the null that ends the list, and no other thread uses it.
+            // SAFETY: `at` is the index of an entry, first by the caller's promise, then because `next` was not null.
+            // So `at + 1` is at most the null that ends the list, and no other thread uses it.
             unsafe {
                 let next = *self.0.add(at + 1);
                 *self.0.add(at) = next;
@@ -214,16 +237,16 @@ impl Environment {
         }
     }
 
-    /// Cuts our library, the first one of the last LD_PRELOAD, out of the environment and returns its path. What the user
-    /// preloads stays: either it stands in an entry of its own before ours, or our entry is changed into the user's.
+    /// Removes our library, the first one of the last LD_PRELOAD, from the environment and returns its path. What the
+    /// user preloads stays: either it has an entry of its own before ours, or our entry is changed into the user's.
     ///
     /// # Safety
     /// As `find`: the initial list, which no other thread uses. Its strings are writable, as they are on the stack.
     pub unsafe fn take_library(self) -> Value {
         let mut value = Value::EMPTY;
         // SAFETY: the caller promises the initial list with writable strings. `at` and `before` are indices of entries,
-        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there. That
-        // is inside the same string, because the string begins with `PRELOAD`, too.
+        // because `find` returned them. `PRELOAD` is written right before `theirs`, over the end of what stood there.
+        // That is inside the same string, because the string begins with `PRELOAD`, too.
         unsafe {
             let Some(at) = self.find(PRELOAD, usize::MAX) else { return value };
             let entry = *self.0.add(at);
@@ -247,7 +270,7 @@ impl Environment {
     }
 }
 
-/// A decimal number at the start of `text`, and how many digits it had.
+/// Parses a decimal number at the start of `text`. Returns it, and how many digits it had.
 pub fn number(text: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     let mut digits = 0;

@@ -1,51 +1,51 @@
-//! Code without CFI: how its frame ends, read from the instructions themselves.
+//! The frame of code without CFI, computed from the instructions at the return address.
 //!
-//! Given: the bytes at a return address. Gives back: the caller's frame, if what follows is nothing but the end of the
-//! function. A trampoline that a JIT compiler makes (CPython's `-X perf`) has neither CFI nor a frame pointer, but what it
-//! does after its call is all that a step up needs to know:
+//! Receives: the bytes at a return address. Returns: where the caller's frame is, if these instructions are the end of
+//! the function. A trampoline that a JIT compiler makes (CPython's `-X perf`) has neither CFI nor a frame pointer. But
+//! the instructions after its call say all that an unwinder needs:
 //!
 //! ```text
 //!   sub rsp, 8
 //!   call rcx
-//!   add rsp, 8      <- the return address: 8 bytes are taken off,
-//!   ret             <- then the caller's return address lies on top
+//!   add rsp, 8      <- the return address; 8 bytes are popped,
+//!   ret             <- then the caller's return address is on top of the stack
 //! ```
 //!
-//! What must hold: an instruction that is not known ends it without an answer; nothing behind `bytes` is looked at.
+//! Must hold: there is no answer if an instruction is not known; nothing after `bytes` is read.
 use crate::cfi::reg;
 
-/// How many bytes at a return address are looked at.
+/// How many bytes at a return address are read.
 const LOOK: usize = 32;
 const PAGE: u64 = 4096;
-/// No function keeps more.
+/// A larger frame is taken for a mistake.
 const MOST: u64 = 64 << 10;
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Epilogue {
-    /// The caller's CFA is that far above; registers were saved at distances from here.
+    /// The caller's CFA is `cfa` bytes above the stack pointer.
     Sized { cfa: u64, saved: Saved },
-    /// `leave`: by the frame pointer.
+    /// The code ends with `leave`, so the frame pointer leads to the caller.
     FramePointer,
 }
 
-/// Where registers lie, as distances from the stack pointer.
+/// Where callee-saved registers are, as distances from the stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     at: [u32; reg::RA],
 }
 
 impl Saved {
-    /// By number in DWARF.
+    /// Returns the place of a register, by its DWARF number.
     pub fn get(&self, register: usize) -> Option<u64> {
         self.at.get(register).filter(|at| **at != NOWHERE).map(|at| *at as u64)
     }
 }
 
-/// DWARF's numbers of the registers, in the machine's order.
+/// The DWARF numbers of registers, in the order of their numbers in machine code.
 const BY_CODE: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
 
-/// What the code at `pc` does. Code that goes on in the next page is not followed.
+/// Decodes the code at `pc`. Returns `None` for code that goes on in the next page, which may not be readable.
 ///
 /// # Safety
 /// The byte at `pc` can be read.
@@ -53,14 +53,14 @@ pub unsafe fn at(pc: u64) -> Option<Epilogue> {
     let count = LOOK.min((PAGE - pc % PAGE) as usize);
     let mut bytes = [0; LOOK];
     for (i, byte) in bytes.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller promises that the byte at `pc` can be read, so its whole page can; `count` ends with that page.
-        // Volatile, because a JIT compiler may write beside it.
+        // SAFETY: the caller promises that the byte at `pc` can be read, so its whole page can, and `count` ends with
+        // that page. Volatile, because a JIT compiler may change the code meanwhile.
         *byte = unsafe { (pc as *const u8).add(i).read_volatile() };
     }
     decode(bytes.get(..count)?)
 }
 
-/// True when the code at `pc` still ends a frame whose caller's CFA is `cfa` above.
+/// Returns true if the code at `pc` is still the end of a frame whose caller's CFA is `cfa` bytes above.
 ///
 /// # Safety
 /// The byte at `pc` can be read.
@@ -77,7 +77,7 @@ fn decode(bytes: &[u8]) -> Option<Epilogue> {
         rest = match rest {
             // ret; rep ret
             [0xc3, ..] | [0xf3, 0xc3, ..] => return Some(Epilogue::Sized { cfa: depth + 8, saved }),
-            // leave; ret. What was taken off before does not matter.
+            // leave; ret. What was popped before does not matter.
             [0xc9, 0xc3, ..] | [0xc9, 0xf3, 0xc3, ..] => return Some(Epilogue::FramePointer),
             // add rsp, imm8
             [0x48, 0x83, 0xc4, add, rest @ ..] => {

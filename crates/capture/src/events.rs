@@ -1,7 +1,10 @@
-//! What happens in a hook: find the thread's state, find or walk the stack, write the event.
+//! What a hook does: find the thread's state, find or walk the stack, write the event.
 //!
-//! An allocation is stamped after the real call, a free before it, so that of two threads that hand an address over
-//! the free has the older stamp. How an event gets into the ring is said in `channel/src/writer.rs`.
+//! An allocation is stamped after the real call, and a free before it. So if one thread frees an address and another
+//! gets it, the free has the older stamp. `channel/src/writer.rs` describes how an event is written to the ring.
+//!
+//! A hook is split into parts (`context::Next`). The quick part handles nearly all events. It calls no function and
+//! hence saves no registers. If it cannot finish, it leaves its state in the `Context` and returns the next part.
 pub mod attached;
 pub mod custom;
 mod entering;
@@ -17,22 +20,24 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, PAUSED};
 use crate::local::Local;
 use crate::memo::Memo;
-use channel::{Kind, StackId, encode_alloc, encode_free};
+use crate::resume_state::ResumeState;
+use channel::{Kind, encode_alloc, encode_free};
 use core::sync::atomic::Ordering;
 use entering::{AtWork, Entered, Quick, enter, enter_quickly, leave};
 use stacks::{known_stack, remembered, remembered_elsewhere, walk_and_write};
 
-/// Before an allocation: fetches what the memo will compare into the cache while the real function works.
+/// Called before an allocation. Prefetches what the memo will compare, while the real function works.
 #[inline(always)]
 pub fn allocating(context: &Context) {
     let local = CORE.only.load(Ordering::Relaxed);
     if !local.is_null() {
-        // SAFETY: `Core::begin_thread` stores a local in `only` after `Local::begin` has made its memo, and locals stay mapped.
+        // SAFETY: `Core::begin_thread` stores a local in `only` after `Local::begin` has made its memo, and locals stay
+        // mapped.
         unsafe { Memo::fetch(&raw const (*local).memo, context.ret, context.cfa()) };
     }
 }
 
-/// After an allocation that returned `address`.
+/// Called after an allocation that returned `address`.
 #[inline(always)]
 pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     if address == 0 {
@@ -43,7 +48,8 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         && let Some(mut entered) = enter_quickly(core, context.cfa())
     {
         entered.writer(core).begin_events(1);
-        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for us.
+        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for
+        // us.
         let known = unsafe { remembered(core, entered.local, context) };
         if let Ok(stack) = known
             && entered.writer(core).write_quickly(|stamp| encode_alloc(stamp, address, size, stack))
@@ -54,54 +60,56 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         context.arguments = [address, size, entered.local as u64];
         return match known {
             Ok(stack) => {
-                context.differs = stack as u64;
+                context.resume_state = ResumeState::of_stack(stack);
                 Next::then(allocated_without_room)
             }
-            Err(differs) => {
-                context.differs = differs;
+            Err(miss) => {
+                context.resume_state = ResumeState::of_miss(miss);
                 Next::then(allocated_elsewhere)
             }
         };
     }
     context.arguments = [address, size, 0];
-    context.differs = 0;
+    context.resume_state = ResumeState::NOTHING;
     Next::then(allocated_slowly)
 }
 
-/// The youngest of its set is another stack. The guard is up. Arguments: the address, the size, the thread's state; where
-/// the youngest differs.
+/// Next part after `allocated`: the memo's first candidate is another stack. The guard is up. Arguments: the address,
+/// the size, the thread's state. Resume state: the miss.
 extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     let core = &CORE;
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its main
-    // level up for this hook until `leave`. There, `remembered` has failed with `differs`.
-    match unsafe { remembered_elsewhere(entered.local, context, context.differs) } {
+    // SAFETY: `local` is what `enter_quickly` returned in `allocated`: the calling thread's own, with the guard of its
+    // main level up for this hook until `leave`. There, `remembered` has failed with this miss.
+    match unsafe { remembered_elsewhere(entered.local, context, context.resume_state.miss()) } {
         Ok(stack) => {
             entered.writer(core).write(|stamp| encode_alloc(stamp, address, size, stack));
             leave(&mut entered);
             Next::DONE
         }
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             Next::then(allocated_slowly)
         }
     }
 }
 
-/// As `allocated_elsewhere`, but the stack is known.
+/// Next part after `allocated`: the stack is known, but there was no room in the ring, or the clock is not plain.
+/// Arguments as for `allocated_elsewhere`. Resume state: the stack.
 #[cold]
 extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     let [address, size, local] = context.arguments;
     let mut entered = Quick { local: local as *mut Local };
-    let stack = context.differs as StackId;
+    let stack = context.resume_state.stack();
     entered.writer(&CORE).write(|stamp| encode_alloc(stamp, address, size, stack));
     leave(&mut entered);
     Next::DONE
 }
 
-/// A thread's first event, a hook inside a hook, a stack that is not remembered, a test that counts.
-/// Arguments: the address, the size, and the thread's state if the guard is up and the event was begun.
+/// Next part for all other cases: a thread's first event, a hook that interrupts a hook, a stack that must be walked, a
+/// test that counts allocations. Arguments: the address, the size, and the thread's state, or 0. If it is not 0, the
+/// guard is up, the event was begun, and the resume state is the miss.
 #[cold]
 extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
@@ -116,11 +124,11 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
         entered.writer(core).begin_events(1);
         entered
     };
-    let known = if local != 0 { Err(context.differs) } else { known_stack(core, &entered, context) };
+    let known = if local != 0 { Err(context.resume_state.miss()) } else { known_stack(core, &entered, context) };
     match known {
         Ok(stack) => entered.writer(core).write(|stamp| encode_alloc(stamp, address, size, stack)),
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             walk_and_write(core, &mut entered, context, 1, |stamp, stack| encode_alloc(stamp, address, size, stack));
         }
     }
@@ -131,7 +139,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// Before a free of `address`. `cfa`: the hook's caller's stack pointer.
+/// Called before a free of `address`. `cfa` is the CFA of the hook.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64) {
     if address == 0 {
@@ -152,7 +160,7 @@ pub fn freeing(address: u64, cfa: u64) {
     freeing_slowly(address, cfa);
 }
 
-/// The guard is up and the event was begun.
+/// Writes a free if there was no room in the ring. The guard is up and the event was begun.
 #[cold]
 #[inline(never)]
 fn freed_without_room(address: u64, local: *mut Local) {

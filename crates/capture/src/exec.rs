@@ -1,11 +1,12 @@
-//! exec in the target's own process: the new program image goes on in the same trace.
+//! An exec in the target's own process: the new program continues in the same trace.
 //!
-//! The program's environment never shows our variables, so the exec functions put them into the one that the new image
-//! gets, if that image can be recorded (`image.rs`). Everything else (children, spawned programs, processes that do not
-//! record) passes through untouched, unless a whole tree of processes is followed: then every process gets them.
+//! The program's environment does not have our variables. So the exec functions add them to the environment of the new
+//! program, if that program can be recorded (`image.rs`). All other calls (by children, of spawned programs, by
+//! processes that do not record) are passed on unchanged, unless a whole tree of processes is followed. Then every
+//! process gets the variables.
 use crate::core::CORE;
 use crate::elf::LinkMap;
-use crate::environment::{CHANNEL, Carried, PRELOAD, bytes, split_preload};
+use crate::environment::{Carried, PRELOAD, Variable, bytes, split_preload};
 use crate::follow;
 use crate::image;
 use crate::leaving::{leaving, stayed};
@@ -20,7 +21,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 type Strings = *const *const u8;
 
-/// The exec functions that take their lists as pointers, by what they call.
+/// The libc functions that all exec functions lead to.
 #[derive(Clone, Copy)]
 pub enum Flavour {
     /// execve(path, argv, envp)
@@ -31,7 +32,7 @@ pub enum Flavour {
     Descriptor,
 }
 
-/// posix_spawn, posix_spawnp: by what they call, behind the flavours of exec.
+/// posix_spawn and posix_spawnp. Their numbers follow those of `Flavour`.
 #[derive(Clone, Copy)]
 pub enum Spawn {
     Path = 3,
@@ -40,8 +41,9 @@ pub enum Spawn {
 
 const ENOSYS: i32 = 38;
 
-/// libc's functions, in the order of `Flavour` and `Spawn`, and the address of its `environ`. Found once, at the start: a forked
-/// child may have got its parent's loader in the middle of a change, and must not search it.
+/// libc's functions, in the order of `Flavour` and `Spawn`, and the address of its `environ`. They are found once, at
+/// the start, because a forked child must not search the loader's list: it may be a copy of a list that was half
+/// changed.
 static REAL: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,17 +52,19 @@ static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     let names = [&b"execve"[..], b"execvpe", b"fexecve", b"posix_spawn", b"posix_spawnp"];
     for (name, place) in names.into_iter().zip(&REAL) {
-        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks
+        // for.
         let found = unsafe { real::find_behind(first, ourselves, name) };
         place.store(found.unwrap_or(0) as usize, Ordering::Release);
     }
-    // The program's own copy of libc's variable comes first, as the program itself sees it.
+    // If the program has a copy of libc's variable, the copy comes first, and the program itself uses it too.
     // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_anywhere` asks for.
     let environ = unsafe { real::find_anywhere(first, b"environ") };
     ENVIRON.store(environ.unwrap_or(0) as usize, Ordering::Release);
 }
 
-/// Runs the real function with our variables added if this process records. No `environment`: the current one.
+/// Calls the real function, with our variables added if this process records. Without `environment`, it is the current
+/// one.
 ///
 /// # Safety
 /// The arguments are what the flavour's function takes: `first` is a NUL-terminated string or a descriptor, `argv` and
@@ -76,10 +80,10 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let environment = environment.unwrap_or_else(current);
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
-    // In a sandbox we may not find out what can be read, so nothing is.
+    // In a sandbox the kernel may not be asked what can be read, so nothing is read.
     let may_look = CORE.may_call_if_ready();
     if may_look && !is_readable(flavour, first, environment) {
-        // The kernel refuses it.
+        // The kernel will refuse the call with EFAULT.
         return real(first, argv, environment);
     }
     let has_path = may_look && !matches!(flavour, Flavour::Descriptor);
@@ -91,7 +95,7 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     // SAFETY: a list of strings: `is_readable`.
     let edited = unsafe {
         match why {
-            // In a sandbox there may be no memory to be had, and the program's own list has nothing of ours.
+            // In a sandbox memory cannot be mapped, and the program's own list has none of our variables.
             Some(UnrecordedExec::Sandbox) => None,
             Some(_) => Edited::without_ours(environment, carried),
             None => Edited::with_ours(environment, carried),
@@ -104,8 +108,8 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     result
 }
 
-/// Calls libc's function, with the edited list if there is one. It leaves behind neither that list (see `left_lists`) nor
-/// a signal that the program inherited as ignored and that we handle.
+/// Calls libc's function, with the edited list if there is one. Afterwards that list is unmapped (see `left_lists`).
+/// Signals that this process inherited as ignored are ignored in the new program too.
 fn real_exec(real: impl Fn(Strings) -> i32, environment: Strings, edited: Option<Edited>, may_call: bool) -> i32 {
     if !may_call {
         return real(environment);
@@ -124,12 +128,12 @@ fn real_exec(real: impl Fn(Strings) -> i32, environment: Strings, edited: Option
     result
 }
 
-/// True when we can read what we look at: the path or file name, and the environment.
+/// Returns true if the path or file name and the environment can be read.
 fn is_readable(flavour: Flavour, first: usize, environment: Strings) -> bool {
     (matches!(flavour, Flavour::Descriptor) || is_string(first as *const u8)) && is_list(environment)
 }
 
-/// Why the new image cannot be recorded.
+/// Returns why the new program cannot be recorded, or `None` if it can.
 ///
 /// # Safety
 /// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor.
@@ -137,18 +141,19 @@ unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<
     let is_searched = matches!(flavour, Flavour::Search) && is_list(current());
     // SAFETY: `is_list` has found the ends of the list and of its strings.
     let search = if is_searched { unsafe { find(current(), b"PATH=") } } else { core::ptr::null() };
-    // SAFETY: the caller's promise; `search` is null or a string of libc's own list.
+    // SAFETY: the caller promises the flavour's first argument. `search` is null or a value in libc's own list, which
+    // `is_list` has found to be NUL-terminated.
     unsafe { image::obstacle(flavour, first, search, carried) }
 }
 
-/// The value of the first entry with this prefix, or null.
+/// Returns the value of the first entry with this prefix, or null.
 ///
 /// # Safety
 /// `environment` is null or a list of NUL-terminated strings that ends with a null.
 unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     let mut at = environment;
-    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins at or
-    // before the NUL.
+    // SAFETY: the caller promises the list. The loop stops at its null, and the prefix was found, so the value begins
+    // at or before the NUL.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if bytes(*at).starts_with(prefix) {
@@ -160,7 +165,7 @@ unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     core::ptr::null()
 }
 
-/// Hands a posix_spawn on; its child gets our variables where a tree is followed.
+/// Calls the real posix_spawn. If a tree is followed, the child gets our variables.
 ///
 /// # Safety
 /// The arguments are what the function takes: pid, path, actions, attributes, argv, envp. The path is a NUL-terminated
@@ -188,16 +193,16 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     });
     let list = edited.as_ref().map_or(environment, Edited::list);
     let result = real(pid, path, actions, attributes, argv, list);
-    // The child has its own copy by now: libc waits for its exec.
+    // libc waits for the child's exec, so the child has its own copy by now.
     edited.into_iter().for_each(Edited::free);
     result
 }
 
-/// What libc's `environ` points to now.
+/// Returns the current value of libc's `environ`.
 fn current() -> Strings {
     let variable = ENVIRON.load(Ordering::Acquire) as *const Strings;
-    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the start,
-    // which the loader never unloads.
+    // SAFETY: not null, so it is where `resolve` found the variable `environ`: in the program or in a library of the
+    // start, which the loader never unloads.
     if variable.is_null() { core::ptr::null() } else { unsafe { *variable } }
 }
 
@@ -208,8 +213,8 @@ struct Edited {
     len: usize,
 }
 
-/// Writes into a mapping that was sized for it. `[at, end)` is what is left of the bytes that `Edited::new` has mapped, and
-/// the `Pen` is not used after `Edited::free`.
+/// Writes into the mapping of an `Edited`. `[at, end)` are the bytes of it that are not used yet. The `Pen` is not used
+/// after `Edited::free`.
 struct Pen {
     at: *mut u8,
     end: *mut u8,
@@ -219,8 +224,8 @@ impl Pen {
     fn put(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.at < self.end {
-                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further is at
-                // most its end.
+                // SAFETY: `at` is below `end`, checked, so it is inside the mapping (see `Pen`), and one byte further
+                // is at most its end.
                 unsafe {
                     *self.at = byte;
                     self.at = self.at.add(1);
@@ -230,11 +235,11 @@ impl Pen {
     }
 }
 
-/// What an environment list has already.
+/// Where our variables are in an environment list.
 struct Entries {
     list: Strings,
     count: usize,
-    /// The last LD_PRELOAD, which is the one that the loader heeds: its index, and its value.
+    /// The index and the value of the last LD_PRELOAD, which is the one that the loader uses.
     preload: Option<(usize, &'static [u8])>,
     /// The last entry of the carried variable.
     variable: Option<usize>,
@@ -242,13 +247,13 @@ struct Entries {
 
 impl Entries {
     /// # Safety
-    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn has
-    /// returned, by which time the result is gone.
+    /// `list` is null or a list of NUL-terminated strings that ends with a null, and both stay until the exec or spawn
+    /// has returned, by which time the result is gone.
     unsafe fn of(list: Strings, variable: &[u8]) -> Self {
         let mut entries = Entries { list, count: 0, preload: None, variable: None };
         while let Some(entry) = entries.get(entries.count) {
-            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until the
-            // exec has returned, for which the caller promises that it stays.
+            // SAFETY: an entry of the list, NUL-terminated by the caller's promise. `'static` stands for the time until
+            // the exec has returned, for which the caller promises that it stays.
             let text: &'static [u8] = unsafe { bytes(entry) };
             if let Some(value) = text.strip_prefix(PRELOAD) {
                 entries.preload = Some((entries.count, value));
@@ -261,15 +266,15 @@ impl Entries {
         entries
     }
 
-    /// The entry, unless the list ends there. `i` is at most `count`.
+    /// Returns entry `i`, or `None` at the end of the list. `i` is at most `count`.
     fn get(&self, i: usize) -> Option<*const u8> {
-        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most `count`,
-        // and `of` goes on only as long as there was an entry, so nothing behind the null is read.
+        // SAFETY: the caller of `of` promises that the list is null, or has entries and then a null. `i` is at most
+        // `count`, and `of` stops at the null, so nothing after the null is read.
         let entry = unsafe { if self.list.is_null() { core::ptr::null() } else { *self.list.add(i) } };
         (!entry.is_null()).then_some(entry)
     }
 
-    /// The libraries that the user preloads, and whether ours is before them.
+    /// Returns the libraries that the user preloads, and whether ours is in front of them.
     fn theirs(&self, library: &[u8]) -> (&'static [u8], bool) {
         let list = self.preload.map_or(&b""[..], |(_, list)| list);
         let (first, rest) = split_preload(list);
@@ -278,7 +283,7 @@ impl Entries {
 }
 
 impl Edited {
-    /// Memory for `entries` pointers, then `strings` bytes.
+    /// Maps memory for `entries` pointers and then `strings` bytes.
     fn new(entries: usize, strings: usize) -> Option<(Edited, Pen)> {
         let list_len = entries * 8;
         let len = list_len + strings;
@@ -294,21 +299,21 @@ impl Edited {
         }
     }
 
-    /// `None`: the list has them already, or there is no memory.
+    /// Makes a list with our variables. Returns `None` if the list has them already, or if there is no memory.
     ///
     /// # Safety
     /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
     /// returned.
     unsafe fn with_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
-        // asks for.
-        let entries = unsafe { Entries::of(environment, carried.variable) };
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what
+        // `Entries::of` asks for.
+        let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if has_library && entries.variable.is_some() {
             return None;
         }
         let (library, value) = (carried.library.get(), carried.value.get());
-        let strings = PRELOAD.len() + library.len() + theirs.len() + carried.variable.len() + value.len() + 3;
+        let strings = PRELOAD.len() + library.len() + theirs.len() + carried.variable.name().len() + value.len() + 3;
         let (edited, mut pen) = Edited::new(entries.count + 3, strings)?;
         let preload = pen.at;
         pen.put(PRELOAD);
@@ -319,14 +324,15 @@ impl Edited {
         }
         pen.put(&[0]);
         let variable = pen.at;
-        pen.put(carried.variable);
+        pen.put(carried.variable.name());
         pen.put(value);
         pen.put(&[0]);
         for i in 0..entries.count {
             edited.set(i, entries.get(i).unwrap_or(core::ptr::null()));
         }
-        // What the library will cut off is appended. Where a tree is followed nothing is cut off, so what is there is replaced.
-        let stays = carried.variable != CHANNEL;
+        // Our entries are appended, and our library removes them in the new program. If a tree is followed they stay
+        // there, so entries that exist already are replaced.
+        let stays = carried.variable != Variable::Channel;
         let mut count = entries.count;
         let places = [(entries.preload.map(|(at, _)| at), preload), (entries.variable, variable)];
         for (known, text) in places {
@@ -338,16 +344,16 @@ impl Edited {
         Some(edited)
     }
 
-    /// For a program that our library cannot be loaded into, from a process whose own environment has our variables.
-    /// `None`: the list has nothing of ours, or there is no memory.
+    /// Makes a list without our variables, for a program that our library cannot be loaded into. Returns `None` if the
+    /// list has none of them, or if there is no memory.
     ///
     /// # Safety
     /// `environment` is null or a list of NUL-terminated strings that ends with a null, and stays until the exec has
     /// returned.
     unsafe fn without_ours(environment: Strings, carried: &Carried) -> Option<Edited> {
-        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what `Entries::of`
-        // asks for.
-        let entries = unsafe { Entries::of(environment, carried.variable) };
+        // SAFETY: the caller promises the list, and that it stays until the exec has returned, which is what
+        // `Entries::of` asks for.
+        let entries = unsafe { Entries::of(environment, carried.variable.name()) };
         let (theirs, has_library) = entries.theirs(carried.library.get());
         if !has_library {
             return None;
@@ -375,8 +381,9 @@ impl Edited {
     }
 
     fn free(self) {
-        // SAFETY: `new` mapped these bytes with `map_private`. `real_exec` and `spawn` free them after libc's function has
-        // returned, and no other code has their address: `real_exec` does not free what it has noted in `left_lists`.
+        // SAFETY: `new` mapped these bytes with `map_private`. `real_exec` and `spawn` free them after libc's function
+        // has returned, and no other code has their address: `real_exec` does not free what it has noted in
+        // `left_lists`.
         unsafe { sys::unmap(self.at, self.len) };
     }
 }

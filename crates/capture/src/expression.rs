@@ -1,13 +1,14 @@
-//! DWARF expressions, as far as unwind tables use them: signal frames, PLT stubs, realigned stacks.
+//! DWARF expressions, as far as unwind tables use them: in signal frames, PLT stubs and realigned stacks.
 //!
-//! Given: an expression's address (its length first), the registers, and a reader of the target's memory that may say
-//! no. Gives back its value. Sixteen stack entries, a bounded number of steps, no panic.
+//! Receives: the address of an expression, which begins with its length, the registers, and a function that reads the
+//! target's memory or returns `None`. Returns: the value of the expression. Must hold: at most sixteen stack entries, a
+//! bounded number of steps, no panic.
 use crate::cfi::{Bytes, reg};
 
 const STACK: usize = 16;
 const STEPS: usize = 256;
 
-/// Working memory; too large for a small stack, so it is the caller's.
+/// Working memory. The caller has it, because it is too large for a small stack.
 #[repr(C)]
 pub struct Stack {
     values: [u64; STACK],
@@ -29,7 +30,7 @@ impl Stack {
     }
 }
 
-/// `first`: what is on the stack at the start (the CFA, for register rules), if anything.
+/// Evaluates an expression. `first` is on the stack at the start, if there is one: for register rules it is the CFA.
 pub fn evaluate(
     expression: u64,
     registers: &[u64; reg::COUNT],
@@ -155,7 +156,7 @@ fn arithmetic(op: u8, bytes: &mut Bytes, stack: &mut Stack) -> Option<()> {
         0x1e => a.wrapping_mul(b),
         0x21 => a | b,
         0x22 => a.wrapping_add(b),
-        // A shift by 64 bits or more leaves nothing but the sign.
+        // A shift by 64 bits or more leaves zero, or the sign.
         0x24 if b > 63 => 0,
         0x24 => a << b,
         0x25 if b > 63 => 0,
@@ -181,7 +182,7 @@ mod tests {
         evaluate(bytes.as_ptr() as u64, &[0; reg::COUNT], None, &mut stack, &mut |_| None)
     }
 
-    /// Lengths first. 0x31 and 0x32 push 1 and 2, 0x15 picks.
+    /// The first byte is the length. 0x31 and 0x32 push 1 and 2, 0x15 is DW_OP_pick.
     #[test]
     fn what_is_picked_must_be_on_the_stack() {
         assert_eq!(value_of(&[3, 0x31, 0x15, 0]), Some(1));
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(value_of(&[3, 0x31, 0x15, 255]), None);
     }
 
-    /// Found by `fuzz/targets/cfi.rs`: only the lower half of the number of bits was looked at.
+    /// A bug that `fuzz/targets/cfi.rs` found: only the lower half of the shift count was used.
     #[test]
     fn a_shift_by_any_number_of_bits_is_as_dwarf_has_it() {
         let shifted = |value: i8, by: u64, op: u8| {

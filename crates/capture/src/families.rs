@@ -1,17 +1,18 @@
-//! The functions that only an allocator brings, in a program that was launched.
+//! Hooks for the functions that only an allocator defines (an *allocator family*), in a program that was launched.
 //!
-//! jemalloc, tcmalloc and mimalloc define C++'s operators themselves and do not call malloc by its symbol. With libstdc++
-//! the operators do call malloc, which is hooked. So a function of [`crate::hooks::FAMILY_HOOKS`] is hooked only if the
-//! definition that the program is bound to lies in an allocator, and other programs run exactly as without us:
+//! jemalloc, tcmalloc and mimalloc define C++'s operators themselves and do not call malloc by its symbol. The
+//! operators of libstdc++ do call malloc, which is hooked. So a function of [`crate::hooks::FAMILY_HOOKS`] is hooked
+//! only if the definition that the program uses is in an allocator. Other programs must run exactly as without the
+//! capture library:
 //!
-//! 1. In the library's file these names are weak and undefined, so the loader never finds them there, and a program that
-//!    asks for `mallocx` by a weak reference sees what it would see alone.
-//! 2. At the start, [`enable`] looks for the definitions behind us. For those that lie in an allocator it defines our
-//!    symbols, so that everything that is bound later (the first call, `dlopen`, `dlsym`) finds our shims.
+//! 1. In the library's file these names are weak and undefined, so the loader never finds them there. A program with a
+//!    weak reference to `mallocx` gets the same address as without us.
+//! 2. At the start, [`enable`] looks for the definitions in the modules after ours. For those in an allocator it
+//!    defines our symbols, so that later bindings (a first call, `dlopen`, `dlsym`) find our shims.
 //! 3. Words that the loader has already bound to the allocator get the address of the shim, see [`crate::imports`].
 //!
-//! What must hold: a block is counted once, at the outermost function of the table. While a shim has called the
-//! allocator, its guard is up, and calls that the allocator makes are passed over (`events/families.rs`).
+//! Must hold: a block is counted once, by the outermost hooked function. While a shim calls the allocator, the thread's
+//! guard is up, and calls that the allocator itself makes are not recorded (`events/families.rs`).
 use crate::elf::{Headers, LinkMap, Symbols};
 use crate::entry::{Entry, INTERNAL, Range};
 use crate::hooks::{COUNT, FAMILY_COUNT, FAMILY_HOOKS, Family, NAMES};
@@ -22,12 +23,13 @@ use crate::real;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The functions behind the shims, in the order of `FamilyHook`; the shims call through it. A hook that is not enabled
-/// has no function.
+/// The real functions, in the order of `FamilyHook`. The shims call them through this table. A hook that is not enabled
+/// has none.
 #[repr(transparent)]
 pub struct Entries(UnsafeCell<[Entry; FAMILY_COUNT]>);
 
-// SAFETY: only `enable` writes it, at start-up (see `Core`), when there is one thread. The shims and `entry` read it later.
+// SAFETY: only `enable` writes it, at start-up (see `Core`), when there is one thread. The shims and `entry` read it
+// later.
 unsafe impl Sync for Entries {}
 
 const NO_ENTRY: Entry = Entry { real: 0, nothrow: 0, module: Range::NONE, internal: [0; INTERNAL] };
@@ -49,15 +51,15 @@ pub struct Hooked {
     pub shim: u64,
 }
 
-/// False when no enabled function can be at that address: nearly all addresses are told apart by two comparisons.
+/// Returns false if no enabled function can be at this address. Two comparisons rule out nearly all addresses.
 pub fn may_be_enabled(address: u64) -> bool {
     (LOWEST.load(Ordering::Relaxed)..=HIGHEST.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// The function of an enabled hook.
+/// Returns the real function of a hook, if the hook is enabled.
 pub fn entry(index: usize) -> Option<Entry> {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
-    // (see `Entries`).
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
+    // meanwhile (see `Entries`).
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
@@ -65,16 +67,17 @@ pub fn is_any_enabled() -> bool {
     HIGHEST.load(Ordering::Relaxed) != 0
 }
 
-/// True for the module at `start` if functions of it are hooked.
+/// Returns true if functions of the module at `start` are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference meanwhile
-    // (see `Entries`).
+    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
+    // meanwhile (see `Entries`).
     let entries = unsafe { &*ENTRIES.0.get() };
     entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
 }
 
-/// True for a return address into this library: a function that a shim called has jumped to another hooked one.
+/// Returns true for a return address in this library. A hook sees one if the function that a shim called has jumped to
+/// another hooked function.
 pub fn is_own(address: u64) -> bool {
     let [start, end] = [OWN[0].load(Ordering::Relaxed), OWN[1].load(Ordering::Relaxed)];
     Range { start, end }.holds(address)
@@ -83,15 +86,15 @@ pub fn is_own(address: u64) -> bool {
 #[cfg(feature = "shims")]
 // SAFETY: `family_shims.rs` defines it as this many function pointers, which have the size of a `u64`.
 unsafe extern "C" {
-    /// The shims, in the order of `FamilyHook`; `capture-so` has them.
+    /// The shims, in the order of `FamilyHook`. Defined in `capture-so`.
     static heaptrack_family_shims: [u64; FAMILY_COUNT];
 }
 
-/// Where the calls of an enabled function are to lead.
+/// Returns the shim that is called instead of an enabled function.
 #[cfg(feature = "shims")]
 pub fn shim(index: usize) -> Option<u64> {
-    // SAFETY: `capture-so` defines the array with this many function pointers, each of the size of a `u64`. The loader fills it
-    // in when it relocates the library, before any code of the library runs; nothing writes to it later.
+    // SAFETY: `capture-so` defines the array with this many function pointers, each of the size of a `u64`. The loader
+    // fills it in when it relocates the library, before any code of the library runs; nothing writes to it later.
     unsafe { heaptrack_family_shims.get(index).copied() }
 }
 
@@ -101,7 +104,7 @@ pub fn shim(_index: usize) -> Option<u64> {
     None
 }
 
-/// Hooks the families that are loaded. Returns false when one is loaded but cannot be hooked.
+/// Hooks the families that are loaded. Returns false if one is loaded but cannot be hooked.
 ///
 /// # Safety
 /// `first` is the loader's list, stable meanwhile; no other thread runs yet, or the loader's lock is held.
@@ -132,14 +135,14 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
             *place = found;
         }
     }
-    // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held. At start-up
-    // the loader has relocated all modules.
+    // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held. At
+    // start-up the loader has relocated all modules.
     is_whole &= unsafe { imports::redirect_all(first, program, range, &patcher) };
     patcher.close();
     is_whole
 }
 
-/// Our own entry of the loader's list, and where we are mapped.
+/// Returns this library's own entry of the loader's list, and its addresses.
 ///
 /// # Safety
 /// `first` is null or an entry of the loader's list, which is stable as long as the result is used.
@@ -156,7 +159,7 @@ unsafe fn find_own<'a>(first: *const LinkMap, ourselves: u64) -> Option<(&'a Lin
     None
 }
 
-/// Our own entry of the loader's list.
+/// Returns this library's own entry of the loader's list.
 ///
 /// # Safety
 /// `first` is null or an entry of the loader's list, which is stable as long as the result is used.
@@ -165,7 +168,7 @@ pub unsafe fn own_map<'a>(first: *const LinkMap) -> Option<&'a LinkMap> {
     unsafe { find_own(first, own_map as *const () as u64) }.map(|(map, _)| map)
 }
 
-/// True when a module brings functions of the family.
+/// Returns true if a module defines functions of the family.
 ///
 /// # Safety
 /// `first` is null or an entry of the loader's list, which is stable meanwhile.
@@ -186,7 +189,7 @@ unsafe fn is_present(first: *const LinkMap, family: Family) -> bool {
     false
 }
 
-/// The first definition of a name, if it lies in an allocator of the family.
+/// Returns the first definition of a name, if it is in an allocator of the family.
 ///
 /// # Safety
 /// `first` is null or an entry of the loader's list, which is stable meanwhile.
@@ -209,7 +212,7 @@ unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8]
 /// Makes the loader find our shim under a name that is not defined in the library's file.
 fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool {
     const GLOBAL_FUNCTION: u8 = 1 << 4 | 2;
-    /// Any section will do: the loader only tells a defined symbol from an undefined one.
+    /// Any section that is not 0. The loader only distinguishes defined symbols from undefined ones.
     const SECTION: u16 = 1;
     let Some(place) = symbols.entry(name) else { return false };
     // SAFETY: `Symbols::entry` found it in the symbol table of this library, which is mapped as long as this code is.
@@ -217,11 +220,13 @@ fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool
     symbol.info = GLOBAL_FUNCTION;
     symbol.section = SECTION;
     symbol.value = value;
-    // SAFETY: as above; the loader's lock is held or no other thread runs, so nothing is looked up meanwhile.
+    // SAFETY: `place` is an entry of this library's own symbol table, which stays mapped. The caller of `enable`
+    // promises that the loader's lock is held or that no other thread runs, so the loader does not read the entry
+    // meanwhile.
     unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) }
 }
 
-/// Every function that is hooked now, libc's first.
+/// Calls `look` with every function that is hooked now, libc's first.
 ///
 /// # Safety
 /// `own` is our own entry of the loader's list.

@@ -1,17 +1,18 @@
-//! Whether a program starts behind a seccomp filter that its recorder is not behind.
+//! Whether a program starts under a seccomp filter that its recorder is not under.
 //!
-//! Such a filter can kill the program for the calls by which recording starts. It is found out by opening and reading files
-//! only: the loader has just done the same to load this library, so the filter allows it.
+//! Such a filter can kill the program for the system calls that start a recording. To find out, this code only opens
+//! and reads files. The loader has just done the same to load this library, so the filter allows it.
 use crate::sys;
 
-/// Of a process: its seccomp mode, and how many filters it is behind. Later ones are stricter.
+/// The seccomp mode of a process, and how many filters it has. A larger value is stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Seccomp {
     mode: u32,
     filters: u32,
 }
 
-/// `collector` is a path below the collector's folder in /proc: `/proc/PID/...`.
+/// Returns true if this process is under a filter that the collector is not under. `collector` is any path in the
+/// collector's folder in /proc: `/proc/PID/...`.
 pub fn is_behind_own_filter(collector: &[u8]) -> bool {
     let own = Seccomp::read(b"/proc/self/status\0");
     own.mode != 0 && own > status_of(collector, Seccomp::read)
@@ -34,12 +35,12 @@ fn status_of<T: Default>(path: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 impl Seccomp {
-    /// From a status file; zero where there is none.
+    /// Reads a status file. Returns zeros if there is none.
     fn read(path: &[u8]) -> Seccomp {
         let Some(fd) = sys::open_read(path) else { return Seccomp::default() };
         let mut reader = Reader::default();
         let mut part = [0; 256];
-        // A status file has 1.5 KB; a part of no bytes is its end.
+        // A status file has about 1.5 KB. A read of no bytes is its end.
         for _ in 0..64 {
             let length = sys::read(fd, &mut part);
             if length == 0 {
@@ -82,7 +83,7 @@ impl Reader {
                 if let Some(place) = self.name.get_mut(self.length) {
                     *place = byte;
                 }
-                // A longer name is none of ours: its length then fits nothing.
+                // For a name that is too long, `length` exceeds the array, so the name matches nothing.
                 self.length = self.length.saturating_add(1);
             }
         }

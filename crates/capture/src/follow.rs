@@ -1,22 +1,23 @@
-//! Following a tree of processes: every process that the target makes gets shared memory of its own.
+//! Following a tree of processes: every process that the target creates gets shared memory of its own.
 //!
-//! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child finds its
-//! gate shut at its first hook and joins then (`Core::join`); an executed program finds the hub's path in its environment.
-//! Whatever fails, the process runs unwatched and is counted in the hub.
+//! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child
+//! finds the gate shut at its first hook, and joins then (`Core::join`). A program after an exec finds the hub's path
+//! in its environment. If anything fails, the process runs unrecorded and is counted in the hub.
 use crate::sys;
 use channel::{HUB_MAGIC, Hub, PAGE, Region, VERSION};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// How often, and how long each time, a process waits for an offer: three seconds in all, on a machine that has no time at all.
+/// How often, and how long each time, a process waits for an offer. That is three seconds in total, which is needed
+/// only on a very busy machine.
 const TRIES: u32 = 30;
 const TRY_MS: u64 = 100;
 
 static HUB: AtomicPtr<Hub> = AtomicPtr::new(core::ptr::null_mut());
-/// A gate that is shut may be that of a forked child. Cleared where it is not.
+/// True while a shut gate may mean that this is a forked child, which can join.
 static MAY_JOIN: AtomicBool = AtomicBool::new(false);
 
-/// True in a process of a followed tree, forked children included.
+/// Returns true in a process of a followed tree, also in a forked child that has not joined yet.
 pub fn is_on() -> bool {
     !HUB.load(Ordering::Acquire).is_null()
 }
@@ -37,12 +38,12 @@ pub fn give_up() {
 }
 
 fn hub() -> Option<&'static Hub> {
-    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write in a
-    // `Hub` is atomic.
+    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write
+    // in a `Hub` is atomic.
     unsafe { HUB.load(Ordering::Acquire).as_ref() }
 }
 
-/// One process more that runs unwatched.
+/// Counts this process as one that runs unrecorded.
 pub fn miss() {
     if let Some(hub) = hub() {
         hub.missed.fetch_add(1, Ordering::Relaxed);
@@ -56,8 +57,8 @@ pub fn find_hub(path: &[u8]) -> bool {
     sys::close(fd);
     let Some(page) = page else { return false };
     sys::keep_out_of_dumps(page, PAGE);
-    // SAFETY: `map_shared` has just mapped this page, and a `Hub` fits into it. The collector has made the file one page
-    // long and sealed its size before it gave its path away, so the page stays behind the mapping.
+    // SAFETY: `map_shared` has just mapped this page, and a `Hub` fits into it. The collector has made the file one
+    // page long and sealed its size before it gave its path away, so the page stays behind the mapping.
     let hub = unsafe { &*page.cast::<Hub>() };
     let is_ours = hub.magic == HUB_MAGIC && hub.version == VERSION;
     if is_ours {
@@ -66,7 +67,7 @@ pub fn find_hub(path: &[u8]) -> bool {
     is_ours
 }
 
-/// Shared memory for this process; waits three seconds at most.
+/// Takes shared memory for this process. Waits for at most three seconds.
 pub fn claim(pid: u32) -> Option<Region<'static>> {
     let hub = hub()?;
     let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();
@@ -92,7 +93,7 @@ fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
     None
 }
 
-/// In another pid namespace our own number means nothing to the collector.
+/// Returns false in another pid namespace, where our own pid means nothing to the collector.
 fn pid_is_true(pid: u32) -> bool {
     let mut text = [0; 16];
     let length = sys::read_link(b"/proc/self\0", &mut text);
@@ -100,7 +101,7 @@ fn pid_is_true(pid: u32) -> bool {
     number.is_some_and(|(number, _)| number == pid as u64)
 }
 
-/// `/proc/PID/fd/N`, NUL-terminated, in memory of the caller.
+/// The path `/proc/PID/fd/N`, NUL-terminated.
 pub struct Path {
     bytes: [u8; 48],
     len: usize,

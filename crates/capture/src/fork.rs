@@ -5,18 +5,19 @@
 //!                └ handler: fork() ┤
 //! child                            └─ hook goes on, in copies at the same addresses
 //! ```
-//! When the handler returns, the child goes on with the hook of its parent, whose ring and thread state are shared memory.
-//! What it wrote there would destroy the parent's recording. So the pages that the rest of a hook writes are copied before
-//! the fork, while this thread cannot change them, and the child puts the copies in their place.
+//! When the handler returns, the child continues the hook of its parent. The ring and the thread state of that hook are
+//! shared memory, so a write by the child would destroy the parent's recording. So the pages that the rest of a hook
+//! writes to are copied before the fork, while this thread cannot change them. The child maps the copies over the
+//! originals.
 //!
-//! A hook that has looked at the gate, but whose guard is not up yet, cannot be told from no hook. So every child gets
-//! copies of two pages: the thread's own fields and the header of its slot. The copied fields say that nothing is known of
-//! the modules and that the ring is full, so this hook looks at the gate again before it does anything else, and finds it
-//! shut. Otherwise the child does not use them: its next hook finds the gate shut.
+//! A hook that has read the gate but not yet raised the guard cannot be told from no hook. So every child gets copies
+//! of two pages: the thread's own fields and the header of its slot. The copied fields say that the known modules are
+//! out of date and that the ring is full. So if there is such a hook, it reads the gate again before it does anything
+//! else, and finds it shut. Otherwise the child does not use the copies, because its next hook finds the gate shut.
 //!
-//! Not covered: processes that were attached to, where `fork` is not hooked, and other ways to fork, which are `_Fork` and
-//! system calls of the program's own. `_Fork` is not exported here, because older C libraries have none, and a program may
-//! ask whether there is one.
+//! Not covered: processes that were attached to, where `fork` is not hooked, and other ways to fork (`_Fork`, and
+//! system calls that the program makes itself). `_Fork` is not exported here, because older C libraries have none, and
+//! a program may ask whether it exists.
 use crate::core::{ACTIVE, CORE, Core};
 use crate::elf::LinkMap;
 use crate::local::{Local, thread_pointer};
@@ -38,10 +39,10 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     }
 }
 
-/// Calls libc's `fork` and returns its result. Returns -1 if the start did not find that function; no program is known in
-/// which this happens.
+/// Calls libc's `fork` and returns its result. Returns -1 if the start did not find that function; no program is known
+/// in which this happens.
 pub fn call() -> i32 {
-    // The first function of the program that we see may be this one.
+    // This may be the first hooked function that the program calls.
     CORE.start();
     let real = FORK.load(Ordering::Acquire);
     if real == 0 {
@@ -57,7 +58,7 @@ pub fn call() -> i32 {
     pid
 }
 
-/// The state of the calling thread, if it has recorded something.
+/// Returns the state of the calling thread, if it has recorded something.
 fn own_state(core: &Core) -> Option<*mut Local> {
     let may_record = core.gate() & ACTIVE != 0 && core.may_call();
     if may_record { core.threads().find(thread_pointer()) } else { None }
@@ -69,7 +70,7 @@ fn is_in_hook(local: *mut Local) -> bool {
     guards != [0, 0]
 }
 
-/// Copies of what a hook writes to. A part for which there is no memory is left out.
+/// Copies of the memory that a hook writes to. If there is no memory for a copy, that part is left out.
 struct Copies {
     header: Option<Copy>,
     slot_header: Option<Copy>,
@@ -80,7 +81,8 @@ struct Copies {
 impl Copies {
     /// `local`: the calling thread's own.
     fn new(core: &Core, local: *mut Local) -> Self {
-        // SAFETY: the calling thread's own local (see `Local`); both fields stay as they are while the thread has the slot.
+        // SAFETY: the calling thread's own local (see `Local`); both fields stay as they are while the thread has the
+        // slot.
         let (index, slot_header) = unsafe { ((*local).slot, (*local).header) };
         let slot_header = Copy::of(slot_header as usize, size_of::<SlotHeader>());
         if !is_in_hook(local) {
@@ -111,12 +113,13 @@ impl Copies {
 // The first page of a `Local` holds all fields up to the memo.
 const _: () = assert!(offset_of!(Local, memo) <= PAGE);
 
-/// The page with a thread's own fields, made so that a hook which finds no guard up looks at the gate again.
+/// Copies the page with a thread's own fields, and changes the copy so that a hook without a guard reads the gate
+/// again.
 fn copy_of_fields(local: *mut Local) -> Option<Copy> {
     let copy = Copy::of(local as usize, PAGE)?;
     let fields = copy.at.cast::<Local>();
-    // SAFETY: `Copy::of` has just mapped and filled this page, and has given its address to this function only. Both fields
-    // are in it: see the assertion above.
+    // SAFETY: `Copy::of` has just mapped and filled this page, and has given its address to this function only. Both
+    // fields are in it: see the assertion above.
     unsafe {
         (*fields).generation = !(*fields).generation;
         (*fields).main.ring.distrust();
@@ -138,9 +141,9 @@ impl Copy {
         let len = (start + len).next_multiple_of(PAGE) - original;
         let at = sys::map_private(len)?;
         for offset in (0..len).step_by(size_of::<u64>()) {
-            // SAFETY: the region is mapped (see `Core`) in whole pages, and the mapping at `at` is as long. Volatile, because
-            // other threads and the collector write to the header meanwhile. The old or the new word is copied; both are
-            // good enough, because the child's copy is not read by the collector.
+            // SAFETY: the region is mapped (see `Core`) in whole pages, and the mapping at `at` is as long. Volatile,
+            // because other threads and the collector write to the header meanwhile. The old or the new word is copied;
+            // both are good enough, because the child's copy is not read by the collector.
             unsafe {
                 let word = ((original + offset) as *const u64).read_volatile();
                 at.add(offset).cast::<u64>().write_volatile(word);
@@ -150,8 +153,8 @@ impl Copy {
     }
 
     fn replace(self) {
-        // SAFETY: the child has one thread, and it is here, so no other thread uses the pages meanwhile. They stay readable
-        // and writable, and their contents are those from before the fork.
+        // SAFETY: the child has one thread, and it is here, so no other thread uses the pages meanwhile. They stay
+        // readable and writable, and their contents are those from before the fork.
         unsafe { sys::move_mapping(self.at, self.len, self.original) };
     }
 

@@ -1,8 +1,8 @@
-//! The one table of hooked functions. Everything else about them is made from it: the exported shims, the look-up of
+//! The table of hooked functions. Everything else about them is generated from it: the exported shims, the look-up of
 //! the real functions, the list of exports that the build checks, and the functions that attach patches.
 //!
-//! It has two parts. The functions of libc are exported to every program. The functions that only an allocator brings
-//! (C++'s operators, and what jemalloc, mimalloc and tcmalloc export besides malloc) are exported only while such an
+//! It has two parts. The functions of libc are exported to every program. The functions that only an allocator defines
+//! (C++'s operators, and what jemalloc, mimalloc and tcmalloc export besides malloc) are exported only if such an
 //! allocator is loaded, see [`crate::families`].
 
 /// Calls `$then! { (NAME, name, Kind) ... }` with every function of libc that is hooked. `Kind` says what the
@@ -33,7 +33,7 @@ macro_rules! for_each_hook {
     };
 }
 
-/// Calls `$then! { (NAME, name, Family, Kind) ... }` with every function that only an allocator brings. Besides the
+/// Calls `$then! { (NAME, name, Family, Kind) ... }` with every function that only an allocator defines. Besides the
 /// kinds of [`for_each_hook`]:
 ///
 /// - `New`, `NewAligned`: as `Size0`, but throws instead of returning null.
@@ -232,7 +232,7 @@ macro_rules! family_names {
 }
 for_each_family_hook!(family_names);
 
-/// A function that only an allocator brings.
+/// A function that only an allocator defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     pub name: &'static [u8],
@@ -243,7 +243,7 @@ pub struct Described {
 pub const COUNT: usize = NAMES.len();
 pub const FAMILY_COUNT: usize = FAMILY_HOOKS.len();
 
-/// The prefixes that allocators put before the names of the table when they are linked into a program.
+/// Prefixes of these names in allocators that are linked into a program.
 const PREFIXES: [&str; 6] = ["je_", "_rjem_", "tc_", "mi_", "rp", "_rust_je_"];
 
 pub fn without_prefix(name: &str) -> &str {
@@ -264,8 +264,8 @@ pub fn kind_of(name: &str) -> Option<Kind> {
     exact.or_else(|| libc(base)).or_else(|| jemalloc().map(|hook| &hook.kind)).copied()
 }
 
-/// Functions by which an allocator is recognised that is in a program or a library under names of its own. Each has the
-/// name that people know it by.
+/// Functions that reveal an allocator inside a program or library whose functions have other names. Each has the name
+/// by which the allocator is known.
 pub const FOREIGN: &[(&[u8], &str)] = &[
     (b"_rjem_malloc", "jemalloc"),
     (b"_rust_je_malloc", "jemalloc"),

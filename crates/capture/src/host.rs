@@ -1,4 +1,4 @@
-//! What a ring's writer needs of the process that it is in: see `channel::RingWriter`.
+//! What the writer of a ring needs from its process: see `channel::RingWriter`.
 use crate::core::{ACTIVE, Core};
 use crate::sys;
 use channel::{Header, Host, Stamp};

@@ -1,15 +1,15 @@
-//! Whether the program that an exec starts can be recorded, found out before the exec.
+//! Finds out, before an exec, whether the new program can be recorded.
 //!
-//! The loader of a program that cannot open our library complains into the program's stderr, and a static program would see
-//! our variables in its environment. So before an exec in place we do what the kernel and the loader are going to do:
-//! find the file, follow scripts, read the ELF header, open the library and the channel. What we cannot find out
-//! (an unreadable file, an unknown format) counts as recordable, as it does when a program is launched.
+//! If a program cannot open our library, its loader complains on stderr. A static program would see our variables in
+//! its environment. So before an exec, this code does what the kernel and the loader will do: it finds the file,
+//! follows scripts, reads the ELF header, and checks access to the library and the channel. A file that tells nothing
+//! (because it is unreadable or of an unknown format) counts as recordable, as it does when a program is launched.
 use crate::environment::{Carried, bytes};
 use crate::exec::Flavour;
 use crate::sys;
 use channel::UnrecordedExec;
 
-/// Scripts whose interpreter is a script; the kernel allows four.
+/// The most scripts whose interpreter is again a script. The kernel allows four.
 const MOST_SCRIPTS: usize = 5;
 const PAGE: usize = 4096;
 const EM_X86_64: u16 = 62;
@@ -18,11 +18,11 @@ const PT_INTERP: u32 = 3;
 const PROGRAM_HEADER: usize = 56;
 const MOST_PROGRAM_HEADERS: usize = 512;
 const SET_USER: u32 = 0o4000;
-/// Without the group's execute bit this means mandatory locking.
+/// Setgid and the group's execute bit. Setgid without that bit means mandatory locking.
 const SET_GROUP: u32 = 0o2010;
 
-/// A path and the start of a file. They are too large for the program's stack. `at` are two pages that `new` has mapped,
-/// that only `drop` unmaps, and that nothing else points to.
+/// A page for a path and a page for the start of a file, which are too large for the program's stack. `new` has mapped
+/// them at `at`, only `drop` unmaps them, and nothing else points to them.
 struct Buffers {
     at: *mut u8,
 }
@@ -32,13 +32,13 @@ impl Buffers {
         sys::map_private(2 * PAGE).map(|at| Buffers { at })
     }
     fn path(&mut self) -> &mut [u8] {
-        // SAFETY: the first of the two mapped pages (see `Buffers`). They read as zeros at first, and `&mut self` excludes
-        // other references.
+        // SAFETY: the first of the two mapped pages (see `Buffers`). They read as zeros at first, and `&mut self`
+        // excludes other references.
         unsafe { core::slice::from_raw_parts_mut(self.at, PAGE) }
     }
     fn both(&mut self) -> (&mut [u8], &mut [u8]) {
-        // SAFETY: the two mapped pages (see `Buffers`) do not overlap. They read as zeros at first, and `&mut self` excludes
-        // other references.
+        // SAFETY: the two mapped pages (see `Buffers`) do not overlap. They read as zeros at first, and `&mut self`
+        // excludes other references.
         unsafe {
             (
                 core::slice::from_raw_parts_mut(self.at, PAGE),
@@ -50,13 +50,14 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped these two pages with `map_private`. Every reference to them borrows from `self`, which is
-        // dropped here.
+        // SAFETY: `new` mapped these two pages with `map_private`. Every reference to them borrows from `self`, which
+        // is dropped here.
         unsafe { sys::unmap(self.at, 2 * PAGE) };
     }
 }
 
-/// Copies `text` into `room` at `at`, with a terminating zero. Returns where the zero is, or `None` when there is no room.
+/// Copies `text` into `room` at `at`, with a terminating zero. Returns the index of the zero, or `None` if there is no
+/// room.
 fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
     let end = at.checked_add(text.len())?;
     let place = room.get_mut(at..end)?;
@@ -67,11 +68,11 @@ fn put(room: &mut [u8], at: usize, text: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// `None`: it can be recorded.
+/// Returns why the new program cannot be recorded, or `None` if it can.
 ///
 /// # Safety
-/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor. `search` is null or
-/// the NUL-terminated value of PATH.
+/// `first` is the first argument of the flavour's function: a NUL-terminated string, or a descriptor. `search` is null
+/// or the NUL-terminated value of PATH.
 pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carried: &Carried) -> Option<UnrecordedExec> {
     if !can_be_opened(carried) {
         return Some(UnrecordedExec::OutOfReach);
@@ -79,9 +80,10 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
     let mut buffers = Buffers::new()?;
     let file = match flavour {
         Flavour::Descriptor => sys::open_plain(crate::follow::Path::of_own_descriptor(first as u32).get()),
-        // SAFETY: a NUL-terminated string of the program's own call.
+        // SAFETY: the caller promises that this flavour's first argument is a NUL-terminated string.
         Flavour::Path => open(buffers.path(), unsafe { bytes(first as *const u8) }),
-        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated strings.
+        // SAFETY: the caller promises that this flavour's first argument and PATH, if not null, are NUL-terminated
+        // strings.
         Flavour::Search => unsafe {
             let search = if search.is_null() { &b"/bin:/usr/bin"[..] } else { bytes(search) };
             look_up(buffers.path(), bytes(first as *const u8), search)
@@ -105,9 +107,9 @@ pub unsafe fn obstacle(flavour: Flavour, first: usize, search: *const u8, carrie
     None
 }
 
-/// The new program opens both with the user, the root folder and the mounts that this process has now. To open them here
-/// would prove nothing: a process that became another user may keep capabilities until the exec takes them away.
-/// access(2) judges without those capabilities.
+/// Returns true if the new program can open the library and the channel. It will have the user, the root folder and the
+/// mounts that this process has now. To open the files here would prove nothing, because a process that has changed its
+/// user may keep capabilities until the exec. access(2) ignores such capabilities.
 fn can_be_opened(carried: &Carried) -> bool {
     let channel = carried.value.as_c_string();
     let channel = channel.strip_prefix(b"-,").unwrap_or(channel);
@@ -119,7 +121,7 @@ fn open(room: &mut [u8], path: &[u8]) -> Option<i32> {
     sys::open_plain(room.get(..=end)?)
 }
 
-/// The first file in the folders of PATH that can be executed.
+/// Opens the first file in the folders of PATH that can be executed.
 fn look_up(room: &mut [u8], name: &[u8], search: &[u8]) -> Option<i32> {
     if name.contains(&b'/') {
         return open(room, name);
@@ -143,7 +145,8 @@ fn interpreter(line: &[u8]) -> &[u8] {
     line.get(start..).and_then(|rest| rest.split(is_blank).next()).unwrap_or(&[])
 }
 
-/// The loader itself has no interpreter, and takes LD_PRELOAD for the program that it is given. `path` ends with a zero.
+/// Returns true for the loader itself. It has no interpreter, but applies LD_PRELOAD to the program that it is given.
+/// `path` ends with a zero.
 fn is_loader(path: &[u8]) -> bool {
     let path = path.split(|byte| *byte == 0).next().unwrap_or(&[]);
     path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-"))
@@ -162,7 +165,7 @@ fn obstacle_of(file: i32, head: &[u8], is_loader: bool) -> Option<UnrecordedExec
     (!is_loader && !has_interpreter(file, head)).then_some(UnrecordedExec::Static)
 }
 
-/// The kernel then tells the loader not to trust the environment.
+/// Returns true if the program gains privileges. Then the kernel tells the loader to ignore LD_PRELOAD.
 fn gains_rights(file: i32) -> bool {
     let Some(status) = sys::status(file) else { return false };
     let [user, effective_user, group, effective_group] = sys::identity();
@@ -171,7 +174,7 @@ fn gains_rights(file: i32) -> bool {
     new_user != user || new_group != group || user != 0 && sys::has_capabilities(file)
 }
 
-/// True for a program that a loader starts. A file with unusual headers is given the benefit of the doubt.
+/// Returns true for a program that is started by a loader, and for a file with unusual headers.
 fn has_interpreter(file: i32, head: &[u8]) -> bool {
     let (at, size, count) = (number::<8>(head, 32), number::<2>(head, 54), number::<2>(head, 56) as usize);
     if size != PROGRAM_HEADER as u64 || count > MOST_PROGRAM_HEADERS {
@@ -189,7 +192,7 @@ fn has_interpreter(file: i32, head: &[u8]) -> bool {
     false
 }
 
-/// A little-endian number of `N` bytes; 0 where the bytes end.
+/// Reads a little-endian number of `N` bytes. Bytes that are missing count as 0.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).unwrap_or(&[]);
     let byte = |i: usize| bytes.get(i).copied().unwrap_or(0) as u64;

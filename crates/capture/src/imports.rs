@@ -1,8 +1,8 @@
-//! The words of a module through which it calls other modules, and what they are bound to.
+//! Redirecting the imports of loaded modules to our shims.
 //!
-//! A module's relocations name a symbol and a word; the loader writes the symbol's address into the word. A word that
-//! holds the address of an allocator's function gets the address of our shim instead. The word is compared first, so a
-//! module that is bound to another definition keeps it.
+//! A relocation names a symbol and a word of the module, and the loader writes the symbol's address to the word. If the
+//! word holds the address of a hooked allocator function, it gets the address of our shim instead. A module that is
+//! bound to another definition keeps it.
 use crate::elf::{self, Headers, LinkMap, Relocation, Symbols};
 use crate::entry::Range;
 use crate::families::{self, Hooked, entry};
@@ -13,12 +13,12 @@ use crate::patch::{Page, Patcher};
 /// Relocations that write a symbol's address: R_X86_64_64, _GLOB_DAT, _JUMP_SLOT.
 const ADDRESSES: [u32; 3] = [1, 6, 7];
 
-/// Puts our shims into every word that is bound to a function of an enabled family. Returns false when a word could not
-/// be written.
+/// Writes the address of our shim to every word that is bound to a function of an enabled family. Returns false if a
+/// word could not be written.
 ///
 /// # Safety
-/// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the loader's
-/// lock is held.
+/// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the
+/// loader's lock is held.
 pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, patcher: &Patcher) -> bool {
     let mut is_whole = true;
     let mut map = first;
@@ -26,8 +26,8 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
     while let Some(m) = unsafe { map.as_ref() } {
         if let Some(headers) = headers_of(m, program) {
             let is_own = headers.bounds(m.bias).is_some_and(|(start, _)| own.holds(start));
-            // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and `headers_of`
-            // returned its headers.
+            // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and
+            // `headers_of` returned its headers.
             is_whole &= is_own || unsafe { redirect(m, headers, patcher) };
         }
         map = m.next;
@@ -36,8 +36,8 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
 }
 
 /// # Safety
-/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs yet, or
-/// the loader's lock is held.
+/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs
+/// yet, or the loader's lock is held.
 unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
     // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(map) }) else { return true };
@@ -54,7 +54,7 @@ unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
     is_whole
 }
 
-/// The word that a relocation writes and the shim that it is to lead to, if it leads to a hooked function now.
+/// If a relocation's word is bound to a hooked function, returns the word's address and the shim for it.
 ///
 /// # Safety
 /// `map` is an entry of the loader's list, mapped and relocated; `symbols` and `relocation` are of its tables.
@@ -79,22 +79,23 @@ unsafe fn wanted(map: &LinkMap, symbols: &Symbols, relocation: &Relocation) -> O
 }
 
 /// # Safety
-/// `at` is a word that a relocation of a mapped module names, and `headers` and `bias` are that module's. No other thread
-/// runs yet, or the loader's lock is held.
+/// `at` is a word that a relocation of a mapped module names, and `headers` and `bias` are that module's. No other
+/// thread runs yet, or the loader's lock is held.
 unsafe fn write(headers: Headers, bias: u64, at: u64, value: u64, patcher: &Patcher) -> bool {
     if is_writable(headers, bias, at) {
-        // SAFETY: the word is in a writable segment of the module, checked by `is_writable`, which the loader has mapped. No
-        // other thread uses it now: at start-up there is none, and the loader tells of a new library before its constructors
-        // run.
+        // SAFETY: the word is in a writable segment of the module, checked by `is_writable`, which the loader has
+        // mapped. No other thread uses it now: at start-up there is none, and the loader tells of a new library before
+        // its constructors run.
         unsafe { (at as *mut u64).write_unaligned(value) };
         return true;
     }
-    // SAFETY: the caller's promise: the word is mapped, in a page that the loader made read-only.
+    // SAFETY: the caller promises a word of a mapped module, and that no other thread uses it meanwhile. It is not
+    // writable, so its page is protected as `page` says.
     unsafe { patcher.write(at, &value.to_le_bytes(), page(headers, bias, at)) }
 }
 
-/// How the page of a module's word that cannot be written is protected. A library that was linked without separate code has
-/// its tables of symbols in the segment of its code.
+/// Returns the protection of a page of a module that is not writable. In a library that was linked without separate
+/// code, the symbol tables are in the code segment.
 fn page(headers: Headers, bias: u64, at: u64) -> Page {
     let is_code = |header: elf::ProgramHeader| {
         let start = bias.wrapping_add(header.vaddr);
@@ -104,7 +105,7 @@ fn page(headers: Headers, bias: u64, at: u64) -> Page {
     if headers.iter().any(is_code) { Page::Code } else { Page::ReadOnlyData }
 }
 
-/// False where the loader takes the right to write away after relocation.
+/// Returns true if the word is in a writable segment that the loader does not make read-only after relocation (RELRO).
 fn is_writable(headers: Headers, bias: u64, at: u64) -> bool {
     let holds = |header: &elf::ProgramHeader| {
         let start = bias.wrapping_add(header.vaddr);
@@ -116,26 +117,28 @@ fn is_writable(headers: Headers, bias: u64, at: u64) -> bool {
     !is_relro && headers.iter().any(is_data)
 }
 
-/// What a library is bound to that was opened with RTLD_DEEPBIND.
+/// What a library that was opened with RTLD_DEEPBIND is bound to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// To our shims, by now.
+    /// Our shims.
     ToUs,
-    /// At least one function is another one than the one behind our shim: the library has another allocator.
+    /// Another allocator: at least one of its functions is not the real function of our shim.
     Elsewhere,
 }
 
 /// Binds a library that was opened with RTLD_DEEPBIND to our shims.
 ///
-/// Its own scope comes first, so it would be bound to the functions behind our shims. It is bound to ours only where every
-/// module of the list that defines the function has that same one: then both ways lead to the same allocator, whatever
-/// the library's scope is. A symbol that is undefined in the library is given a hidden definition at our shim, which every
-/// loader binds without a search, now or at the first call. Words that are bound already are rewritten: some versions of
-/// the loader tell of a library before they relocate it, some after.
+/// The loader searches the library's own dependencies first, so it would bind the library to the real functions. The
+/// library is bound to our shim only if every module that defines the function has the same definition. Then both lead
+/// to the same allocator, whatever the library's scope is.
+///
+/// A symbol that is undefined in the library gets a hidden definition at our shim. Every loader binds such a symbol
+/// without a search, now or at the first call. Words that are bound already are rewritten, because some versions of the
+/// loader announce a library after they have relocated it.
 ///
 /// # Safety
-/// `map` is an entry of the list at `first`, the loader's own. Its lock is held, or there is no other thread: the list is
-/// stable and nothing is relocated meanwhile.
+/// `map` is an entry of the list at `first`, the loader's own. Its lock is held, or there is no other thread: the list
+/// is stable and nothing is relocated meanwhile.
 #[cold]
 #[inline(never)]
 pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, program: Headers) -> Bound {
@@ -147,15 +150,16 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
     };
     let patcher = Patcher::open();
     let mut bound = Bound::ToUs;
-    // SAFETY: `own` and `map` are entries of the stable list: listed maps are whole (see `LinkMap`). `index` is that of a
-    // relocation of `map`, so it is within its symbol table, and `at` is a word that this relocation names, so it is mapped.
+    // SAFETY: `own` and `map` are entries of the stable list: listed maps are whole (see `LinkMap`). `index` is that of
+    // a relocation of `map`, so it is within its symbol table, and `at` is a word that this relocation names, so it is
+    // mapped.
     unsafe {
         families::for_each_hooked(own, |hooked| {
             elf::for_each_relocation(map, |relocation| {
                 let index = relocation.symbol();
                 let is_it =
                     index != 0 && ADDRESSES.contains(&relocation.kind()) && symbols.has_name(index, hooked.name);
-                // What it defines itself is its own.
+                // A function that the library defines itself stays its own.
                 if !is_it || (*symbols.at(index)).section != 0 {
                     return;
                 }
@@ -181,18 +185,19 @@ pub unsafe fn bind_deep(map: &LinkMap, first: *const LinkMap, loader: u64, progr
 /// `place` is an entry of a loaded module's symbol table, in a page that is protected as `page` says; as `bind_deep`.
 unsafe fn define_hidden(place: *mut elf::Symbol, value: u64, page: Page, patcher: &Patcher) {
     const HIDDEN: u8 = 2;
-    // SAFETY: the caller promises an entry of a loaded module's symbol table, which is mapped, and which the loader does not
-    // change.
+    // SAFETY: the caller promises an entry of a loaded module's symbol table, which is mapped, and which the loader
+    // does not change.
     let mut symbol = unsafe { *place };
     symbol.other = HIDDEN;
-    // Any section but "undefined" and "absolute": the value is relative to where the module is.
+    // Any section except "undefined" and "absolute". Then the value is relative to the module's bias.
     symbol.section = 1;
     symbol.value = value;
-    // SAFETY: the caller's promise: the loader, which alone reads it, is not at work.
+    // SAFETY: the caller promises an entry in a page that is protected as `page` says. Only the loader reads it. Its
+    // lock is held, or there is no other thread, so it does not read it meanwhile.
     unsafe { patcher.write(place as u64, symbol.bytes(), page) };
 }
 
-/// True when no module of the list defines the name at another address than the one behind our shim.
+/// Returns true if no module of the list defines the name at another address than the real function of our shim.
 ///
 /// # Safety
 /// `first` is the loader's list, stable meanwhile.
@@ -200,7 +205,7 @@ unsafe fn is_only_definition(first: *const LinkMap, own: &LinkMap, loader: u64, 
     let mut map = first;
     // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
     while let Some(m) = unsafe { map.as_ref() } {
-        // The loader's own small allocator is for its start alone.
+        // The loader's own small allocator is used only at its start.
         if !core::ptr::eq(m, own) && m.bias != loader {
             // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
             let found = unsafe { Symbols::of(m) }.and_then(|symbols| symbols.find(hooked.name));

@@ -1,17 +1,18 @@
-//! What the collector is told just before an exec.
+//! What the target stores for the collector just before an exec.
 //!
-//! If the next image records, it has a higher number in `Header::image`, and what is said here no longer matters. If it
-//! does not (it is static, or runs with other rights), the collector finds that the image which left was the last one.
+//! If the new program records, it increments `Header::image`, and what is stored here does not matter. If it does not
+//! (because it is static, or runs with other privileges), the collector sees that the image that made the exec was the
+//! last one.
 use crate::core::{ACTIVE, CORE};
 use channel::Header;
 use core::sync::atomic::Ordering;
 
-/// The program is about to be replaced. `path` is what it is replaced by, or null where that has no name.
+/// Called before an exec. `path` is that of the new program, or null if it has none.
 ///
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.
 pub unsafe fn leaving(path: *const u8) {
-    if CORE.gate() & ACTIVE == 0 || CORE.header().watched != 0 {
+    if CORE.gate() & ACTIVE == 0 || CORE.header().heaptrace.watched != 0 {
         return;
     }
     let header = CORE.header();
@@ -21,14 +22,14 @@ pub unsafe fn leaving(path: *const u8) {
     header.leaving.store(header.image.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// The exec failed.
+/// Called if the exec failed.
 pub fn stayed() {
     if CORE.gate() & ACTIVE != 0 {
         CORE.header().leaving.store(0, Ordering::Release);
     }
 }
 
-/// What does not fit is cut.
+/// Copies the path to the header. A path that is too long is cut.
 ///
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.
@@ -38,8 +39,8 @@ unsafe fn copy_path(header: &Header, path: *const u8) {
     for place in &header.left_for {
         let mut word = 0;
         for i in 0..8 {
-            // SAFETY: a byte of the string that the caller promises. `is_over` is true from its NUL on (from the start if
-            // `path` is null), so nothing after the NUL is read.
+            // SAFETY: a byte of the string that the caller promises. `is_over` is true from its NUL on (from the start
+            // if `path` is null), so nothing after the NUL is read.
             let byte = if is_over { 0 } else { unsafe { *path.add(at) } };
             is_over |= byte == 0;
             word |= (byte as u64) << (i * 8);

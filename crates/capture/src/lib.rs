@@ -1,14 +1,14 @@
 //! What runs inside the target: hooks, stack walk, per-thread rings.
 //!
-//! Given: the arguments and results of the program's allocator calls, and the channel. Gives back: records in the
-//! thread's ring. What must hold, on every line:
+//! Receives: the arguments and results of the program's allocator calls, and the channel. Returns: records in the
+//! thread's ring. Must hold, on every line:
 //!
 //! - **Nothing is allocated from the target's heap**; tables live in the channel.
 //! - **No lock that the target can hold is taken**, and no system call is made on the hot path.
 //! - **errno, registers and results stay as the real function left them**; system calls are made without libc.
 //! - **At most 1 KB of the target's stack**: large scratch memory is in the thread's slot.
 //! - **No panic**: the shared object is linked so that a reachable panic is a link error.
-//! - If anything goes wrong, recording stops or the loss is counted; the program goes on.
+//! - **The program runs on** if anything goes wrong. Recording stops, or the loss is counted.
 #![cfg_attr(not(test), no_std)]
 
 pub mod api;
@@ -47,6 +47,7 @@ mod proof;
 #[cfg(test)]
 mod random_stacks;
 pub mod real;
+mod resume_state;
 mod rule;
 pub mod sandbox;
 mod signals;

@@ -1,10 +1,12 @@
-//! Being told when modules come and go.
+//! How the capture library learns that modules are loaded and unloaded.
 //!
-//! The loader calls an empty function, named in its board, after every change (debuggers put a breakpoint there). We
-//! put a jump there. The call comes on the loader's own thread with the loader's lock held, after mapping and before
-//! constructors, so its list can be read safely. `dlopen` itself is never wrapped: that would change its caller.
+//! After every change the loader calls an empty function, whose address is in its `r_debug`. Debuggers set a breakpoint
+//! there; the capture library writes a jump there. The loader makes the call with its lock held, after a module is
+//! mapped and before its constructors run, so its list can be read safely. `dlopen` itself is never wrapped, because
+//! that would change its caller.
 //!
-//! Where the bytes cannot be written ([`crate::patch`]), frames ask for their modules themselves: [`crate::dl_find_object`].
+//! If the jump cannot be written ([`crate::patch`]), each walk asks for the modules of its frames:
+//! [`crate::dl_find_object`].
 use crate::elf::Debug;
 use crate::patch::{Page, Patcher};
 
@@ -15,7 +17,7 @@ const RET: u8 = 0xc3;
 
 // SAFETY: the assembler code below defines the function, with this signature.
 unsafe extern "C" {
-    /// Keeps every register, calls [`heaptrack_modules_changed`], returns to the loader.
+    /// Saves all registers, calls [`heaptrack_modules_changed`], and returns to the loader.
     pub fn heaptrack_loader_entry();
 }
 
@@ -65,13 +67,13 @@ extern "C" fn heaptrack_modules_changed() {
     crate::core::CORE.modules_changed();
 }
 
-/// Puts the jump in. False when it is refused or the function is not the empty one we expect.
+/// Writes the jump. Returns false if that is not allowed, or if the function is not empty.
 pub(crate) fn watch(debug: *const Debug) -> bool {
-    // SAFETY: `debug` is the loader's board, which `find_debug` found and which stays; only `assemble` calls this, with
-    // `Parts::debug`.
+    // SAFETY: `debug` is the loader's `r_debug`, which `find_debug` found and which stays; only `assemble` calls this,
+    // with `Parts::debug`.
     let mut at = unsafe { (*debug).changed };
-    // SAFETY: the loader's board says that its own code is there, which is mapped and never unloaded. The bytes read beyond
-    // an empty function are the padding or the functions behind it in the same segment.
+    // SAFETY: `r_debug` says that the loader's own code is there, which is mapped and never unloaded. The bytes after
+    // an empty function are padding, or the next functions in the same segment.
     let code = unsafe { *(at as *const [u8; 4 + JUMP_LEN]) };
     let body = if code.starts_with(&ENDBR64) {
         at += 4;
@@ -87,18 +89,18 @@ pub(crate) fn watch(debug: *const Debug) -> bool {
             *place = *byte;
         }
     }
-    // A forked child that is recorded, too, has it already.
+    // A forked child that joins has the jump already.
     body == jump || is_empty_function(body) && write_code(at, &jump)
 }
 
-/// True when no list of the loader is being changed, as far as its boards tell.
+/// Returns true if the loader is not changing any of its lists, as far as its `r_debug` structures tell.
 ///
 /// # Safety
-/// `debug` is null or the loader's board, and no other thread runs the loader meanwhile.
+/// `debug` is null or the loader's `r_debug`, and no other thread runs the loader meanwhile.
 pub unsafe fn is_quiet(debug: *const Debug) -> bool {
     let mut board = debug;
-    // SAFETY: `board` is null, the loader's board by the caller's promise, or the next one of its list. Boards are never
-    // freed.
+    // SAFETY: `board` is null, the loader's `r_debug` by the caller's promise, or the next one of its list. These
+    // structures are never freed.
     while let Some(d) = unsafe { board.as_ref() } {
         if d.state != 0 {
             return false;
@@ -108,7 +110,7 @@ pub unsafe fn is_quiet(debug: *const Debug) -> bool {
     true
 }
 
-/// A return and nothing but padding behind it.
+/// Returns true if the code is a return with only padding after it.
 fn is_empty_function(body: &[u8]) -> bool {
     let Some((&RET, padding)) = body.split_first() else { return false };
     // Compilers pad with one- to eleven-byte nops, int3 or zeros: all made of these bytes.
@@ -117,8 +119,8 @@ fn is_empty_function(body: &[u8]) -> bool {
 
 fn write_code(at: u64, bytes: &[u8]) -> bool {
     let patcher = Patcher::open();
-    // SAFETY: `at` is the loader's own code, which `watch` has just read, so it is mapped as code. Only the loader runs it,
-    // and it does not run now: `assemble` is called by the loader, or on the only thread (start-up, see `Core`).
+    // SAFETY: `at` is the loader's own code, which `watch` has just read, so it is mapped as code. Only the loader runs
+    // it, and it does not run now: `assemble` is called by the loader, or on the only thread (start-up, see `Core`).
     let done = unsafe { patcher.write(at, bytes, Page::Code) };
     patcher.close();
     done

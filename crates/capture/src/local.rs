@@ -1,25 +1,25 @@
 //! A thread's own state, and how a thread finds it without thread-local storage.
 //!
-//! The key is the thread pointer (`fs:0` holds its own address: the ABI). It comes back when a thread has died and its
-//! stack is reused, so each slot also knows where libc keeps the tid in the thread block and compares it: another tid
-//! is another thread.
-use crate::core::Core;
+//! The key is the thread pointer, which the ABI stores at `fs:0`. A new thread may get the thread pointer of a dead
+//! one, if libc reuses its stack. So each slot also knows the offset of the tid in libc's thread block, and compares
+//! the tid.
+use crate::core::{Core, WRITER_MEMORY};
 use crate::entry::{Freed, Range};
 use crate::memo::Memo;
 use crate::proof::Proof;
 use crate::walk::Scratch;
-use channel::{Geometry, Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
+use channel::{Owner, Region, SlotHeader, SlotState, Stamp, WriterState};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Lives at the start of a slot's private area. Only its thread (and signal handlers on it) touches it, but for `identity`,
-/// which any thread may read. So no code makes a `&mut` of all of it.
+/// The state of a thread, at the start of its slot's private area. Only its thread, and signal handlers on it, use it.
+/// The exception is `identity`, which any thread may read. So no code makes a `&mut` of all of it.
 ///
-/// Names for what unsafe code rests on:
-/// - **Locals stay mapped**: `Core::area` maps a slot's area, its rings included, and nothing in the target unmaps it. A
-///   profiler that detaches does so from outside, once no thread is in a hook (`in_hook.rs` in `attach`).
-/// - **Own local**: `Threads::find` returns a local only to the thread that `Identity::is_mine` says it belongs to. So only
-///   that thread, and signal handlers on it, write its fields.
+/// Unsafe code relies on these invariants and refers to them by name:
+/// - **Locals stay mapped**: `Core::area` maps a slot's area, its rings included, and nothing in the target unmaps it.
+///   A profiler that detaches does so from outside, once no thread is in a hook (`in_hook.rs` in `attach`).
+/// - **Own local**: `Threads::find` returns a local only to the thread that `Identity::is_mine` says it belongs to. So
+///   only that thread, and signal handlers on it, write its fields.
 /// - **Main hook's fields**: only the hook for which the guard of `main` is up uses `memo`, `generation`,
 ///   `patched_together`, and the first proof and scratch.
 #[repr(C)]
@@ -29,11 +29,12 @@ pub struct Local {
     /// The number of the slot.
     pub slot: u32,
     pub generation: u32,
-    /// Comparisons of walks in many pieces since one was walked afresh.
+    /// How many comparisons took many jumps since the last stack that was walked again for that reason, see
+    /// `events/stacks.rs`.
     pub patched_together: u32,
-    /// The last free by an entry that may lead to another one.
+    /// The last free by a patched function that may call another one.
     pub freed: Freed,
-    /// The allocator whose function a hook with its guard up has called, see `entry.rs`.
+    /// The module of the allocator's function that a hook of this thread is calling now.
     pub inside: Range,
     pub main: Level,
     pub nested: Level,
@@ -42,16 +43,17 @@ pub struct Local {
     pub scratch: [Scratch; 2],
 }
 
-const _: () = assert!(size_of::<Local>() <= Geometry::SLOT_PRIVATE_BYTES as usize);
+const _: () = assert!(size_of::<Local>() <= WRITER_MEMORY.thread as usize);
 
-/// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its own.
+/// Which thread a slot belongs to. Written by the thread that takes the slot, read by any thread that looks for its
+/// own.
 #[repr(C)]
 pub struct Identity {
     thread_pointer: AtomicU64,
     /// The slot's `Owner` while this thread has it.
     owner: AtomicU64,
     tid: AtomicU32,
-    /// Where libc keeps the tid in the thread block, 0 = unknown.
+    /// The offset of the tid in libc's thread block. 0 = unknown.
     tid_offset: AtomicU32,
 }
 
@@ -60,28 +62,29 @@ impl Identity {
     pub const THREAD_POINTER_AT: usize = offset_of!(Local, identity) + offset_of!(Identity, thread_pointer);
     pub const TID_AT: usize = offset_of!(Local, identity) + offset_of!(Identity, tid);
 
-    /// True when this is the slot of the calling thread and not that of a dead one whose pointer it got.
+    /// Returns true if this slot belongs to the calling thread, and not to a dead one with the same thread pointer.
     #[inline(always)]
     pub fn is_mine(&self, pointer: u64) -> bool {
         if self.thread_pointer.load(Ordering::Relaxed) != pointer {
             return false;
         }
         let offset = self.tid_offset.load(Ordering::Relaxed);
-        // SAFETY: inside the calling thread's own thread block: `find_tid` has read the tid at this offset of a block of the
-        // same libc, and the offset is used with the caller's own pointer only.
+        // SAFETY: inside the calling thread's own thread block: `find_tid` has read the tid at this offset of a block
+        // of the same libc, and the offset is used with the caller's own pointer only.
         offset == 0
             || unsafe { ((pointer + offset as u64) as *const u32).read_volatile() } == self.tid.load(Ordering::Relaxed)
     }
 
-    /// The owner word of the thread that had this thread pointer last, if the slot is still its.
+    /// Returns the owner word of the last thread with this thread pointer, if the slot still belongs to it.
     pub fn last_owner(&self, pointer: u64) -> Option<Owner> {
-        // Another thread that takes the slot stores its pointer before its owner word, so the word that is loaded first is
-        // never that of a thread with another pointer.
+        // A thread that takes the slot stores its pointer before its owner word. So the owner word, which is loaded
+        // first, never belongs to a thread with another pointer.
         let owner = self.owner.load(Ordering::Acquire);
         (self.thread_pointer.load(Ordering::Acquire) == pointer).then_some(Owner(owner))
     }
 
-    /// True if this is the slot of the calling thread, and the slot says so too. For the checks of `channel::Check`.
+    /// Returns true if this slot belongs to the calling thread, and the slot's header says so too. For
+    /// `channel::Check`.
     pub fn is_owner_of(&self, slot: &SlotHeader, pointer: u64) -> bool {
         let owner = Owner(self.owner.load(Ordering::Relaxed));
         self.is_mine(pointer) && slot.owner() == owner && owner.state() == SlotState::Live
@@ -95,7 +98,7 @@ impl Identity {
     }
 }
 
-/// One of the two rings as its writer sees it, and which hook is writing.
+/// The writer's state of one of the two rings, and the hook that is writing.
 #[repr(C)]
 pub struct Level {
     /// The CFA of the hook that is at work, 0 = none.
@@ -104,23 +107,24 @@ pub struct Level {
 }
 
 impl Level {
-    /// The ring of a slot that the calling thread has taken.
+    /// Makes the state for a slot that the calling thread has taken.
     ///
     /// # Safety
     /// The slot's area stays mapped, and the calling thread is its owner.
     unsafe fn new(region: &Region, slot: &Slot, is_nested: bool, now: Stamp) -> Self {
-        // SAFETY: the caller promises both.
+        // SAFETY: the caller promises that the area stays mapped and that the calling thread is the slot's owner.
         let ring = unsafe { WriterState::new(region, slot.index, slot.header, slot.area, is_nested, now) };
         Level { guard: 0, ring }
     }
 }
 
 const ENTRIES: usize = 1 << 16;
-/// How far from its place a thread is looked for. With twice as many places as slots, a thread is hardly ever that far.
+/// How many entries are searched for a thread. There are more than twice as many entries as slots, so a thread is
+/// hardly ever that far from its first place.
 const MAX_PROBES: usize = 128;
 
-/// The states of all threads, found by their thread pointers. Open addressing. An entry whose thread is gone is taken over by
-/// another thread.
+/// A hash table from thread pointers to thread states, with open addressing. A new thread may take the entry of one
+/// that is gone.
 #[repr(C)]
 pub struct Threads {
     entries: [AtomicPtr<Local>; ENTRIES],
@@ -129,8 +133,8 @@ pub struct Threads {
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
     let pointer;
-    // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the block
-    // before the thread can reach a hook.
+    // SAFETY: the x86-64 ABI: fs points to the thread's own block, whose first word is its address. libc makes the
+    // block before the thread can reach a hook.
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
@@ -147,13 +151,13 @@ impl Threads {
         (pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40
     }
 
-    /// The calling thread's state, if it has one.
+    /// Returns the calling thread's state, if it has one.
     #[inline(always)]
     pub fn find(&self, pointer: u64) -> Option<*mut Local> {
         self.find_near(pointer).or_else(|| self.find_far(pointer))
     }
 
-    /// The same, where no other thread is in its place of the table.
+    /// As `find`, but looks only at the first place of the thread in the table.
     #[inline(always)]
     pub fn find_near(&self, pointer: u64) -> Option<*mut Local> {
         let local = self.entry(Self::start(pointer)).load(Ordering::Acquire);
@@ -166,10 +170,11 @@ impl Threads {
         self.first(pointer, |identity| identity.is_mine(pointer))
     }
 
-    /// The last state that a thread with this thread pointer had, and the owner word of its slot then.
+    /// Returns the state of the last thread with this thread pointer, and the owner word of its slot.
     pub fn last(&self, pointer: u64) -> Option<(*mut Local, Owner)> {
         let local = self.first(pointer, |identity| identity.last_owner(pointer).is_some())?;
-        // SAFETY: `first` returns a local that `enter` has stored; locals stay mapped (see `Local`). `identity` is atomic.
+        // SAFETY: `first` returns a local that `enter` has stored; locals stay mapped (see `Local`). `identity` is
+        // atomic.
         let owner = unsafe { (*local).identity.last_owner(pointer) }?;
         Some((local, owner))
     }
@@ -188,7 +193,7 @@ impl Threads {
         None
     }
 
-    /// Publishes the calling thread's state. False when there is no place for it.
+    /// Publishes the calling thread's state. Returns false if there is no place for it.
     pub fn enter(&self, pointer: u64, local: *mut Local) -> bool {
         let start = Self::start(pointer);
         for i in 0..MAX_PROBES {
@@ -203,10 +208,11 @@ impl Threads {
     }
 }
 
-/// True when no thread looks for `local` in the entry `at`: it was that of a thread with the caller's thread pointer, its
-/// slot is not taken, or its slot is that of a thread whose place is elsewhere.
+/// Returns true if no thread looks for `local` in the entry `at`. That is so if it belonged to a thread with the
+/// caller's thread pointer, if its slot has no owner, or if the owner's place in the table is elsewhere.
 fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
-    // SAFETY: a published local stays mapped for ever, and its header with it.
+    // SAFETY: `enter` stores locals only, and locals stay mapped (see `Local`). So do the slot headers that they point
+    // to.
     let (identity, header) = unsafe { (&(*local).identity, &*(*local).header) };
     let its_pointer = identity.thread_pointer.load(Ordering::Acquire);
     let distance = at.wrapping_sub(Threads::start(its_pointer)) & (ENTRIES - 1);
@@ -214,17 +220,17 @@ fn is_stale(local: *const Local, pointer: u64, at: usize) -> bool {
 }
 
 impl Local {
-    /// Starts the state of a new thread in memory that may hold another's. `slot` is its number, `area` where it is mapped.
+    /// Makes the state of a new thread, in memory that may hold that of a dead one.
     ///
     /// # Safety
-    /// The calling thread has just become the `owner` of the slot, and `local` is the slot's.
+    /// The calling thread has just become the owner of `slot`, and `local` is in that slot's private area.
     pub unsafe fn begin(local: *mut Local, core: &Core, slot: Slot, pointer: u64, tid_offset: u32) {
         let Slot { index, owner, header, .. } = slot;
         let region = core.region();
         let now = core.stamp();
         // SAFETY: the owner of a slot is the only one that touches these fields; `identity` is atomic. Each field is
-        // written by itself, so that no reference to `identity` of another thread is in the way. The area of the slot stays
-        // mapped: it holds the local (see `Local`).
+        // written by itself, so that no reference to `identity` of another thread is in the way. The area of the slot
+        // stays mapped: it holds the local (see `Local`).
         unsafe {
             (*local).identity.thread_pointer.store(0, Ordering::Release);
             (*local).header = header;
@@ -252,7 +258,8 @@ pub struct Slot {
     pub area: *mut u8,
 }
 
-/// Where the thread block holds `tid`: the place learnt before if it fits, else the first word that does. 0 = nowhere.
+/// Returns the offset of `tid` in the thread block, or 0 if it is not found. Tries the offset that was learnt before,
+/// then all others.
 pub fn find_tid(pointer: u64, tid: u32, learnt: u32) -> u32 {
     const LAST: u32 = 0x800;
     // SAFETY: both uses ask `may_read(offset)` first: the word is in the page of the thread pointer, or in one of which
@@ -284,20 +291,20 @@ mod tests {
     use super::*;
     use core::alloc::Layout;
 
-    /// Memory of zeros that is never given back, as that of threads and their slots.
+    /// Zeroed memory that is never freed, like that of threads and their slots.
     fn zeros<T>() -> *mut T {
         // SAFETY: no type here is empty.
         unsafe { std::alloc::alloc_zeroed(Layout::new::<T>()).cast() }
     }
 
-    /// Thread pointers that all have the same place in the table.
+    /// Thread pointers that all have the same first place in the table.
     fn neighbours(count: usize) -> Vec<u64> {
         let place = |pointer: &u64| Threads::start(*pointer) & (ENTRIES - 1);
         (1..).map(|number| number << 6).filter(|pointer| place(pointer) == 7).take(count).collect()
     }
 
-    /// Under ThreadSanitizer (`make soak-thread`) this shows that what a thread wrote before it published its state is there
-    /// for another that looks at the same place of the table.
+    /// Under ThreadSanitizer (`make soak-thread`) this shows that what a thread wrote before it published its state is
+    /// visible to other threads that search the same place of the table.
     #[test]
     fn threads_of_one_place_find_their_own_states() {
         const THREADS: usize = 4;

@@ -1,8 +1,9 @@
-//! The modules of the target: found in the loader's list, published in the shared table, searched on every new frame.
+//! The modules of the target. They are found in the loader's list, published in the shared table, and searched for
+//! every new frame.
 //!
-//! One writer: the thread that holds the loader's lock, in the loader's own notification. Many readers, lock-free:
-//! there are two sorted indexes; the one with `generation & 1` is in force, the other is the writer's. A reader that
-//! finds the generation unchanged after its search has searched an index that nobody touched.
+//! There is one writer, the thread that holds the loader's lock, in the loader's own notification. There are many
+//! readers, which take no lock. There are two sorted indexes: readers use number `generation & 1`, and the writer
+//! changes the other one. If the generation is unchanged after a search, the writer did not change the index meanwhile.
 mod checked;
 
 use crate::cfi::Tables;
@@ -16,7 +17,7 @@ use channel::{Loss, ModuleFlags, Region, Stamp};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Where a path is put together: a forked child comes here on whatever stack it has.
+/// Memory in which a path is composed. It is not on the stack, because a forked child may come here on a small one.
 struct PathBuffer(UnsafeCell<Value>);
 
 // SAFETY: only `register` uses it, and its callers promise that there is one writer of the table at a time.
@@ -24,7 +25,7 @@ unsafe impl Sync for PathBuffer {}
 
 static PATH_BUFFER: PathBuffer = PathBuffer(UnsafeCell::new(Value::EMPTY));
 
-/// Modules that can be loaded at the same time.
+/// The most modules that can be loaded at the same time.
 const LIVE: usize = 2048;
 
 #[repr(C)]
@@ -40,7 +41,7 @@ struct Index {
     entries: [Entry; LIVE],
 }
 
-/// What the writer remembers of a live module, to tell it from another one at the same place.
+/// What the writer remembers of a loaded module, to tell it from another one at the same address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Known {
@@ -50,29 +51,29 @@ struct Known {
     seen: u32,
 }
 
-/// What every thread may search.
+/// The index that every thread may search.
 #[repr(C)]
 pub struct Modules {
     generation: AtomicU32,
     indexes: [Index; 2],
 }
 
-/// What the writer alone knows: the modules that are mapped.
+/// The modules that are loaded. Only the writer uses it.
 #[repr(C)]
 pub struct KnownModules {
     count: u32,
-    /// Not 0 in a process that ran already. Only a list of calls was looked for in its filters, and asking for its
-    /// folder is none of them.
+    /// Not 0 in an attached process. There the current folder must not be asked for: the profiler has checked only that
+    /// the process's seccomp filters allow a fixed list of system calls, and getcwd is not one of them.
     is_adopted: u32,
     known: [Known; LIVE],
 }
 
-/// More entries than any loader's list has: where there are more, the list is broken, and the rest is left out.
+/// No loader's list is longer. If one is, it is broken, and the rest is left out.
 const MOST_MAPS: u32 = 1 << 16;
-/// More than this many changes of the table during one search: the frame has no module then.
+/// If the index changes this many times during one search, the frame is recorded without a module.
 const MOST_SEARCHES: u32 = 1 << 8;
 
-/// A module as a frame needs it.
+/// What a walk needs to know of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub instance: u16,
@@ -88,21 +89,22 @@ impl Found {
     }
 }
 
-/// The name that glibc has for the kernel's object (the vDSO).
+/// The name that glibc uses for the kernel's own object (the vDSO).
 pub const KERNEL_OBJECT: &[u8] = b"linux-vdso.so.1";
 
-/// What the kernel may be asked about new modules.
+/// Which system calls may be made about new modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelQueries {
-    /// In a sandbox any call may be the last.
+    /// None, because in a sandbox any call may end the program.
     Forbidden,
-    /// They were loaded some time ago, and the program may stand elsewhere by now.
+    /// All except for the current folder. The modules were loaded some time ago, and the program may have changed its
+    /// folder since.
     WithoutFolder,
-    /// They were loaded just now: relative paths begin where the program stands.
+    /// All. The modules were loaded just now, so their relative paths begin at the current folder.
     WithFolder,
 }
 
-/// What a look at the loader's list found.
+/// How many modules were loaded and unloaded since the last look at the loader's list.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Change {
     pub loaded: u32,
@@ -115,12 +117,12 @@ impl Modules {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Makes every thread forget its walks. By two: the index in force stays in force.
+    /// Makes every thread forget its remembered walks. The generation grows by two, so the current index stays current.
     pub fn forget(&self) {
         self.generation.fetch_add(2, Ordering::AcqRel);
     }
 
-    /// The module that holds `address`.
+    /// Returns the module that holds `address`.
     pub fn find(&self, region: &Region, address: u64) -> Option<Found> {
         for _ in 0..MOST_SEARCHES {
             let generation = self.generation.load(Ordering::Acquire);
@@ -133,7 +135,7 @@ impl Modules {
         None
     }
 
-    /// Builds the other index and puts it in force. There is one writer, the owner of `known`.
+    /// Builds the other index and makes it current. There is one writer, the owner of `known`.
     fn publish(&self, region: &Region, known: &[Known]) {
         let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
         let Some(index) = self.indexes.get(next as usize & 1) else { return };
@@ -157,12 +159,12 @@ impl KnownModules {
         self.known.get_mut(..self.count as usize).unwrap_or(&mut [])
     }
 
-    /// Looks through the loader's list and publishes what is new and what is gone. New ones only where we may ask the
-    /// kernel about them: in a sandbox their frames stay without a module.
+    /// Compares the loader's list with the known modules, and publishes what was loaded and unloaded. In a sandbox new
+    /// modules are left out, because system calls are needed for them. Their frames are recorded without a module.
     ///
     /// # Safety
-    /// The caller is the only writer of the table. `debug` is the loader's board, and its lists do not change meanwhile: the
-    /// loader's lock is held, or there is no other thread. `program` are the program's own headers.
+    /// The caller is the only writer of the table. `debug` is the loader's `r_debug`, and its lists do not change
+    /// meanwhile: the loader's lock is held, or there is no other thread. `program` are the program's own headers.
     pub unsafe fn refresh(
         &mut self,
         table: &Modules,
@@ -178,22 +180,22 @@ impl KnownModules {
         }
         let mut board = debug;
         let mut left = MOST_MAPS;
-        // SAFETY: `board` is null, the loader's board, or the next one of its list, all of which stay by the caller's
-        // promise.
+        // SAFETY: `board` is null, the loader's `r_debug`, or the next one of its list, all of which stay by the
+        // caller's promise.
         while let Some(d) = unsafe { board.as_ref() } {
             let is_other_namespace = !core::ptr::eq(board, debug);
             let mut map = d.maps;
-            // SAFETY: `map` is null or an entry of the board's list, which is stable by the caller's promise.
+            // SAFETY: `map` is null or an entry of the list of this `r_debug`, which is stable by the caller's promise.
             while let Some(m) = unsafe { map.as_ref() }.filter(|_| left > 0) {
                 left -= 1;
                 let is_listed_twice = is_other_namespace && self.is_mapped(m);
                 let is_new = !self.is_known(m) && !is_listed_twice && queries != KernelQueries::Forbidden;
-                // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps are
-                // whole (see `LinkMap`).
+                // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps
+                // are whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, queries) } {
                     change.loaded += 1;
-                    // SAFETY: `d` is a board whose list is stable, and `m` an entry of that list, both by the caller's
-                    // promise.
+                    // SAFETY: `d` is an `r_debug` whose list is stable, and `m` an entry of that list, both by the
+                    // caller's promise.
                     unsafe { self.look_for_other_mallocs(region, d, m, program, is_other_namespace) };
                 }
                 map = m.next;
@@ -207,11 +209,11 @@ impl KnownModules {
         change
     }
 
-    /// Notes what of a new module cannot be seen: the first one of a namespace that has a malloc of its own, and a library
-    /// that is bound past us. `map` is the last one of `known`.
+    /// Marks a new module whose allocations are not recorded: the first one of a namespace that has a malloc of its
+    /// own, and a library that is bound to another malloc than our shim. `map` is the last one of `known`.
     ///
     /// # Safety
-    /// `map` is an entry of the list of `debug`, a board of the loader. As for `refresh`, the list does not change
+    /// `map` is an entry of the list of `debug`, an `r_debug` of the loader. As for `refresh`, the list does not change
     /// meanwhile.
     #[inline(never)]
     unsafe fn look_for_other_mallocs(
@@ -223,12 +225,13 @@ impl KnownModules {
         is_other_namespace: bool,
     ) {
         let flag = if is_other_namespace {
-            // SAFETY: the caller promises that the list of this board is stable, which is what `find_anywhere` asks for.
+            // SAFETY: the caller promises that the list of this `r_debug` is stable, which is what `find_anywhere` asks
+            // for.
             let has_malloc = unsafe { real::find_anywhere(debug.maps, b"malloc") }.is_some();
             if core::ptr::eq(debug.maps, map) && has_malloc { ModuleFlags::NAMESPACE } else { 0 }
         } else if opening::is_deep() {
-            // SAFETY: the caller promises that `map` is an entry of this board's list, and that the loader's lock is held or
-            // there is no other thread, which is what `bind_deep` asks for.
+            // SAFETY: the caller promises that `map` is an entry of the list of this `r_debug`, and that the loader's
+            // lock is held or there is no other thread, which is what `bind_deep` asks for.
             let bound = unsafe { imports::bind_deep(map, debug.maps, debug.loader_base, program) };
             if bound == imports::Bound::Elsewhere { ModuleFlags::BYPASSES } else { 0 }
         } else {
@@ -240,7 +243,7 @@ impl KnownModules {
         }
     }
 
-    /// Takes one map in that nobody told us of. Whatever was known at its place is gone.
+    /// Adds a module that the loader did not announce. Known modules at the same addresses must have been unloaded.
     ///
     /// # Safety
     /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -251,13 +254,13 @@ impl KnownModules {
             known.seen = !overlaps as u32;
         }
         self.drop_unseen(region, stamp);
-        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet` asks
-        // for.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `meet`
+        // asks for.
         unsafe { self.meet(region, map, program, stamp, KernelQueries::WithoutFolder) };
         table.publish(region, self.all());
     }
 
-    /// True when the map is one that we have; it is then marked as seen.
+    /// Returns true if the module is known, and marks it as seen.
     fn is_known(&mut self, map: &LinkMap) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         let mut known = self.all_mut().iter_mut();
@@ -265,13 +268,13 @@ impl KnownModules {
         found.map(|known| known.seen = 1).is_some()
     }
 
-    /// True when the object of this map is known by another map. The loader itself is mapped once, and listed in every
+    /// Returns true if the object is known through another entry. The loader itself is mapped once, but listed in every
     /// namespace.
     fn is_mapped(&self, map: &LinkMap) -> bool {
         self.all().iter().any(|known| known.seen != 0 && known.dynamic == map.dynamic as u64)
     }
 
-    /// Takes a new map in. False when it is no module of use.
+    /// Adds a new module. Returns false if it cannot be used.
     ///
     /// # Safety
     /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -285,8 +288,8 @@ impl KnownModules {
     ) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         let may_ask_folder = queries == KernelQueries::WithFolder && self.is_adopted == 0;
-        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what `register`
-        // asks for.
+        // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what
+        // `register` asks for.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
         let Some(known) = self.known.get_mut(self.count as usize) else { return false };
         *known = Known { map: address, dynamic, instance, seen: 1 };
@@ -294,7 +297,7 @@ impl KnownModules {
         true
     }
 
-    /// Takes in what the profiler found in a process that runs already.
+    /// Adds the modules that the profiler found in a process that runs already.
     pub fn adopt<'a>(
         &mut self,
         table: &Modules,
@@ -333,7 +336,8 @@ impl KnownModules {
 }
 
 impl Index {
-    /// Insertion sort: the loader's list is short and mostly in order.
+    /// Inserts a module into the sorted index. Insertion sort is enough, because the loader's list is short and mostly
+    /// in order.
     fn insert(&self, count: usize, found: &Found, instance: u32) {
         let mut at = count;
         while at > 0 {
@@ -388,17 +392,19 @@ fn has_name(map: &LinkMap) -> bool {
     !map.name.is_null() && unsafe { *map.name } != 0
 }
 
-/// The program itself, when not position independent, has no header at its bias. glibc's list has no name for it, musl's has.
+/// Returns the program headers of a loaded object. A program that is not position independent has no ELF header at its
+/// bias, so its headers are passed in.
 pub(crate) fn headers_of(map: &LinkMap, program: Headers) -> Option<Headers> {
     if is_program(map, program) { Some(program) } else { Headers::at(map.bias) }
 }
 
-/// A map without a name need not be the program: musl has none for the kernel's object.
+/// Returns true for the program's own entry. The name does not tell: glibc's list has no name for the program, but
+/// musl's has one, and none for the kernel's object.
 fn is_program(map: &LinkMap, program: Headers) -> bool {
     program.dynamic(map.bias).unwrap_or(0) == map.dynamic as u64
 }
 
-/// True when a module of the table is the object of `map`: the same place, name and build.
+/// Returns true if a module of the table is the object of `map`: it has the same address, name and build-id.
 ///
 /// # Safety
 /// `map` is the entry of an object that stays mapped meanwhile.
@@ -409,13 +415,13 @@ pub unsafe fn is_same(region: &Region, instance: u16, map: &LinkMap, program: He
     let len = headers.build_id(map.bias, &mut build_id);
     let same_build = module.build_id_len.load(Ordering::Relaxed) as usize == len
         && module.build_id.iter().zip(build_id).all(|(known, word)| known.load(Ordering::Relaxed) == word);
-    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays as long as the map, as the caller
-    // promises.
+    // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays as long as the map, as the
+    // caller promises.
     let name = if map.name.is_null() { &[] } else { unsafe { bytes(map.name) } };
     module.bias.load(Ordering::Relaxed) == map.bias && same_build && is_name(region, module, name)
 }
 
-/// True when the stored name is the loader's, or the whole path of the loader's.
+/// Returns true if the stored name equals the loader's name, or is the absolute path of it.
 fn is_name(region: &Region, module: &channel::Module, name: &[u8]) -> bool {
     let (at, len) = (module.name_at.load(Ordering::Relaxed) as usize, module.name_len.load(Ordering::Relaxed) as usize);
     let Some(folder) = len.checked_sub(name.len()) else { return false };
@@ -425,12 +431,12 @@ fn is_name(region: &Region, module: &channel::Module, name: &[u8]) -> bool {
     ends_with && (folder == 0 || is_relative(name))
 }
 
-/// A path, but not a whole one. The kernel's own object has no path at all.
+/// Returns true for a relative path. The name of the kernel's own object is no path.
 fn is_relative(name: &[u8]) -> bool {
     name.first() != Some(&b'/') && name.contains(&b'/')
 }
 
-/// What the shared table says of a module.
+/// What is written to the shared table about a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
     /// The loader's entry, and its dynamic section.
@@ -448,7 +454,7 @@ pub struct Description<'a> {
 }
 
 impl Description<'_> {
-    /// Writes it into the shared table. Its instance number, or `None` when the table is full.
+    /// Writes it to the shared table. Returns its instance number, or `None` if the table is full.
     pub fn publish(&self, region: &Region, stamp: Stamp) -> Option<u32> {
         let header = region.header();
         let index = header.module_count.load(Ordering::Relaxed);
@@ -475,7 +481,7 @@ impl Description<'_> {
     }
 }
 
-/// Publishes a new module. Its instance number, or `None` when it is no module of use.
+/// Publishes a new module. Returns its instance number, or `None` if it cannot be used.
 ///
 /// # Safety
 /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -493,13 +499,14 @@ unsafe fn register(
     let mut build_id = [0; channel::BUILD_ID_MAX / 8];
     let build_id_len = headers.build_id(map.bias, &mut build_id) as u32;
     let eh_frame_hdr = headers.find(elf::PT_GNU_EH_FRAME).map_or(0, |h| map.bias.wrapping_add(h.vaddr));
-    // SAFETY: only this function uses `PATH_BUFFER`, and the caller promises to be the only writer, so there is no other reference.
+    // SAFETY: only this function uses `PATH_BUFFER`, and the caller promises to be the only writer, so there is no
+    // other reference.
     let buffer = unsafe { &mut *PATH_BUFFER.0.get() };
     // SAFETY: listed maps are whole (see `LinkMap`): the name is NUL-terminated, and stays while the caller keeps the
     // object.
     let name = if has_name { unsafe { bytes(map.name) } } else { &[] };
-    // A short program may be gone before anybody else can ask for its path, or for the folder that it stood in when the
-    // loader took `./libx.so`. Nothing without /proc.
+    // Absolute paths are resolved here, because a program that runs briefly may be gone before the collector can ask
+    // for its path, or for its current folder when it loaded `./libx.so`.
     let is_told = if !has_name {
         is_program(map, program) && buffer.read_link(b"/proc/self/exe\0")
     } else {
@@ -513,7 +520,8 @@ unsafe fn register(
         .publish(region, stamp)
 }
 
-/// Copies a text into the names; there is one writer. Where, and how long; nothing when they are full.
+/// Copies a text into the channel's `names`. There is one writer. Returns its offset and length, or zeros if there is
+/// no room.
 pub fn store_name(region: &Region, text: &[u8]) -> (u32, u32) {
     let header = region.header();
     let at = header.names_used.load(Ordering::Relaxed);

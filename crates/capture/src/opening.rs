@@ -1,8 +1,9 @@
 //! Noticing that a program opens libraries with RTLD_DEEPBIND.
 //!
-//! Such a library is bound to the libraries that it needs before everything else: its malloc is libc's own, not our shim.
-//! From the first such call on, every library that comes is looked at, see [`crate::imports::bind_deep`]. Only the mode is
-//! looked at here, and the exported `dlopen` then jumps on: the loader must see its caller.
+//! The symbols of such a library are looked up in the libraries that it needs first, so its malloc is libc's own and
+//! not our shim. From the first such call on, every new library is bound to our shims, see
+//! [`crate::imports::bind_deep`]. The exported `dlopen` only checks the mode and then jumps to the real one, because
+//! the loader must see the original caller.
 use crate::core::CORE;
 use crate::elf::{self, LinkMap};
 use crate::real;
@@ -12,7 +13,7 @@ pub const RTLD_DEEPBIND: u32 = 8;
 
 /// libc's `dlopen`; null until the start.
 pub static OPEN: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-/// The program's own entry of the loader's list, which never goes.
+/// The program's own entry of the loader's list. It is never removed.
 static PROGRAM: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 static DEEP: AtomicBool = AtomicBool::new(false);
 
@@ -26,13 +27,13 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     }
 }
 
-/// True once the program has asked for RTLD_DEEPBIND.
+/// Returns true once the program has used RTLD_DEEPBIND.
 pub fn is_deep() -> bool {
     DEEP.load(Ordering::Relaxed)
 }
 
-/// What the exported `dlopen` calls if the mode is deep, or if the real function is not known yet. Returns where it then
-/// jumps to.
+/// The exported `dlopen` calls this if the mode has RTLD_DEEPBIND, or if the real function is not known yet. Returns
+/// the address that it jumps to next.
 pub extern "C" fn opening(mode: u32) -> *const () {
     CORE.start();
     if mode & RTLD_DEEPBIND != 0 {
@@ -42,9 +43,10 @@ pub extern "C" fn opening(mode: u32) -> *const () {
     if !known.is_null() {
         return known;
     }
-    // Before glibc 2.34 it is in a library of its own, which may have come later.
+    // Before glibc 2.34, `dlopen` is in libdl, which may have been loaded later.
     let program = PROGRAM.load(Ordering::Acquire);
-    // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+    // SAFETY: `resolve` stored the first entry of the loader's list, which is never removed. The list is read without
+    // the loader's lock, so this relies on no other thread unloading a module meanwhile.
     let found = unsafe { real::find_behind(program, elf::own_dynamic(), b"dlopen") };
     let found = found.map_or(core::ptr::null_mut(), |address| address as *mut ());
     OPEN.store(found, Ordering::Release);

@@ -1,14 +1,14 @@
-//! Writing into pages that are read-only: the loader's code, a module's table of addresses, our own symbols.
+//! Writing to read-only pages: the loader's code, a module's table of addresses, our own symbols.
 //!
-//! The bytes are written through /proc/self/mem, which leaves the protection of the page alone. Where there is no /proc,
-//! the page is made writable for a moment.
+//! The bytes are written through /proc/self/mem, which does not change the protection of the page. If there is no
+//! /proc, the page is made writable for a moment.
 use crate::sys;
 
 const READ: usize = 1;
 const WRITE: usize = 2;
 const EXEC: usize = 4;
 
-/// What the page is used for, which says how it is protected.
+/// What the page is used for. This determines its protection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     Code,
@@ -25,11 +25,11 @@ impl Patcher {
         Patcher { memory: sys::open(b"/proc/self/mem\0") }
     }
 
-    /// Returns false when neither way is allowed; nothing was written then.
+    /// Writes the bytes. Returns false, and writes nothing, if neither way is allowed.
     ///
     /// # Safety
-    /// `[at, at + bytes.len())` is mapped as `page` says, and no other thread uses these bytes meanwhile: either there is
-    /// no other thread yet, or the loader's lock is held and only the loader uses them.
+    /// `[at, at + bytes.len())` is mapped as `page` says, and no other thread uses these bytes meanwhile: either there
+    /// is no other thread yet, or the loader's lock is held and only the loader uses them.
     pub unsafe fn write(&self, at: u64, bytes: &[u8], page: Page) -> bool {
         if self.memory.is_some_and(|memory| sys::write_at(memory, bytes, at as usize)) {
             return true;
@@ -37,9 +37,9 @@ impl Patcher {
         let before = if page == Page::Code { READ | EXEC } else { READ };
         let start = at & !0xfff;
         let len = (at + bytes.len() as u64 - start) as usize;
-        // SAFETY: the caller promises that the bytes are mapped in pages of the kind `page`, and that no other thread uses
-        // them meanwhile. So the pages only gain a right, the writes are in bounds and race with no other thread, and the
-        // pages get back the rights of their kind.
+        // SAFETY: the caller promises that the bytes are mapped in pages of the kind `page`, and that no other thread
+        // uses them meanwhile. So the pages only gain a right, the writes are in bounds and race with no other thread,
+        // and the pages get back the rights of their kind.
         unsafe {
             if !sys::protect(start, len, before | WRITE) {
                 return false;

@@ -1,23 +1,24 @@
-//! What of the stack may be read, and how that is known.
+//! Which words of the stack may be read, and how that is known.
 //!
-//! A walk or a comparison that reads one word too many kills the program. A stack may have been unmapped, mapped again or
-//! given to another coroutine since the last event: that is a normal case. So every read of the stack goes through one of
-//! two types:
+//! A walk or a comparison that reads an unmapped word kills the program. It is normal that a stack was unmapped, mapped
+//! again or given to another coroutine since the last event. So every read of the stack goes through one of two types:
 //!
-//! - [`SameSoFar`], by induction. A comparison of a remembered walk goes leaf first and stops at the first difference. All
-//!   words before are as they were, so the next word is the one that a correct unwinder would read now. This costs nothing.
-//! - [`Proof`], by proof. The kernel was asked whether the page can be read. A proof is made anew by every walk. Where the
-//!   kernel may not be asked (in a sandbox), the proofs made before hold until the stack pointer leaves that stack.
+//! - [`SameSoFar`], by induction. The comparison of a remembered walk starts at the leaf and stops at the first
+//!   difference. As long as all words are unchanged, the next word is the one that a correct unwinder would read now.
+//!   This costs nothing.
+//! - [`Proof`], by proof. The kernel was asked whether the page can be read. Each walk asks again. If the kernel may
+//!   not be asked (in a sandbox), earlier answers are valid until the stack pointer leaves that stack.
 //!
-//! Frames that were found by following a frame pointer without CFI are no frames that a correct unwinder must find, so they
-//! need a proof for as long as they are remembered: see `Memo::guesses`.
+//! A frame that was found by following a frame pointer without CFI is not a frame that a correct unwinder must find.
+//! Such frames need a proof as long as they are remembered: see `memo/guesses.rs`.
 use crate::sys;
 
 const PAGE: u64 = 4096;
-/// The most pages that are asked for to show that two addresses are on one stack: 4 MB.
+/// The most pages (4 MB) that the kernel is asked about to show that two addresses are on the same stack.
 const MOST_PAGES: u64 = 1024;
 
-/// Pages below the stack pointer that are asked for before a thread may not ask any more: its later calls may be deeper.
+/// How many pages below the stack pointer the kernel is asked about before a thread enters a sandbox, because its later
+/// calls may be deeper.
 const DEEPER: u64 = 64;
 
 /// Bytes `[low, high)`.
@@ -34,7 +35,7 @@ impl Range {
         Range { low, high: low.wrapping_add(PAGE) }
     }
 
-    /// True when all eight bytes at `address` are inside.
+    /// Returns true if all eight bytes at `address` are in the range.
     #[inline(always)]
     pub const fn holds_word(self, address: u64) -> bool {
         address >= self.low && address < self.high.saturating_sub(7)
@@ -45,7 +46,7 @@ impl Range {
     }
 }
 
-/// A comparison that has found every word as it was remembered, from the leaf up to here.
+/// Stands for a comparison in which all words from the leaf up to here were unchanged.
 #[derive(Clone, Copy)]
 pub struct SameSoFar(());
 
@@ -59,12 +60,14 @@ impl SameSoFar {
     }
 
     /// # Safety
-    /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is equal.
+    /// `at` is where the remembered walk read its next word, and every word that it read before was compared and is
+    /// equal.
     #[inline(always)]
     pub unsafe fn read(self, at: u64) -> u64 {
-        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the return
-        // address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were shown to be
-        // readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple of 8.
+        // SAFETY: the caller promises that all words before are equal, so an unwinder would read this word now: the
+        // return address or saved rbp of a call that has not returned. Of a guessed frame, it is in pages that were
+        // shown to be readable (`Memo::move_guesses`). Aligned, because `Walk::step` refuses a CFA that is no multiple
+        // of 8.
         unsafe { (at as *const u64).read() }
     }
 }
@@ -73,19 +76,20 @@ impl SameSoFar {
 #[repr(C)]
 #[derive(Default)]
 pub struct Proof {
-    /// What this walk has asked for: one run of pages that holds the last word that was read.
+    /// What this walk has asked about: a run of pages that holds the last word that was read.
     walk: Range,
-    /// A run of pages that holds the stack pointer, shown to be readable since the stack pointer came to this stack.
+    /// A run of pages that holds the stack pointer. They were shown to be readable since the stack pointer came to this
+    /// stack.
     stack: Range,
-    /// The upper end of `stack` when it was last found that it is not the thread's own stack; 0 = never. Asking again would
-    /// cost a system call a page.
+    /// The upper end of `stack` when it last turned out not to be the thread's own stack; 0 = never. To ask again would
+    /// cost one system call for each page.
     foreign_high: u64,
-    /// False in a sandbox, where a system call may be punished.
+    /// False in a sandbox, where a system call may kill the program.
     may_ask: bool,
 }
 
 impl Proof {
-    /// Begins a walk. `in_use` is an address of the stack that the calling thread is using right now.
+    /// Begins a walk. `in_use` is an address on the stack that the calling thread is using now.
     #[inline]
     pub fn start(&mut self, in_use: u64, may_ask: bool) {
         self.may_ask = may_ask;
@@ -95,10 +99,10 @@ impl Proof {
         self.walk = if may_ask { Range::page_of(in_use) } else { self.stack };
     }
 
-    /// Called before the thread enters a sandbox. Shows as much of its stack as its later walks may need: everything from
-    /// `in_use` up to `top`, which is the upper end of the stack that the thread was given, and some pages below for
-    /// deeper calls. Shows nothing below if an unreadable page is between: then the thread runs on a stack of the
-    /// program's own making, whose neighbours may be other memory of the program.
+    /// Called before the thread enters a sandbox. Asks about all pages that its later walks may need: those from
+    /// `in_use` up to `top`, which is the upper end of the stack that libc gave to the thread, and some pages below for
+    /// deeper calls. If there is an unreadable page between `in_use` and `top`, the thread runs on a stack that the
+    /// program made itself. Then nothing below is added, because it may be other memory of the program.
     pub fn prepare(&mut self, in_use: u64, top: u64) {
         self.start(in_use, true);
         if top <= in_use || self.stack_up_to(top).is_none() {
@@ -113,7 +117,7 @@ impl Proof {
         }
     }
 
-    /// What is known of the stack that holds `in_use`: more of the same stack, or another one.
+    /// Returns what is known of the stack that holds `in_use`. If the pages between are readable, it is the same stack.
     #[cold]
     fn stack_with(&self, in_use: u64) -> Range {
         let page = Range::page_of(in_use);
@@ -127,7 +131,7 @@ impl Proof {
         page
     }
 
-    /// True when every page in `[from, to)` can be read. At most `MOST_PAGES` are asked for.
+    /// Returns true if every page in `[from, to)` can be read. Asks about at most `MOST_PAGES`.
     fn is_readable_run(&self, from: u64, to: u64) -> bool {
         let count = to.saturating_sub(from) / PAGE;
         count <= MOST_PAGES && (0..count).all(|i| self.is_readable_page(from + i * PAGE))
@@ -137,14 +141,15 @@ impl Proof {
         self.may_ask && page >> 47 == 0 && sys::is_readable(page as usize)
     }
 
-    /// The word at `at`, if it can be read.
+    /// Returns the word at `at`, if it can be read.
     #[inline(always)]
     pub fn read(&mut self, at: u64) -> Option<u64> {
         if !self.walk.holds_word(at) && !self.ask(at) {
             return None;
         }
-        // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer came
-        // to this stack. Only this thread uses the stack that it runs on. CFI may say any address, also an odd one.
+        // SAFETY: in a page that was shown to be readable during this walk, or (in a sandbox) since the stack pointer
+        // came to this stack. Only this thread uses the stack that it runs on. CFI may say any address, also an odd
+        // one.
         Some(unsafe { (at as *const u64).read_unaligned() })
     }
 
@@ -167,7 +172,8 @@ impl Proof {
         true
     }
 
-    /// True when `at` is above the word that was read last, and nothing between them is unreadable: they are on one stack.
+    /// Returns true if `at` is above the word that was read last, and everything between them is readable. Then they
+    /// are on the same stack.
     pub fn reaches(&mut self, at: u64) -> bool {
         if at < self.walk.low || at & 7 != 0 {
             return false;
@@ -182,7 +188,8 @@ impl Proof {
         true
     }
 
-    /// Shows that the stack can be read from the stack pointer up to `top`. Returns what is known of it, `None` when it cannot.
+    /// Asks whether the stack can be read from the stack pointer up to `top`. Returns what is known of it, or `None` if
+    /// it cannot be read.
     pub fn stack_up_to(&mut self, top: u64) -> Option<Range> {
         let high = Range::page_of(top.wrapping_sub(1)).high;
         if high > self.stack.high {
@@ -194,8 +201,9 @@ impl Proof {
         Some(self.stack)
     }
 
-    /// Shows that the thread runs on its own stack, which stays mapped as long as the thread runs, and that `top` is on it.
-    /// `end`: the upper end of that stack, 0 = not known. Returns what is known of the stack, `None` when it is another one.
+    /// Asks whether the thread runs on its own stack, which stays mapped while the thread runs, and whether `top` is on
+    /// it. `end` is the upper end of that stack, 0 = not known. Returns what is known of the stack, or `None` if it is
+    /// another one.
     pub fn own_stack(&mut self, top: u64, end: u64) -> Option<Range> {
         if self.stack.high == self.foreign_high {
             return None;
@@ -207,7 +215,7 @@ impl Proof {
         (top <= end).then_some(self.stack)
     }
 
-    /// What is known of the stack that the last walk began on.
+    /// Returns what is known of the stack that the last walk began on.
     pub const fn stack(&self) -> Range {
         self.stack
     }
@@ -218,7 +226,7 @@ mod tests {
     use super::*;
     use std::ptr;
 
-    /// Pages of our own: `true` can be read.
+    /// Pages that the test has mapped: those that are `true` can be read.
     struct Pages(*mut u8, usize);
 
     impl Pages {

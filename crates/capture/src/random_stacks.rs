@@ -1,10 +1,12 @@
-//! The memo against a plain walk, on random programs.
+//! A test that compares the memo with a plain walk, on random programs.
 //!
-//! Each program calls, returns, jumps, throws, and switches between stacks of its own making, which it unmaps, maps again
-//! and uses again; libraries are replaced meanwhile. At random moments its stack is taken twice: through the memo, as a hook
-//! does it, and by a walk that remembers nothing. Both must find the same frames, among them the calls that were made.
+//! Each program calls, returns, jumps, throws, and switches between stacks that it maps, unmaps and uses again.
+//! Meanwhile a library is replaced by another one. At random moments the stack is taken twice: through the memo, as a
+//! hook does it, and by a walk without a memo. Both must find the same frames, and these must include the calls that
+//! the program has made.
 //!
-//! The programs run in a forked child: a read of unmapped memory kills it, and this test still knows the seed.
+//! The programs run in a forked child. If one reads unmapped memory, only the child is killed, and the test prints the
+//! seed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 mod functions;
 mod library;
@@ -20,7 +22,7 @@ const PROGRAMS: u64 = 200;
 const SOAK_PROGRAMS: u64 = 100_000;
 const MESSAGE: usize = 64 << 10;
 
-/// What the child tells.
+/// What the child tells its parent, in shared memory.
 #[repr(C)]
 struct Shared {
     seed: AtomicU64,
@@ -42,7 +44,7 @@ fn share() -> *mut Shared {
     page.cast()
 }
 
-/// Runs the programs, and never returns.
+/// Runs the programs and exits.
 fn run_all(shared: *mut Shared, first: u64, count: u64) -> ! {
     for seed in first..first.saturating_add(count) {
         // SAFETY: `share` has mapped it. The parent reads it after our end.

@@ -1,8 +1,8 @@
-//! The functions behind the hooks.
+//! The real functions, which the hooks call.
 //!
-//! The shims call through `FUNCTIONS`. Until the real ones are known, each entry is a stub that looks them up first:
-//! the loader itself calls malloc before any constructor has run. They are looked up in the loader's list by our own
-//! code, never with dlsym, which allocates.
+//! The shims call them through the table `FUNCTIONS`. Until they are known, each entry is a stub that looks them up,
+//! because the loader itself calls malloc before any constructor has run. They are looked up in the loader's list by
+//! our own code and never with dlsym, which allocates.
 use crate::core::CORE;
 use crate::elf::{LinkMap, Symbols};
 use crate::hooks::{COUNT, Hook, NAMES};
@@ -12,7 +12,7 @@ type Function = extern "C" fn(usize, usize, usize) -> usize;
 
 macro_rules! stubs {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {
-        /// In the order of `Hook`; the shims call through it.
+        /// In the order of `Hook`. The shims call through it.
         pub static FUNCTIONS: [AtomicPtr<()>; COUNT] =
             [$(AtomicPtr::new(early::<{ Hook::$upper as usize }> as *const () as *mut ())),*];
     };
@@ -21,13 +21,13 @@ crate::for_each_hook!(stubs);
 
 #[inline(always)]
 pub fn function(hook: Hook) -> Function {
-    // SAFETY: every entry is the address of a function with at most three word-sized arguments: `early` or `substitute`,
-    // which have the type `Function`, or the allocator's function of the hook's name, which `resolve` found. The index is
-    // that of a `Hook`.
+    // SAFETY: every entry is the address of a function with at most three word-sized arguments: `early` or
+    // `substitute`, which have the type `Function`, or the allocator's function of the hook's name, which `resolve`
+    // found. The index is that of a `Hook`.
     unsafe { core::mem::transmute::<*mut (), Function>(FUNCTIONS[hook as usize].load(Ordering::Relaxed)) }
 }
 
-/// What an entry of `FUNCTIONS` is before the first call of anything.
+/// The stub in `FUNCTIONS` until the real functions are known.
 pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usize {
     CORE.start();
     let Some(entry) = FUNCTIONS.get(HOOK) else { return 0 };
@@ -35,21 +35,22 @@ pub extern "C" fn early<const HOOK: usize>(a: usize, b: usize, c: usize) -> usiz
     if core::ptr::eq(found, early::<HOOK> as *const ()) {
         return 0;
     }
-    // SAFETY: `found` is not the stub any more, so `resolve` has stored it: the allocator's function of the hook's name, or
-    // a `substitute`. Both take at most three word-sized arguments.
+    // SAFETY: `found` is not the stub any more, so `resolve` has stored it: the allocator's function of the hook's
+    // name, or a `substitute`. Both take at most three word-sized arguments.
     let function = unsafe { core::mem::transmute::<*mut (), Function>(found) };
     function(a, b, c)
 }
 
-/// Fills `FUNCTIONS` with the next definitions behind `ourselves` (`elf::own_dynamic`) in the loader's list. False when there is
-/// no malloc.
+/// Fills `FUNCTIONS` with the definitions in the modules after `ourselves` (`elf::own_dynamic`) in the loader's list.
+/// Returns false if there is no malloc or no free.
 ///
 /// # Safety
 /// `first` is the first entry of the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     let mut complete = true;
     for (i, name) in NAMES.iter().enumerate() {
-        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
+        // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks
+        // for.
         let found = unsafe { find_behind(first, ourselves, name) };
         let Some(entry) = FUNCTIONS.get(i) else { return false };
         match found {
@@ -61,7 +62,7 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     complete
 }
 
-/// For functions that this libc does not have: nobody can call them, but the table has no holes.
+/// Returns a function for a hook that this libc does not have. No program can call it, but the table needs an entry.
 fn substitute(hook: usize) -> *mut () {
     extern "C" fn free(block: usize, _: usize, _: usize) -> usize {
         function(Hook::FREE)(block, 0, 0)
@@ -94,13 +95,14 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
     None
 }
 
-/// A program may be linked to a copy of this library: the functions behind ours are behind that, too.
+/// Returns true for a copy of this library, which a program may be linked to. The real functions are in the modules
+/// after it.
 pub(crate) fn is_a_copy(symbols: &Symbols) -> bool {
     symbols.find(b"heaptrack_inject").is_some() || symbols.find(b"heaptrack_invalidate_module_cache").is_some()
 }
 
-/// True when another copy of this library stands before us in the loader's list: programs are bound to that one, so that
-/// one records, whichever starts first.
+/// Returns true if another copy of this library precedes this one in the loader's list. The program is bound to that
+/// copy, so it records, whichever starts first.
 ///
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
@@ -120,7 +122,7 @@ pub unsafe fn is_behind_a_copy(first: *const LinkMap, ourselves: u64) -> bool {
     false
 }
 
-/// A symbol of the whole process, first definition wins, as the loader would find it.
+/// Finds a symbol in the whole process as the loader does: the first definition in the list counts.
 ///
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.

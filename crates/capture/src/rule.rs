@@ -1,6 +1,6 @@
-//! One step of a stack walk, compiled into 32 bits, and the per-process cache from code address to step.
+//! The rule for one step of a stack walk in 32 bits, and the cache of rules by code address.
 //!
-//! A cache entry is one word, so that threads can read and write it without a lock and never see half of one:
+//! A cache entry is one word, so threads can read and write it without a lock and never see half of one:
 //!
 //! ```text
 //!  63            32 31        21 20         4  3   2   1 0
@@ -14,14 +14,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub enum Kind {
     /// CFA = (B ? rbp : rsp) + n; return address at CFA - 8; rbp kept, or at CFA - 8 * slot.
     Simple,
-    /// Anything else that CFI can say: needs all registers, is not remembered.
+    /// Any other rule of CFI. The step needs all registers and is not remembered.
     Complex,
     /// The outermost frame.
     End,
 }
 
-/// `G`: no CFI covers the address. With `B` the step follows the frame pointer and must be checked like a guess; without,
-/// it was read from the code at the address, and holds as long as that code stands there.
+/// `G` says that no CFI covers the address. With `B`, the step follows the frame pointer, which is a guess that must be
+/// checked. Without `B`, the rule was read from the code at the address, and is valid while that code is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule(pub u32);
 
@@ -38,7 +38,7 @@ const SLOT_BITS: u32 = 11;
 impl Rule {
     pub const COMPLEX: Rule = Rule(KIND_COMPLEX);
     pub const END: Rule = Rule(KIND_END);
-    /// push rbp; mov rbp, rsp: what code without CFI most likely did.
+    /// The rule after `push rbp; mov rbp, rsp`, which is what code without CFI most likely did.
     pub const FRAME_POINTER: Rule = Rule(KIND_SIMPLE | BASE_RBP | GUESS | 2 << CFA_SHIFT | 2 << SLOT_SHIFT);
 
     #[inline(always)]
@@ -61,7 +61,7 @@ impl Rule {
     pub const fn is_guess(self) -> bool {
         self.0 & GUESS != 0
     }
-    /// Read from the code itself, see [`crate::epilogue`].
+    /// Returns true if the rule was read from the code itself, see [`crate::epilogue`].
     #[inline(always)]
     pub const fn is_by_code(self) -> bool {
         self.0 & (GUESS | BASE_RBP) == GUESS
@@ -70,13 +70,13 @@ impl Rule {
     pub const fn cfa_offset(self) -> u64 {
         ((self.0 >> CFA_SHIFT & ((1 << CFA_BITS) - 1)) as u64) << 3
     }
-    /// rbp is at CFA - 8 * slot; 0 = kept.
+    /// The caller's rbp is at CFA - 8 * slot. 0 = rbp is unchanged.
     #[inline(always)]
     pub const fn rbp_slot(self) -> u32 {
         self.0 >> SLOT_SHIFT
     }
 
-    /// The step that code without CFI makes.
+    /// The rule for code without CFI, from its epilogue.
     pub fn by_code(epilogue: &Epilogue) -> Rule {
         let Epilogue::Sized { cfa, saved } = epilogue else { return Rule::FRAME_POINTER };
         let slot = saved.get(reg::RBP).map_or(0, |at| (cfa - at) >> 3);
@@ -86,7 +86,7 @@ impl Rule {
         Rule(KIND_SIMPLE | GUESS | ((cfa >> 3) as u32) << CFA_SHIFT | (slot as u32) << SLOT_SHIFT)
     }
 
-    /// The step that a row describes.
+    /// The rule for a row of CFI.
     pub fn compile(row: &Row) -> Rule {
         if matches!(row.how[reg::RA], How::Undefined | How::Unset) && row.cfa_register != Row::EXPRESSION {
             return Rule::END;
@@ -125,7 +125,7 @@ impl Rule {
 
 const ENTRIES: usize = 1 << 16;
 
-/// Direct-mapped. The index can be computed back from the tag and the low bits, so tag + index are the whole address.
+/// A direct-mapped cache. The tag and the index together determine the whole address.
 #[repr(C)]
 pub struct Rules {
     entries: [AtomicU64; ENTRIES],
@@ -151,7 +151,7 @@ impl Rules {
         }
     }
 
-    /// Forgets everything: a module is gone, its addresses may mean something else tomorrow.
+    /// Forgets everything, because a module was unloaded and another one may come to its addresses.
     pub fn clear(&self) {
         for entry in &self.entries {
             if entry.load(Ordering::Relaxed) != 0 {

@@ -1,8 +1,8 @@
-//! Noticing what a program forbids itself, before it is in force: system calls (seccomp) and the time stamp counter.
+//! Noticing, before it takes effect, that a program forbids system calls (seccomp) or the time stamp counter to itself.
 //!
-//! Afterwards a system call or an `rdtsc` of ours may be the program's death, and asking whether it is so is itself a
-//! system call. So the two libc functions by which programs do this are passed through shims that look at the arguments.
-//! A program that uses a `syscall` instruction of its own is not noticed in time: see decision 10.
+//! Afterwards a system call or an `rdtsc` of this library may kill the program, and to ask whether that is so would
+//! itself be a system call. So the two libc functions that programs use for this have shims that look at the arguments.
+//! If a program uses a `syscall` instruction of its own, this is not noticed in time: see decision 10.
 use crate::core::{CORE, Core};
 use crate::elf::LinkMap;
 use crate::local::{Level, thread_pointer};
@@ -41,16 +41,16 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     }
 }
 
-/// What a call forbids the calling thread.
+/// What a call forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forbidden {
     Calls,
-    /// Those of all threads. If that fails because of one thread, its tid is the result, unless a listener's descriptor was
-    /// asked for.
+    /// System calls of all threads. If that fails because of one thread, the call returns its tid, unless the call was
+    /// to return the descriptor of a listener.
     AllCalls {
         returns_listener: bool,
     },
-    /// Strict mode switches the time stamp counter off, too.
+    /// Strict mode forbids the time stamp counter too.
     CallsAndCounter,
     Counter,
 }
@@ -67,7 +67,7 @@ fn by_prctl(option: u32, argument: u64) -> Option<Forbidden> {
 fn by_syscall(number: u32, first: u64, second: u64) -> Option<Forbidden> {
     match (number, first) {
         (SYS_PRCTL, option) => by_prctl(option as u32, second),
-        // With any flag it fails: libseccomp finds out like that whether there is such a call.
+        // With any flag the call fails. libseccomp uses that to find out whether the call exists.
         (SYS_SECCOMP, SECCOMP_SET_MODE_STRICT) if second == 0 => Some(Forbidden::CallsAndCounter),
         (SYS_SECCOMP, SECCOMP_SET_MODE_FILTER) if second & SECCOMP_FILTER_FLAG_TSYNC != 0 => {
             Some(Forbidden::AllCalls { returns_listener: second & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 })
@@ -77,14 +77,16 @@ fn by_syscall(number: u32, first: u64, second: u64) -> Option<Forbidden> {
     }
 }
 
-/// What the shims pass on to `returned`, so they are numbers.
+/// What `before_*` returns to a shim, and the shim passes to `returned`. These are numbers, because the shims are
+/// assembly.
 const IGNORE_RESULT: u32 = 0;
 const FAILS_WITH_MINUS_ONE: u32 = 1;
 const SUCCEEDS_WITH_ZERO: u32 = 2;
 
-/// Unless the result is `IGNORE_RESULT`, `returned` is to be called with it and with what the real function has returned.
+/// Prepares for what the call will forbid. Unless this returns `IGNORE_RESULT`, the shim must call `returned` with it
+/// and with the result of the real function.
 fn announce(forbidden: Option<Forbidden>) -> u32 {
-    // The first function of the program that we see may be this one.
+    // This may be the first hooked function that the program calls.
     CORE.start();
     let is_counter = matches!(forbidden, Some(Forbidden::Counter | Forbidden::CallsAndCounter));
     if is_counter {
@@ -104,10 +106,10 @@ fn announce(forbidden: Option<Forbidden>) -> u32 {
     }
 }
 
-/// Threads that are about to make system calls outside of a hook whose guard is up.
+/// How many threads are about to make system calls while their guard is not up.
 static CALLING: AtomicU32 = AtomicU32::new(0);
 
-/// Held by such a thread. It asks `may_call` afterwards.
+/// Held by such a thread. It must be taken before the thread asks `may_call`.
 pub struct Calling(());
 
 impl Calling {
@@ -123,12 +125,13 @@ impl Drop for Calling {
     }
 }
 
-/// Waits until every hook of another thread that may have asked `may_call` too early is left. The longest that a hook sleeps is
-/// 100 ms, and it is woken; a hook that was left by a jump is waited for in vain.
+/// Waits for every hook of another thread that may have asked `may_call` before it was forbidden. A hook sleeps for at
+/// most 100 ms, and is woken here. If a jump has left a hook, its guard is still up, and this function waits until its
+/// deadline.
 fn let_hooks_finish(core: &Core) {
     const MOST_MS: u64 = 250;
     let deadline = sys::now_ms() + MOST_MS;
-    // From here on a thread that puts its guard up sees the announcement.
+    // After this barrier, a thread that raises its guard sees the announcement.
     sys::membarrier();
     let slots = || {
         (0..core.header().slot_count.load(Ordering::Acquire))
@@ -151,8 +154,9 @@ fn let_hooks_finish(core: &Core) {
         if Some(local) == own {
             continue;
         }
-        // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these words
-        // meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or new.
+        // SAFETY: locals stay mapped (see `Local`), and `core.area` has mapped this one. Its thread may write these
+        // words meanwhile, so they are only read, without a reference and volatile: each is an aligned word, old or
+        // new.
         let level = |level: *const Level| unsafe {
             ((&raw const (*level).guard).read_volatile(), (&raw const (*level).ring.head).read_volatile())
         };
@@ -165,17 +169,17 @@ fn let_hooks_finish(core: &Core) {
     wait_while(&|| CALLING.load(Ordering::SeqCst) != 0);
 }
 
-/// The shim of `prctl` calls this for the options above, or when the real function is not known yet.
+/// The shim of `prctl` calls this for the options above, and if the real function is not known yet.
 pub extern "C" fn before_prctl(option: u32, argument: u64) -> u32 {
     announce(by_prctl(option, argument))
 }
 
-/// The shim of `syscall` calls this for the numbers above, or when the real function is not known yet.
+/// The shim of `syscall` calls this for the numbers above, and if the real function is not known yet.
 pub extern "C" fn before_syscall(number: u32, first: u64, second: u64) -> u32 {
     announce(by_syscall(number, first, second))
 }
 
-/// The announced call has returned. If it failed, nothing is forbidden.
+/// Called when the announced call has returned. If it failed, nothing is forbidden.
 pub extern "C" fn returned(expected: u32, result: i32) {
     let has_failed = if expected == SUCCEEDS_WITH_ZERO { result != 0 } else { result == -1 };
     if has_failed {

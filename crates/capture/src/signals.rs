@@ -1,8 +1,8 @@
-//! Signals that ask a watched target for a report.
+//! The signals that ask a watched target for a report.
 //!
-//! The handlers are installed before the program's first instruction, also over an inherited "ignored": a script starts its
-//! background jobs with SIGQUIT ignored. A handler does nothing but note the instant. What the program sets later
-//! replaces it, as it would have replaced the inherited disposition.
+//! The handlers are installed before `main`. They also replace an inherited "ignored", because a shell script starts
+//! its background jobs with SIGQUIT ignored. A handler only stores the request and its stamp. A handler that the
+//! program installs later replaces ours, as it would have replaced the inherited disposition.
 use crate::core::{ACTIVE, CORE};
 use crate::sys::{self, Disposition, Handler};
 use channel::Request;
@@ -28,8 +28,9 @@ pub fn watch(is_forked: bool) {
     }
 }
 
-/// Before an exec: the new program is to inherit what we inherited. Where our handler stands, exec would leave the default.
-/// Returns the signals that are now ignored, for `handle_again`.
+/// Called before an exec. The new program must inherit what this one inherited, but exec would reset a signal that we
+/// handle to its default. So signals that were inherited as ignored are ignored again. Returns them, for
+/// `handle_again`.
 pub fn ignore_inherited() -> u32 {
     let mut ignored = INHERITED_AS_IGNORED.load(Ordering::Relaxed);
     for (bit, (signal, _)) in SIGNALS.into_iter().enumerate() {
@@ -42,7 +43,7 @@ pub fn ignore_inherited() -> u32 {
     ignored
 }
 
-/// The exec has failed.
+/// Called if the exec failed. Installs our handler again.
 pub fn handle_again(ignored: u32) {
     for (bit, (signal, _)) in SIGNALS.into_iter().enumerate() {
         if ignored & 1 << bit != 0 {
@@ -51,15 +52,15 @@ pub fn handle_again(ignored: u32) {
     }
 }
 
-/// Runs on any stack, in the middle of anything: stores one word, with a bounded number of steps.
+/// The signal handler. It may interrupt any code, on any stack. It stores one word and takes a bounded number of steps.
 extern "C" fn noticed(signal: i32) {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
     for (known, request) in SIGNALS {
         if known == signal {
-            CORE.header().requests.put(request, CORE.stamp());
-            // Later events are to have later stamps.
+            CORE.header().heaptrace.requests.put(request, CORE.stamp());
+            // Forces a clock read, so that later events have later stamps.
             CORE.header().next_round();
         }
     }

@@ -1,14 +1,14 @@
-//! The strings that a program hands to exec: can we read them?
+//! Whether the strings that a program passes to exec can be read.
 //!
-//! Given: the pointer to a string or to a list of strings. Gives back: whether all of it can be read up to its end. What must
-//! hold: nothing is read before the kernel has shown that the page can be read. A program may hand over any pointer; the kernel
-//! refuses a bad one with EFAULT, and the program goes on.
+//! Receives: the pointer to a string or to a list of strings. Returns: whether all of it can be read up to its end.
+//! Must hold: nothing is read before the kernel has shown that the page can be read. A program may pass any pointer.
+//! The kernel refuses a bad one with EFAULT, and the program runs on.
 use crate::sys;
 
 const PAGE: usize = 4096;
 /// The kernel refuses a longer string (MAX_ARG_STRLEN).
 const LONGEST: usize = 128 << 10;
-/// More pointers than this are above the kernel's limit for all arguments together.
+/// More pointers than this exceed the kernel's limit for all arguments together.
 const MOST: usize = 1 << 20;
 
 /// The last page that was shown to be readable.
@@ -40,13 +40,13 @@ impl Page {
     }
 }
 
-/// True when a whole string can be read at `text`. At most `LONGEST` bytes are looked at.
+/// Returns true if a whole string can be read at `text`. Reads at most `LONGEST` bytes.
 pub fn is_string(text: *const u8) -> bool {
     let mut strings = Page::NONE;
     strings.has_string(text)
 }
 
-/// True when `list` is null, or a list of strings that ends with a null, all of which can be read.
+/// Returns true if `list` is null, or a list of strings that ends with a null, and all of it can be read.
 pub fn is_list(list: *const *const u8) -> bool {
     let (mut lists, mut strings) = (Page::NONE, Page::NONE);
     for i in 0..if list.is_null() { 0 } else { MOST } {

@@ -1,4 +1,4 @@
-//! System calls without libc: no errno is touched, nothing is locked. Each returns what the kernel returned.
+//! System calls without libc, so that errno does not change and no lock is taken.
 use core::arch::asm;
 
 const EFAULT: isize = -14;
@@ -15,7 +15,7 @@ const FUTEX_WAKE: usize = 1;
 const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
 const AT_FDCWD: usize = -100isize as usize;
 const O_CLOEXEC: usize = 0o2000000;
-/// The kernel lets only root map what is below.
+/// Only root may map memory below this address.
 const LOWEST: usize = 4096;
 const O_NONBLOCK: usize = 0o4000;
 const O_NOCTTY: usize = 0o400;
@@ -24,13 +24,13 @@ const STATUS_WORDS: usize = 36;
 const O_RDWR: usize = 2;
 
 /// # Safety
-/// The call is defined for these arguments: every address among them is valid for what the kernel reads or writes there, and
-/// the call changes no memory or mapping that other code relies on.
+/// The call is defined for these arguments: every address among them is valid for what the kernel reads or writes
+/// there, and the call changes no memory or mapping that other code relies on.
 #[inline(always)]
 unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     let result;
-    // SAFETY: the kernel preserves every register but rax, rcx and r11, which are outputs here, and uses no stack of ours.
-    // What the call itself does is defined by the promise about its arguments.
+    // SAFETY: the kernel preserves every register but rax, rcx and r11, which are outputs here, and uses no stack of
+    // ours. What the call itself does is defined by the promise about its arguments.
     unsafe {
         asm!(
             "syscall",
@@ -43,7 +43,7 @@ unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, 
     result
 }
 
-/// An address, or `None`.
+/// Returns the address that a mapping call returned, or `None` for an error.
 fn mapped(result: isize) -> Option<*mut u8> {
     if (-4095..0).contains(&result) { None } else { Some(result as *mut u8) }
 }
@@ -67,12 +67,12 @@ pub unsafe fn unmap(at: *mut u8, len: usize) {
 
 /// Makes the page read as zero in a forked child.
 pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
-    // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice changes
-    // what a forked child reads there, and nothing in this process.
+    // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice
+    // changes what a forked child reads there, and nothing in this process.
     unsafe { call(28, at as usize, len, MADV_WIPEONFORK, 0, 0, 0) == 0 }
 }
 
-/// Keeps our tables out of the program's core dumps.
+/// Keeps memory of this library out of the program's core dumps.
 pub fn keep_out_of_dumps(at: *mut u8, len: usize) {
     // SAFETY: the advice concerns core dumps alone and changes no byte. Every caller passes what it has just mapped.
     unsafe { call(28, at as usize, len, MADV_DONTDUMP, 0, 0, 0) };
@@ -83,7 +83,7 @@ pub fn register_membarrier() -> bool {
     unsafe { call(324, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0) == 0 }
 }
 
-/// A memory barrier in all threads of all processes that have registered, ours among them.
+/// Runs a memory barrier in all threads of all processes that have registered, including this one.
 pub fn membarrier() {
     const GLOBAL_EXPEDITED: usize = 2;
     // SAFETY: the command has no address among its arguments and no effect but the barrier.
@@ -95,7 +95,7 @@ pub fn yield_processor() {
     unsafe { call(24, 0, 0, 0, 0, 0, 0) };
 }
 
-/// True if the calling thread may read the time stamp counter, by `prctl(PR_GET_TSC)`.
+/// Returns true if the calling thread may read the time stamp counter, according to `prctl(PR_GET_TSC)`.
 pub fn may_read_counter() -> bool {
     const PR_GET_TSC: usize = 25;
     const PR_TSC_ENABLE: u32 = 1;
@@ -115,7 +115,7 @@ pub fn gettid() -> u32 {
     unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
-/// SIGSTOP to one of our own threads.
+/// Sends SIGSTOP to a thread of this process.
 pub fn stop_thread(pid: u32, tid: u32) {
     // SAFETY: tgkill has no address among its arguments. SIGSTOP stops the process and changes none of its memory.
     unsafe { call(234, pid as usize, tid as usize, 19, 0, 0, 0) };
@@ -131,19 +131,22 @@ pub fn open(path: &[u8]) -> Option<i32> {
     if fd < 0 { None } else { Some(fd as i32) }
 }
 
-/// Opens a NUL-terminated path for reading only, if it is a plain file: to open a pipe or a device may wait or do something.
+/// Opens a NUL-terminated path for reading only, if it is a regular file. Opening a pipe or a device may block or have
+/// an effect.
 pub fn open_plain(path: &[u8]) -> Option<i32> {
     const PLAIN: u32 = 0o100000;
     if path.last() != Some(&0) {
         return None;
     }
     let mut words = [0u32; STATUS_WORDS];
-    // SAFETY: the path is NUL-terminated, checked above; the kernel fills 144 bytes of ours.
+    // SAFETY: `path` ends with a NUL, checked above. The kernel writes a `struct stat` of 144 bytes into `words`, which
+    // has that size. Both live through the call.
     let done = unsafe { call(262, AT_FDCWD, path.as_ptr() as usize, words.as_mut_ptr() as usize, 0, 0, 0) } == 0;
     if !done || words[6] & 0o170000 != PLAIN {
         return None;
     }
-    // SAFETY: as for the call before. What has become a pipe or a terminal since then is not waited for.
+    // SAFETY: `path` is borrowed for the call and ends with a NUL, checked above. O_NONBLOCK and O_NOCTTY: the file may
+    // have become a pipe or a terminal since then.
     let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0) };
     if fd < 0 { None } else { Some(fd as i32) }
 }
@@ -159,8 +162,8 @@ pub fn open_read(path: &[u8]) -> Option<i32> {
 }
 
 pub fn close(fd: i32) {
-    // SAFETY: close has no address among its arguments. Callers pass a descriptor that they have opened, or the one that the
-    // collector left open for `connect`, so the program does not use it.
+    // SAFETY: close has no address among its arguments. Callers pass a descriptor that they have opened, or the one
+    // that the collector left open for `connect`, so the program does not use it.
     unsafe { call(3, fd as usize, 0, 0, 0, 0, 0) };
 }
 
@@ -170,14 +173,14 @@ pub fn read(fd: i32, buffer: &mut [u8]) -> usize {
     if n < 0 { 0 } else { n as usize }
 }
 
-/// The number of bytes read from `offset` on, 0 on an error.
+/// Reads from `offset` on. Returns the number of bytes, or 0 for an error.
 pub fn read_at(fd: i32, buffer: &mut [u8], offset: usize) -> usize {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which is borrowed for the call.
     let n = unsafe { call(17, fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
 
-/// What decides who a program runs as.
+/// The fields of a file's status that decide as which user and group a program runs.
 pub struct Status {
     pub mode: u32,
     pub user: u32,
@@ -186,23 +189,24 @@ pub struct Status {
 
 pub fn status(fd: i32) -> Option<Status> {
     let mut words = [0u32; STATUS_WORDS];
-    // SAFETY: the kernel fills 144 bytes of ours.
+    // SAFETY: the kernel writes a `struct stat` of 144 bytes into `words`, which has that size and lives through the
+    // call.
     let done = unsafe { call(5, fd as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0) } == 0;
     done.then_some(Status { mode: words[6], user: words[7], group: words[8] })
 }
 
-/// Real and effective user, real and effective group.
+/// Returns the real and the effective user, and the real and the effective group.
 pub fn identity() -> [u32; 4] {
     // SAFETY: getuid, geteuid, getgid and getegid have no arguments.
     [102, 107, 104, 108].map(|number| unsafe { call(number, 0, 0, 0, 0, 0, 0) as u32 })
 }
 
-/// True when the file grants capabilities to a process that executes it.
+/// Returns true if the file grants capabilities to a process that executes it.
 pub fn has_capabilities(fd: i32) -> bool {
     let mut value = [0u8; 64];
     let name = b"security.capability\0";
-    // SAFETY: `name` is NUL-terminated, and the kernel writes at most `value.len()` bytes into `value`. Both live through
-    // the call.
+    // SAFETY: `name` is NUL-terminated, and the kernel writes at most `value.len()` bytes into `value`. Both live
+    // through the call.
     let n = unsafe { call(193, fd as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, value.len(), 0, 0) };
     n > 0
 }
@@ -211,25 +215,25 @@ pub const EXECUTE: usize = 1;
 pub const WRITE: usize = 2;
 pub const READ: usize = 4;
 
-/// True when the real user may do all of that with the file of a NUL-terminated path.
+/// Returns true if the real user has all these permissions for the file of a NUL-terminated path.
 pub fn may(path: &[u8], what: usize) -> bool {
     // SAFETY: `path` is borrowed for the call, and its last byte is the NUL at which the kernel stops, checked first.
     path.last() == Some(&0) && unsafe { call(269, AT_FDCWD, path.as_ptr() as usize, what, 0, 0, 0) == 0 }
 }
 
-/// The length of what a NUL-terminated path links to, 0 = it does not.
+/// Reads a symbolic link. Returns the length of its target, or 0 if the path is no symbolic link.
 pub fn read_link(path: &[u8], buffer: &mut [u8]) -> usize {
     if path.last() != Some(&0) {
         return 0;
     }
-    // SAFETY: `path` ends with a NUL, checked above. The kernel writes at most `buffer.len()` bytes into `buffer`. Both are
-    // borrowed for the call.
+    // SAFETY: `path` ends with a NUL, checked above. The kernel writes at most `buffer.len()` bytes into `buffer`. Both
+    // are borrowed for the call.
     let n = unsafe { call(267, AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0) };
     if n < 0 { 0 } else { n as usize }
 }
 
-/// The length of the path of the folder that the process stands in, 0 = longer than the buffer. One that cannot be
-/// reached from the root does not begin with a slash.
+/// Reads the path of the current folder. Returns its length, or 0 if it does not fit. If the folder cannot be reached
+/// from the root, the path does not begin with a slash.
 pub fn folder(buffer: &mut [u8]) -> usize {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which is borrowed for the call.
     let n = unsafe { call(79, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0, 0) };
@@ -238,16 +242,17 @@ pub fn folder(buffer: &mut [u8]) -> usize {
 }
 
 pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
-    // SAFETY: the kernel reads `bytes`, which is borrowed for the call. Only for /proc/self/mem does the write change memory
-    // of this process, and only `Patcher::write`, which is unsafe and says what it needs, passes such a descriptor.
+    // SAFETY: the kernel reads `bytes`, which is borrowed for the call. Only for /proc/self/mem does the write change
+    // memory of this process, and only `Patcher::write`, which is unsafe and says what it needs, passes such a
+    // descriptor.
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }
 }
 
-/// Sleeps while `*word == expected`, at most `ms`.
+/// Sleeps while `*word == expected`, for at most `ms`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, ms: u64) {
     let timeout = [ms / 1000, ms % 1000 * 1_000_000];
-    // SAFETY: `word` and `timeout`, two words as in the kernel's `struct timespec`, live through the call. The kernel only
-    // reads both.
+    // SAFETY: `word` and `timeout`, two words as in the kernel's `struct timespec`, live through the call. The kernel
+    // only reads both.
     unsafe { call(202, word as *const _ as usize, FUTEX_WAIT, expected as usize, timeout.as_ptr() as usize, 0, 0) };
 }
 
@@ -256,7 +261,7 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     unsafe { call(202, word as *const _ as usize, FUTEX_WAKE, 1, 0, 0, 0) };
 }
 
-/// Milliseconds of the monotonic clock.
+/// Returns the monotonic clock in milliseconds.
 pub fn now_ms() -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: clock_gettime writes a `struct timespec` of two words into `time`, which lives through the call.
@@ -264,40 +269,44 @@ pub fn now_ms() -> u64 {
     time[0] * 1000 + time[1] / 1_000_000
 }
 
-/// True when the eight bytes at `address` can be read. The kernel looks for us and says EFAULT where we would die:
-/// rt_sigprocmask copies its new mask first and refuses the nonsense `how` afterwards, so nothing changes. For address 0 it
-/// would say yes, because then there is no new mask; nothing is ever in the lowest page.
+/// Returns true if the eight bytes at `address` can be read.
+///
+/// The kernel reads them and returns EFAULT if it cannot: rt_sigprocmask first copies its new mask, and then refuses
+/// the invalid `how`, so nothing changes. Address 0 would mean that there is no new mask, so the lowest page is
+/// excluded; nothing is ever mapped there.
 pub fn is_readable(address: usize) -> bool {
-    // SAFETY: no effect, see above.
+    // SAFETY: the call has no effect, because `how` is invalid. The kernel checks the address itself.
     address >= LOWEST && unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
 }
 
-/// True when the current thread runs on its alternate signal stack.
+/// Returns true if the calling thread runs on its alternate signal stack.
 pub fn on_signal_stack() -> bool {
     let mut stack = [0u64; 3];
-    // SAFETY: without a new stack sigaltstack changes nothing. It writes a `stack_t` of 24 bytes into `stack`, which lives
-    // through the call.
+    // SAFETY: without a new stack sigaltstack changes nothing. It writes a `stack_t` of 24 bytes into `stack`, which
+    // lives through the call.
     unsafe { call(131, 0, stack.as_mut_ptr() as usize, 0, 0, 0, 0) };
     stack[1] as u32 & 1 != 0
 }
 
-/// A second mapping of the shared pages from `at` on, `len` bytes.
+/// Maps the file of the shared mapping at `at` a second time, for `len` bytes.
 pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     const MREMAP_MAYMOVE: usize = 1;
     // SAFETY: an old size of 0 makes mremap map the same pages a second time, at a place that the kernel chooses (no
-    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared memory.
+    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared
+    // memory.
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 
-/// Moves a mapping to where another one is, which is gone then.
+/// Moves a mapping over another one, which it replaces.
 ///
 /// # Safety
-/// `[from, from + len)` was mapped by `map_private`, and no pointer into it is used any more. Whoever uses
-/// `[to, to + len)` can do with what stands in the moved pages.
+/// `[from, from + len)` was mapped by `map_private`, and no pointer into it is used any more. The contents of the moved
+/// pages are valid for all code that uses `[to, to + len)`.
 pub unsafe fn move_mapping(from: *mut u8, len: usize, to: usize) {
     const MREMAP_MAYMOVE: usize = 1;
     const MREMAP_FIXED: usize = 2;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the old addresses are not used any more, and that code which uses the new ones
+    // can continue with the moved contents.
     unsafe { call(25, from as usize, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to, 0) };
 }
 
@@ -319,7 +328,7 @@ unsafe extern "C" {
     fn heaptrack_signal_return();
 }
 
-// The very bytes by which debuggers know a return from a signal.
+// Debuggers recognise the return from a signal handler by exactly these bytes.
 core::arch::global_asm!(
     ".pushsection .text.heaptrack_signal_return,\"ax\",@progbits",
     ".globl heaptrack_signal_return",
@@ -338,7 +347,7 @@ core::arch::global_asm!(
 pub enum Disposition {
     Default,
     Ignored,
-    /// By a function, or the kernel did not say.
+    /// A function handles it, or the kernel did not tell.
     Handled,
 }
 
@@ -359,20 +368,20 @@ const IGNORE: usize = 1;
 
 fn handler_of(signal: i32) -> usize {
     let mut action = Action { handler: usize::MAX, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`, into
-    // `action`, which lives through the call; 8 is the size of the kernel's mask.
+    // SAFETY: without a new action rt_sigaction changes nothing. It writes a kernel `sigaction`, laid out as `Action`,
+    // into `action`, which lives through the call; 8 is the size of the kernel's mask.
     unsafe { call(13, signal as usize, 0, &raw mut action as usize, 8, 0, 0) };
     action.handler
 }
 
-/// What is to happen when a signal arrives.
+/// What shall happen when a signal arrives.
 #[derive(Clone, Copy)]
 pub enum Handler {
     Ignore,
     Function(extern "C" fn(i32)),
 }
 
-/// System calls that the signal interrupts go on.
+/// Sets what happens when a signal arrives. System calls that the signal interrupts are restarted.
 pub fn handle_signal(signal: i32, handler: Handler) {
     let handler = match handler {
         Handler::Ignore => IGNORE,
@@ -385,8 +394,8 @@ pub fn handle_signal(signal: i32, handler: Handler) {
         mask: 0,
     };
     // SAFETY: the kernel reads `action`, which lives through the call. The handler has the kernel's signature and, as
-    // `noticed` in `signals.rs` does, takes no lock and allocates nothing. `heaptrack_signal_return` makes rt_sigreturn, as
-    // a restorer must.
+    // `noticed` in `signals.rs` does, takes no lock and allocates nothing. `heaptrack_signal_return` makes
+    // rt_sigreturn, as a restorer must.
     unsafe { call(13, signal as usize, &raw const action as usize, 0, 8, 0, 0) };
 }
 

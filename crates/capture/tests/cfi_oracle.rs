@@ -1,6 +1,6 @@
-//! Every row of call frame information in real programs: ours against gimli's.
+//! Compares every row of call frame information in real programs with gimli's.
 //!
-//! The files are mapped as the loader would map them, so the code under test reads memory exactly as in a target.
+//! The files are laid out in memory as by the loader, so the code under test reads memory exactly as in a target.
 #![allow(clippy::expect_used)]
 use capture::cfi::{How, Row, Scratch, Tables, reg};
 use gimli::{BaseAddresses, CfaRule, EhFrame, NativeEndian, RegisterRule, UnwindContext, UnwindSection};
@@ -19,7 +19,8 @@ impl Image {
         let end = file.segments().map(|s| s.address() + s.size()).max().expect("segments");
         let start = file.segments().map(|s| s.address()).min().expect("segments") & !0xfff;
         let mut memory = vec![0u64; (end - start) as usize / 8 + 2];
-        // SAFETY: plain numbers seen as bytes.
+        // SAFETY: the memory of a vector of integers, which have no padding. The vector is borrowed as long as the
+        // slice.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), memory.len() * 8) };
         for segment in file.segments() {
             let data = segment.data().expect("segment");
@@ -42,7 +43,7 @@ fn scratch() -> Box<Scratch> {
     unsafe { Box::<Scratch>::new_zeroed().assume_init() }
 }
 
-/// Ours, in gimli's words; expressions only by where they are.
+/// A row of ours as text in gimli's terms. Expressions are compared by their addresses only.
 fn describe(row: &Row, number: usize) -> String {
     match row.how[number] {
         How::Unset => "unset".into(),
@@ -70,7 +71,7 @@ fn oracle(rule: Option<&RegisterRule<usize>>) -> String {
     }
 }
 
-/// Compares all rows of a file; how many there were.
+/// Compares all rows of a file. Returns their number.
 fn compare(path: &Path) -> u64 {
     let data = std::fs::read(path).expect("readable");
     let file = object::File::parse(&*data).expect("ELF");
@@ -162,7 +163,7 @@ fn rust_standard_library_and_python() {
     assert!(compare(&path.canonicalize().expect("path")) > 10_000);
 }
 
-/// A table of one function of 64 bytes that starts at 0x4000, with these instructions; the CFA is rsp + 8 before them.
+/// Makes a table for one function of 64 bytes at 0x4000, with these instructions. Before them, the CFA is rsp + 8.
 fn table_of(instructions: &[u8]) -> Vec<u8> {
     const HEADER: usize = 20;
     let mut frame = vec![0; 8];
@@ -187,7 +188,8 @@ fn table_of(instructions: &[u8]) -> Vec<u8> {
     table
 }
 
-/// Found by `fuzz/targets/cfi.rs`: the offset was taken for the address of the expression, which would have been read.
+/// A bug that `fuzz/targets/cfi.rs` found: the offset was taken for the address of the expression, and would have been
+/// read.
 #[test]
 fn a_cfa_that_is_an_expression_has_no_register_and_no_offset() {
     let row = |instructions: &[u8]| {

@@ -1,8 +1,8 @@
 //! Checks of the capture library by itself, at every event, in a build with the feature `checks`.
 //!
-//! A check that fails stores its number in the header, where the collector finds it, and executes an illegal instruction. The
-//! target ends at once, because nothing that a broken writer writes from then on can be trusted. Without the feature no check
-//! is compiled. See decision 57.
+//! A check that fails stores its number in the header, where the collector finds it, and executes an illegal
+//! instruction. The target ends at once, because nothing that a broken writer writes from then on can be trusted.
+//! Without the feature no check is compiled. See decision 57.
 use crate::header::Header;
 use crate::sync::Ordering;
 
@@ -70,13 +70,13 @@ impl Header {
         }
     }
 
-    /// Only the first check that fails is told: the others may follow from it.
+    /// Only the first failure is stored, because later ones may follow from it.
     #[cold]
     #[inline(never)]
     fn fail(&self, check: Check) -> ! {
         let _ = self.failed_check.compare_exchange(0, check as u32, Ordering::Release, Ordering::Relaxed);
-        // SAFETY: an illegal instruction ends the process by SIGILL, or runs the program's handler for SIGILL. If that handler
-        // returns, it comes back to the same instruction, so nothing after it is ever executed.
+        // SAFETY: an illegal instruction ends the process by SIGILL, or runs the program's handler for SIGILL. If that
+        // handler returns, it comes back to the same instruction, so nothing after it is ever executed.
         unsafe { core::arch::asm!("2:", "ud2", "jmp 2b", options(noreturn, nostack)) }
     }
 }

@@ -1,32 +1,35 @@
 //! When a thread may stamp an event without looking at the clock.
 //!
 //! Reading the clock is a third of an event's cost. Stamps order the events of different threads; the events of one
-//! thread are in order by themselves. So while one thread records alone (`Header::pace`), and its events come in quick
-//! succession, only every sixteenth is stamped by the clock and those between count on by one.
+//! thread are already in order. So while one thread records alone (`Header::pace`) and its events follow each other
+//! quickly, only every sixteenth event reads the clock. Each of the others gets the stamp before it plus one.
 //!
-//! What a stamp is then worth: it is too early by at most the time that sixteen events take, which is some tens of
-//! microseconds, because slower events are all stamped by the clock. The exception is a pause in the middle of a quick
-//! succession: what follows it is too early by the pause, but never by more than the time between two rounds of the
-//! collector (10 ms), since a new round asks for the clock.
+//! Such a stamp is too early by at most the time that sixteen events take. That is some tens of microseconds, because
+//! slow events always read the clock. The exception is a pause between quick events: the events right after it are too
+//! early by the length of the pause. The error never exceeds the time between two rounds of the collector (10 ms),
+//! because each round forces a clock read.
 //!
-//! Order stays exact. Another thread's first event comes after `pace` has become 0, and whatever this thread can know
-//! of the other's events it knows after that too. The intent rests at the last stamp meanwhile, so the collector's
-//! watermark does not pass by what may still come. A signal handler that interrupts a hook writes to the thread's other
-//! ring, so it begins a new round (`Header::next_round`): both rings then look at the clock for their next events.
+//! The order stays exact:
+//! - `pace` becomes 0 before the first event of a second thread. Whatever this thread can learn of the other thread's
+//!   events, it learns after that.
+//! - While the thread skips the clock, its intent stays at the last stamp. So the collector's watermark does not pass
+//!   events that are still to come.
+//! - A signal handler that interrupts a hook writes to the thread's other ring. It therefore begins a new round
+//!   (`Header::next_round`), and the next event of each ring reads the clock.
 use crate::header::Header;
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, Ordering};
 
 const STEPS: u32 = 15;
-/// Between two looks: about 8 us where the counter has 2 to 4 GHz.
+/// The largest distance of two clock reads after which events count as quick: about 8 us at 2 GHz, 4 us at 4 GHz.
 const QUICK: u64 = 1 << 14;
 
-/// The pace of one ring.
+/// Decides for each event of one ring whether the clock is read.
 #[repr(C)]
 pub struct ClockSkipping {
-    /// Events that may still go without the clock.
+    /// How many of the next events need no clock.
     steps: u32,
-    /// `Header::pace` before the last look.
+    /// `Header::pace` before the last clock read.
     round: u32,
     looked_at: Stamp,
 }
@@ -34,10 +37,10 @@ pub struct ClockSkipping {
 impl ClockSkipping {
     pub(crate) const NEW: ClockSkipping = ClockSkipping { steps: 0, round: 0, looked_at: 0 };
 
-    /// True: this event needs no look at the clock. Otherwise the clock must be read next, and then `look` must be called.
+    /// Returns true if this event needs no clock read. Otherwise the caller must read the clock and then call `look`.
     ///
-    /// The round is noted before the clock is read. A signal handler that comes between the two begins another round, so the
-    /// next event looks again and is not stamped before the handler's events.
+    /// The round is noted before the clock is read. A signal handler that runs in between begins another round, so the
+    /// next event reads the clock again and is not stamped before the handler's events.
     #[inline(always)]
     pub(crate) fn step(&mut self, header: &Header) -> bool {
         let round = header.pace.load(Ordering::Relaxed);
@@ -57,7 +60,7 @@ impl ClockSkipping {
         self.looked_at = now;
     }
 
-    /// True: the next event looks, whatever happens.
+    /// Returns true if the next event reads the clock in any case.
     #[inline(always)]
     pub(crate) const fn is_due(&self) -> bool {
         self.steps == 0
@@ -65,20 +68,20 @@ impl ClockSkipping {
 }
 
 impl Header {
-    /// Target: a thread begins to record. `threads_begun` counts them. `may_count`: stamps are plain reads of the counter.
-    /// Returns true while the thread is alone.
+    /// Target: a thread begins to record. `threads_begun` counts the threads that have. `may_count` says that stamps
+    /// are plain reads of the time stamp counter. Returns true if this thread records alone.
     ///
-    /// The first thread is alone until the second one is here. From before the second one's first event on, no event of the
-    /// first may go without the clock.
+    /// The first thread is alone until a second one begins. Before the second thread writes its first event, the first
+    /// thread must no longer skip the clock.
     pub fn begin_thread(&self, threads_begun: &AtomicU32, may_count: bool) -> bool {
         let first = threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
         let alone = first && may_count;
         if alone {
             self.pace.store(1, Ordering::SeqCst);
         }
-        // A second one that began just now may have said so before we said that we are alone.
+        // A second thread may have begun between the two stores, and have cleared `pace` before it was set here.
         if !alone || threads_begun.load(Ordering::SeqCst) > 1 {
-            // A swap: it comes after every round that the collector has begun.
+            // A swap and not a store, so that it is ordered after every round that the collector has begun.
             self.pace.swap(0, Ordering::SeqCst);
             return false;
         }

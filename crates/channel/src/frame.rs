@@ -27,7 +27,7 @@ impl FrameKey {
     pub const fn offset(self) -> u64 {
         self.0 & (Self::EXACT - 1)
     }
-    /// True when the offset is that of the interrupted instruction, not of a return address.
+    /// Returns true if the offset is that of the interrupted instruction, not of a return address.
     pub const fn is_exact(self) -> bool {
         self.0 & Self::EXACT != 0 && !self.is_marker()
     }

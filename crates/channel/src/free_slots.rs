@@ -1,8 +1,8 @@
-//! The owners of slots come and go. A slot is taken and given back in constant time, whatever the number of threads.
+//! How threads take slots and how the collector returns them. Both take constant time for any number of threads.
 //!
-//! Slots that were never used are handed out in order (`Header::slot_count`). Slots that were given back are on a stack,
-//! linked by their numbers; its top has a tag that changes with every step, so that a compare-and-swap cannot mistake one
-//! state of the stack for another. The collector gives back, threads of the target take.
+//! Slots that were never used are handed out in order (`Header::slot_count`). Slots that were returned are on a
+//! lock-free stack, linked by their numbers. The word of its top carries a tag that changes with every operation, which
+//! prevents the ABA problem. Threads of the target pop, the collector pushes.
 //!
 //! ```text
 //! Header::free_slots   | tag (32) | number of the top slot + 1, 0 = empty (32) |
@@ -12,8 +12,8 @@ use crate::region::Region;
 use crate::slot::{Owner, SlotHeader, SlotState};
 use crate::sync::Ordering;
 
-/// A failed step means that another thread has made one. After this many, a thread takes a slot that was never used, and
-/// the collector keeps the slot.
+/// A compare-and-swap that fails means that another thread made progress. After this many failures, a thread takes a
+/// slot that was never used instead, and the collector leaves the slot off the stack.
 const TRIES: u32 = 256;
 
 /// What [`Region::reap`] found.
@@ -23,14 +23,15 @@ pub enum Reaped {
     Free,
     /// The owner is alive.
     Alive,
-    /// The owner has ended, and the slot is dead now. `by_exec`: perhaps in the middle of a call.
+    /// The owner has ended, and the slot is dead now. `by_exec`: an exec ended it, perhaps in the middle of a call.
     Ended { by_exec: bool },
-    /// The slot is dead already. Once everything of it was merged, `Region::give_slot_back` frees it.
+    /// The slot was dead already. Once all its events are merged, `Region::give_slot_back` frees it.
     Dead(Owner),
 }
 
 impl Region<'_> {
-    /// Target: a slot for the calling thread, its number and owner word. `None` when all that are mapped are taken.
+    /// Target: takes a slot for the calling thread. Returns its number and owner word, or `None` when every slot that
+    /// is mapped is taken.
     pub fn take_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
         self.pop_slot(tid, image).or_else(|| self.new_slot(tid, image))
     }
@@ -51,39 +52,41 @@ impl Region<'_> {
 
     fn new_slot(&self, tid: u32, image: u32) -> Option<(u32, Owner)> {
         let count = &self.header().slot_count;
-        // No number is spent on a slot that cannot be had now.
+        // Do not use up a number if its slot does not exist or is not mapped.
         self.slot(count.load(Ordering::Relaxed))?;
         let index = count.fetch_add(1, Ordering::AcqRel);
         self.slot(index)?.claim(tid, image).map(|owner| (index, owner))
     }
 
-    /// Collector: slots `[0, slots_used)` are worth a look.
+    /// Collector: only slots `[0, slots_used)` can have an owner.
     pub fn slots_used(&self) -> u32 {
         self.header().slot_count.load(Ordering::Acquire).min(self.geometry().slots)
     }
 
-    /// Collector: one look at the owner of a slot. `is_alive`: whether there is a thread with this tid.
+    /// Collector: looks at the owner of a slot, and marks the slot as dead if the owner has ended. `is_alive` tells
+    /// whether a thread with this tid exists.
     pub fn reap(&self, slot: &SlotHeader, is_alive: impl FnOnce(u32) -> bool) -> Reaped {
         let owner = slot.owner();
-        // If another thread inherits the slot at this moment, that one is alive.
+        // `bury` fails if another thread inherits the slot at this moment. That thread is alive.
         let end = |by_exec| if slot.bury(owner) { Reaped::Ended { by_exec } } else { Reaped::Alive };
         match owner.state() {
             SlotState::Free => Reaped::Free,
             SlotState::Dead => Reaped::Dead(owner),
-            // The image is read after the owner word, so that a thread of a new image is never compared with the old one.
+            // The image is read after the owner word, so that a thread of a new image is never compared with the old
+            // one.
             SlotState::Live if !owner.is_of_image(self.header().image.load(Ordering::Acquire)) => end(true),
             SlotState::Live if !is_alive(owner.tid()) => end(false),
             SlotState::Live => Reaped::Alive,
         }
     }
 
-    /// Collector: nothing is left in the rings of a dead slot, so another thread may have it.
+    /// Collector: makes a dead slot free for another thread. Its rings must be empty.
     pub fn give_slot_back(&self, index: u32, dead: Owner) {
         let Some(slot) = self.slot(index) else { return };
         if dead.state() != SlotState::Dead || slot.owner() != dead {
             return;
         }
-        // Before the slot is released: its next owner writes them.
+        // Cleared before the slot is released, because its next owner writes these fields.
         slot.intent.store(0, Ordering::Relaxed);
         slot.nested_intent.store(0, Ordering::Relaxed);
         slot.waiting.store(0, Ordering::Relaxed);
@@ -101,7 +104,7 @@ impl Region<'_> {
     }
 }
 
-/// The next state of the stack.
+/// The word of the stack's top after one operation: a new tag, and `top`.
 const fn stacked(before: u64, top: u32) -> u64 {
     ((before >> 32).wrapping_add(1) << 32) | top as u64
 }

@@ -1,27 +1,29 @@
-//! How large each part of the shared memory is, and where it starts. The collector chooses, the target checks.
+//! How large each part of the shared memory is, and where it starts. The collector chooses the sizes and the target
+//! checks them.
 use crate::header::Header;
 use crate::module::Module;
 use crate::slot::SlotHeader;
 
 pub const PAGE: usize = 4096;
 
-/// Sizes of all parts. Written by the collector into the header, copied and checked once by the target.
+/// The sizes of all parts. The collector writes them into the header. The target copies and checks them once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(loom, derive(Default))]
 pub struct Geometry {
     /// Threads that can record at the same time.
     pub slots: u32,
-    /// The headers of slots `[0, near_slots)` are mapped at the start, those of the others when there are as many threads.
+    /// The target maps the headers of slots `[0, near_slots)` at the start. It maps the others only when it has more
+    /// threads.
     pub near_slots: u32,
     /// Modules that can ever be loaded, reloads included.
     pub modules: u32,
     /// Bytes for module paths.
     pub names: u32,
-    /// The target's own tables, bytes.
+    /// `WriterMemory::process`.
     pub private: u32,
-    /// Slots `[0, large_slots)` have rings of `ring_words`. Only programs with many threads use the others, whose rings and
-    /// tables are small.
+    /// Slots `[0, large_slots)` have rings of `ring_words`. The other slots have small rings and tables. Only programs
+    /// with many threads use them.
     pub large_slots: u32,
     /// Words of a large slot's ring; a power of two.
     pub ring_words: u32,
@@ -29,14 +31,32 @@ pub struct Geometry {
     pub small_ring_words: u32,
     /// Words of the ring for events inside a signal handler that interrupted a hook; a power of two.
     pub nested_words: u32,
-    /// The target's own per-thread tables, bytes.
+    /// `WriterMemory::thread`.
     pub slot_private: u32,
-    /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others so many at a time: a
-    /// process may have 65,530 mappings.
+    /// The target maps the areas of the first `SINGLE_SLOTS` slots one by one, and those of the others in groups of
+    /// this many, because Linux allows a process only 65,530 mappings.
     pub slots_per_map: u32,
 }
 
-/// Part of the slot areas that the target maps in one piece.
+/// How many bytes of the shared memory belong to the writer, which is the capture library in the target. The channel
+/// only reserves them: it neither reads them nor knows what they hold. The capture library defines the two numbers
+/// (`capture::core::WRITER_MEMORY`) and refuses a channel that was made with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterMemory {
+    /// Once for the process.
+    pub process: u32,
+    /// Once for each slot.
+    pub thread: u32,
+}
+
+impl WriterMemory {
+    /// For a channel whose writer keeps nothing in it, as in tests of the collector.
+    pub const NONE: WriterMemory = WriterMemory { process: 0, thread: 0 };
+    /// No writer needs more of either.
+    const MOST_BYTES: u32 = 64 << 20;
+}
+
+/// A group of slot areas that the target maps in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapUnit {
     pub index: usize,
@@ -55,50 +75,46 @@ const fn pages(bytes: usize) -> usize {
 }
 
 impl Geometry {
-    /// What `capture` needs for its per-process tables; asserted there against the real types.
-    pub const PRIVATE_BYTES: u32 = 5 << 18;
-    /// What `capture` needs per thread; asserted there against the real types.
-    pub const SLOT_PRIVATE_BYTES: u32 = 1408 << 10;
     pub const SINGLE_SLOTS: u32 = 8;
-    /// More units than any geometry has.
+    /// An upper bound of the number of units in any geometry.
     pub const MAX_MAP_UNITS: usize = 1 << 11;
 
-    /// For a target without a limit on its address space. Sparse: only touched pages cost memory. Small all the same,
-    /// since a program may set itself a limit later.
-    pub const fn roomy() -> Self {
+    /// For a target without a limit on its address space. Only pages that are touched cost memory. The sizes are
+    /// moderate nevertheless, because a program may set itself a limit later.
+    pub const fn roomy(writer: WriterMemory) -> Self {
         Geometry {
             slots: 24 << 10,
             near_slots: 1 << 10,
             modules: 8192,
             names: 768 << 10,
-            private: Self::PRIVATE_BYTES,
+            private: writer.process,
             large_slots: 256,
             ring_words: 1 << 16,
             small_ring_words: 1 << 12,
             nested_words: 1 << 12,
-            slot_private: Self::SLOT_PRIVATE_BYTES,
+            slot_private: writer.thread,
             slots_per_map: 64,
         }
     }
 
-    /// For a target under `RLIMIT_AS`: the fixed part stays below 6 MB and a slot below 2 MB of address space.
-    pub const fn tight() -> Self {
+    /// For a target under `RLIMIT_AS`. The fixed part takes less than 6 MB of address space, and a slot less than 2 MB.
+    pub const fn tight(writer: WriterMemory) -> Self {
         Geometry {
             slots: 1024,
             near_slots: 1024,
             modules: 1024,
             names: 128 << 10,
-            private: Self::PRIVATE_BYTES,
+            private: writer.process,
             large_slots: 64,
             ring_words: 1 << 15,
             small_ring_words: 1 << 12,
             nested_words: 1 << 12,
-            slot_private: Self::SLOT_PRIVATE_BYTES,
+            slot_private: writer.thread,
             slots_per_map: 1,
         }
     }
 
-    /// `Ok` when every size is within bounds, so that no offset below can overflow.
+    /// Returns `Ok` if every size is within bounds. Then none of the offsets below can overflow.
     pub const fn check(&self) -> Result<(), GeometryError> {
         if !self.ring_words.is_power_of_two()
             || !self.small_ring_words.is_power_of_two()
@@ -124,9 +140,25 @@ impl Geometry {
             && self.map_unit_of(self.slots).index < Self::MAX_MAP_UNITS
             && self.nested_words >= 4096
             && self.nested_words <= 1 << 24
-            && self.private == Self::PRIVATE_BYTES
-            && self.slot_private == Self::SLOT_PRIVATE_BYTES;
+            && self.private <= WriterMemory::MOST_BYTES
+            && self.slot_private <= WriterMemory::MOST_BYTES;
         if sane { Ok(()) } else { Err(GeometryError::OutOfRange) }
+    }
+
+    /// The geometry that these bytes of a channel's header hold. It may make no sense: see `check`.
+    pub const fn from_bytes(bytes: &[u8; size_of::<Geometry>()]) -> Self {
+        // SAFETY: `Geometry` is laid out as in C and consists of integers only, so any bytes of that length are one.
+        unsafe { bytes.as_ptr().cast::<Geometry>().read_unaligned() }
+    }
+
+    /// The bytes that `from_bytes` reads.
+    pub const fn to_bytes(self) -> [u8; size_of::<Geometry>()] {
+        // SAFETY: eleven integers of four bytes, laid out as in C, so there is no byte between them.
+        unsafe { core::mem::transmute(self) }
+    }
+
+    pub const fn writer_memory(&self) -> WriterMemory {
+        WriterMemory { process: self.private, thread: self.slot_private }
     }
 
     pub const fn modules_at(&self) -> usize {
@@ -141,11 +173,11 @@ impl Geometry {
     pub const fn slot_headers_at(&self) -> usize {
         self.private_at() + pages(self.private as usize)
     }
-    /// The length of the part that is mapped at the start. The headers of far slots follow it.
+    /// The length of the part that the target maps at the start. The headers of far slots follow it.
     pub const fn near_len(&self) -> usize {
         self.slot_headers_at() + pages(self.near_slots as usize * size_of::<SlotHeader>())
     }
-    /// The length of everything in front of the slot areas.
+    /// The length of everything before the slot areas.
     pub const fn fixed_len(&self) -> usize {
         self.slot_headers_at() + pages(self.slots as usize * size_of::<SlotHeader>())
     }
@@ -157,14 +189,14 @@ impl Geometry {
     const fn area_len(&self, ring_words: u32) -> usize {
         pages(ring_words as usize * 8) + pages(self.nested_words as usize * 8) + pages(self.slot_private as usize)
     }
-    /// Where a slot's area begins; for `slots`, where the last one ends.
+    /// Where a slot's area begins. For `slot == slots`, where the last area ends.
     pub const fn slot_area_at(&self, slot: u32) -> usize {
         let large = if slot < self.large_slots { slot } else { self.large_slots };
         self.fixed_len()
             + large as usize * self.area_len(self.ring_words)
             + (slot - large) as usize * self.area_len(self.small_ring_words)
     }
-    /// Offsets inside a slot's area.
+    /// The offset of the nested ring in a slot's area.
     pub const fn nested_in_slot(&self, slot: u32) -> usize {
         pages(self.ring_words_of(slot) as usize * 8)
     }
@@ -195,25 +227,32 @@ impl Geometry {
     }
 }
 
+const _: () = assert!(size_of::<Geometry>() == 11 * size_of::<u32>());
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    /// As large as what the capture library needs.
+    const WRITER: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
+
     #[test]
     fn both_geometries_are_valid_and_small_enough() {
-        assert_eq!(Geometry::roomy().check(), Ok(()));
-        let tight = Geometry::tight();
+        assert_eq!(Geometry::roomy(WRITER).check(), Ok(()));
+        let tight = Geometry::tight(WRITER);
         assert_eq!(tight.check(), Ok(()));
         assert!(tight.near_len() <= 4 << 20, "{}", tight.near_len());
-        assert!(Geometry::roomy().near_len() <= 4 << 20, "{}", Geometry::roomy().near_len());
-        for geometry in [tight, Geometry::roomy()] {
+        assert!(Geometry::roomy(WRITER).near_len() <= 4 << 20, "{}", Geometry::roomy(WRITER).near_len());
+        for geometry in [tight, Geometry::roomy(WRITER)] {
             assert!(geometry.slot_area_at(1) - geometry.slot_area_at(0) <= 2 << 20);
         }
     }
 
     #[test]
     fn units_cover_every_slot_once() {
-        for geometry in [Geometry::tight(), Geometry::roomy(), Geometry { slots: 1075, ..Geometry::roomy() }] {
+        for geometry in
+            [Geometry::tight(WRITER), Geometry::roomy(WRITER), Geometry { slots: 1075, ..Geometry::roomy(WRITER) }]
+        {
             let mut next = 0;
             for index in 0.. {
                 let unit = geometry.map_unit(index);
@@ -232,7 +271,39 @@ mod tests {
 
     #[test]
     fn a_ring_that_is_no_power_of_two_is_refused() {
-        let g = Geometry { ring_words: 1000, ..Geometry::tight() };
+        let g = Geometry { ring_words: 1000, ..Geometry::tight(WRITER) };
         assert_eq!(g.check(), Err(GeometryError::NotPowerOfTwo));
+    }
+
+    #[test]
+    fn a_writer_that_wants_too_much_is_refused() {
+        let most = WriterMemory::MOST_BYTES;
+        for (process, thread) in [(most + 1, 0), (0, most + 1)] {
+            let geometry = Geometry::roomy(WriterMemory { process, thread });
+            assert_eq!(geometry.check(), Err(GeometryError::OutOfRange));
+        }
+    }
+
+    #[test]
+    fn a_geometry_is_read_from_the_bytes_of_a_header() {
+        let geometry = Geometry::roomy(WRITER);
+        let words = [
+            geometry.slots,
+            geometry.near_slots,
+            geometry.modules,
+            geometry.names,
+            geometry.private,
+            geometry.large_slots,
+            geometry.ring_words,
+            geometry.small_ring_words,
+            geometry.nested_words,
+            geometry.slot_private,
+            geometry.slots_per_map,
+        ];
+        let mut bytes = [0; size_of::<Geometry>()];
+        bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+        assert_eq!(Geometry::from_bytes(&bytes), geometry);
+        assert_eq!(geometry.to_bytes(), bytes);
+        assert_eq!(geometry.writer_memory(), WRITER);
     }
 }

@@ -1,13 +1,13 @@
-//! Where the processes of one tree get shared memory of their own.
+//! Where the processes of a followed tree (`heaptrace`) get shared memory of their own.
 //!
-//! One page, mapped by every process that is followed and inherited by what it forks. The collector offers shared memory
-//! that nobody uses yet; a process that finds itself in need (a forked child, a program that was executed) takes one offer by
-//! one exchange and opens it as `/proc/COLLECTOR/fd/N`. Nobody answers for it, so nobody can be waited for longer than the
-//! taker likes.
+//! The hub is one page. Every followed process maps it, and its forked children inherit the mapping. The collector
+//! keeps unused shared memory on offer. A process that needs some (a forked child, or a program after an exec) takes
+//! one offer with a single compare-and-swap and opens it as `/proc/COLLECTOR/fd/N`. No answer of the collector is
+//! needed, so the process decides for itself how long it waits for an offer.
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"HTHUB__1");
-/// Offers that can stand at the same time.
+/// The most offers at the same time.
 pub const OFFERS: usize = 32;
 
 /// One place for an offer.
@@ -39,17 +39,18 @@ impl Offer {
         }
     }
 
-    /// Collector: puts an offer up.
+    /// Collector: offers the shared memory behind this descriptor.
     pub fn put(&self, fd: u32) {
         self.0.store(fd as u64 + 1, Ordering::Release);
     }
 
-    /// Collector: takes it down.
+    /// Collector: withdraws the offer.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Target: the descriptor's number in the collector, if the offer is now the caller's.
+    /// Target: takes the offer. Returns the descriptor's number in the collector, or `None` if there is no offer or
+    /// another process took it.
     pub fn take(&self, pid: u32) -> Option<u32> {
         let word = self.0.load(Ordering::Acquire);
         let fd = (word as u32).checked_sub(1)?;
@@ -68,11 +69,11 @@ pub struct Hub {
     pub collector_pid: u32,
     /// C: robust futex; the kernel sets `FUTEX_OWNER_DIED` when the collector dies.
     pub collector_alive: AtomicU32,
-    /// T: futex, one more for every offer that was taken.
+    /// T: futex, incremented for every offer that was taken.
     pub doorbell: AtomicU32,
-    /// C: futex, one more for every offer that was put up.
+    /// C: futex, incremented for every new offer.
     pub served: AtomicU32,
-    /// T: processes that got nothing and run unwatched.
+    /// T: how many processes found no offer and run unrecorded.
     pub missed: AtomicU32,
     pub offers: [Offer; OFFERS],
 }

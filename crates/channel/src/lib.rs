@@ -1,7 +1,7 @@
 //! The shared memory between a target and its collector.
 //!
-//! Given: one memfd that the collector created, sized and sealed. Gives back: typed views of its parts, the same on
-//! both sides. What must hold:
+//! Receives: one memfd that the collector created, sized and sealed. Returns: typed views of its parts, the same on
+//! both sides. Must hold:
 //!
 //! - **No allocation, no `std`, no panic**: the target's side runs inside `malloc`.
 //! - **Every number from the other side is hostile.** It is copied to a local, checked, then used.
@@ -15,8 +15,8 @@
 //! a slot area:  | ring | nested ring | private |
 //! ```
 //!
-//! `private` parts belong to the target alone (unwind rules, stack memo); they live here so that one `fstat` of the
-//! memfd tells every byte that recording costs the target.
+//! The `private` parts belong to the target alone ([`WriterMemory`]). They are in this file so that one `fstat` of the
+//! memfd tells every byte of memory that recording costs the target.
 #![cfg_attr(not(loom), no_std)]
 
 mod checks;
@@ -45,9 +45,10 @@ mod writer;
 pub use checks::Check;
 pub use frame::FrameKey;
 pub use free_slots::Reaped;
-pub use geometry::{Geometry, GeometryError, MapUnit, PAGE};
+pub use geometry::{Geometry, GeometryError, MapUnit, PAGE, WriterMemory};
 pub use header::{
-    Clock, ExitHandshake, Fence, Header, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase, VERSION,
+    Clock, ExitHandshake, Fence, Header, Heaptrace, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase,
+    Suppressions, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 #[cfg(loom)]

@@ -1,4 +1,5 @@
-//! Shared memory for loom's models. Loom's atomics are not valid as zeroed memory, so each one is made by its constructor.
+//! Shared memory for loom's models. Loom's atomics are not valid as zeroed memory, so each one is made by its
+//! constructor.
 #![allow(clippy::expect_used)]
 
 use crate::geometry::{Geometry, PAGE};
@@ -16,10 +17,10 @@ pub struct ModelMemory {
     geometry: Geometry,
 }
 
-// SAFETY: an address, and numbers that do not change. What it points to is atomics, and a header whose other fields are not
-// written after `new`.
+// SAFETY: an address, and numbers that do not change. What it points to is atomics, and a header whose other fields are
+// not written after `new`.
 unsafe impl Send for ModelMemory {}
-// SAFETY: as for `Send`.
+// SAFETY: `&ModelMemory` gives access to the same atomics and numbers as `ModelMemory`, see `Send`.
 unsafe impl Sync for ModelMemory {}
 
 impl ModelMemory {
@@ -39,8 +40,8 @@ impl ModelMemory {
         // SAFETY: the length is not 0.
         let base = unsafe { alloc_zeroed(layout(&geometry)) };
         let memory = ModelMemory { base, geometry };
-        // SAFETY: `geometry` places the header, the slots and the rings inside of the memory that was allocated for it, aligned,
-        // and nothing else uses it yet.
+        // SAFETY: `geometry` places the header, the slots and the rings inside of the memory that was allocated for it,
+        // aligned, and nothing else uses it yet.
         unsafe {
             base.cast::<Header>().write(header);
             let first = base.add(geometry.slot_headers_at()).cast::<SlotHeader>();

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 type Handler = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// How many points come before the one at which the handler runs, and the handler. Loom runs all threads of a model on one thread of
-    /// the machine, so only one thread of a model may have points.
+    /// How many points come before the one at which the handler runs, and the handler. Loom runs all threads of a model
+    /// on one thread of the machine, so only one thread of a model may have points.
     static PENDING: RefCell<Option<(u32, Handler)>> = const { RefCell::new(None) };
 }
 

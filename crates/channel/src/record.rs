@@ -17,19 +17,22 @@
 //!         | frame, leaf first                            |   words 2 .. 2 + count
 //! ```
 //!
-//! A Path tells new stacks before the event that needs them: frame `i` of it is the stack `first + i`, its caller the
-//! stack `first + i + 1`, and the last one's caller is the stack `tail` (0 = it is the outermost). Numbers are those of
-//! one ring and are used again after 2^15 others, so a reader keeps that many.
+//! A Path defines new stacks, before the first event that uses them. Its frame `i` is the leaf of stack `first + i`.
+//! The caller of that frame is the leaf of stack `first + i + 1`. The caller of the last frame is the leaf of stack
+//! `tail`, or there is none if `tail` is 0. Each ring has its own numbers. A number is used again after 2^15 others, so
+//! a reader keeps that many stacks.
 //!
-//! Sizes are the requested ones; one that succeeded is below 2^47 on this architecture.
+//! Sizes are those that the program asked for. An allocation that succeeded is smaller than 2^47 bytes on this
+//! architecture.
 //!
-//! C: the block's domain, 0 = malloc's, 1 = the program reported it itself ([`CUSTOM`]). It is part of the address all the
-//! way: a block of a pool and the malloc block that it lies in may begin at one place, and are two.
+//! C is the domain of the block: 0 = malloc's, 1 = the program reported it itself ([`CUSTOM`]). It is a part of the
+//! address everywhere, because a block of a pool and the malloc block around it may begin at the same address and are
+//! two blocks.
 
-/// A stack of one ring, see Path above; 0 = unknown.
+/// The number of a stack of one ring, see Path above. 0 = unknown.
 pub type StackId = u32;
 
-/// A point in the order of events: TSC cycles, or ticks (`Clock`).
+/// A point in the order of events, in cycles of the time stamp counter or in ticks (`Clock`).
 pub type Stamp = u64;
 
 pub const ALLOC_WORDS: usize = 3;
@@ -46,15 +49,15 @@ pub const CUSTOM: u64 = 1 << 47;
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A hole: a hook was left before it finished. One word.
+    /// A hole of one word: a hook was left before it finished.
     Skip = 0,
     Alloc = 1,
     Free = 2,
-    /// The events that follow belong to another thread; value = tid.
+    /// The events that follow belong to another thread. The value is its tid.
     ThreadStart = 3,
-    /// `exec`: a new program image starts here, all earlier blocks are gone; value = image number.
+    /// A new program image starts here after an exec, and all earlier blocks are gone. The value is the image's number.
     Image = 4,
-    /// A Free whose block is being reallocated.
+    /// The free half of a realloc.
     FreeByRealloc = 5,
     /// New stacks.
     Path = 6,
@@ -68,7 +71,7 @@ pub enum Event {
         size: u64,
         stack: u32,
     },
-    /// `by_realloc`: the first half of a realloc; its Alloc follows in the same ring.
+    /// `by_realloc`: this is the first half of a realloc, and its Alloc follows in the same ring.
     Free {
         stamp: Stamp,
         address: u64,
@@ -110,7 +113,7 @@ pub enum Record<'a> {
     Path(Path<'a>),
 }
 
-/// The target wrote something that is no record: its ring cannot be followed any further.
+/// The target wrote words that are no record. The rest of its ring cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     UnknownKind(u8),
@@ -141,12 +144,12 @@ pub const fn encode_path(first: StackId, count: usize, tail: StackId) -> [u64; P
     [(first as u64) << 16 | (count as u64) << KIND_BITS | Kind::Path as u64, tail as u64]
 }
 
-/// How many frames the path has whose first word this is. `None` for the first word of another record.
+/// If `word` is the first word of a path, returns how many frames the path has.
 pub(crate) const fn path_frames(word: u64) -> Option<u64> {
     if word & ((1 << KIND_BITS) - 1) == Kind::Path as u64 { Some(word >> KIND_BITS & 0x1fff) } else { None }
 }
 
-/// Takes the committed words of a ring apart. Copied words only: the memory itself may still change.
+/// Decodes the committed words of a ring. They must be a copy, because the target may still change the ring itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     words: &'a [u64],
@@ -162,7 +165,7 @@ impl<'a> Decoder<'a> {
         self.words.len()
     }
 
-    /// The next event, `None` at the end. Paths are passed over.
+    /// Returns the next event, or `None` at the end. Skips paths.
     #[inline]
     pub fn decode(&mut self) -> Result<Option<Event>, RecordError> {
         loop {
@@ -174,7 +177,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The next record, `None` at the end.
+    /// Returns the next record, or `None` at the end.
     #[inline]
     pub fn record(&mut self) -> Result<Option<Record<'a>>, RecordError> {
         loop {

@@ -1,8 +1,8 @@
-//! Reports that a watched target's signals ask for: a bounded queue in the header page.
+//! A bounded queue in the header page: the reports that signals to a watched target ask for.
 //!
-//! Any thread of the target may write, also in a handler that interrupts another handler; the collector alone reads. An entry
-//! is one word, so it is there as a whole or not at all. The order of requests is that of their stamps, not of their
-//! places.
+//! Any thread of the target may add a request, also in a handler that interrupts another handler. Only the collector
+//! removes requests. An entry is one word, so a request is never seen half written. The order of requests is that of
+//! their stamps, not of their places in the array.
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,11 +10,11 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// SIGUSR1: what lives, by size.
+    /// SIGUSR1: a report of live memory, sorted by size.
     BySize = 1,
-    /// SIGUSR2: what lives, by count.
+    /// SIGUSR2: a report of live memory, sorted by the number of blocks.
     ByCount = 2,
-    /// SIGQUIT: a new measuring window.
+    /// SIGQUIT: begins a new measuring window.
     Window = 3,
 }
 
@@ -23,15 +23,15 @@ impl Request {
     pub const ALL: [Request; Self::COUNT] = [Request::BySize, Request::ByCount, Request::Window];
 }
 
-/// Requests that can wait for the collector, which looks every 10 ms.
+/// The most requests that can wait for the collector, which looks every 10 ms.
 pub const MOST_REQUESTS: usize = 128;
 const KIND_BITS: u32 = 2;
 
 #[repr(C)]
 pub struct Requests {
-    /// T: `stamp << 2 | Request`, 0 = empty. C: empties it.
+    /// `stamp << 2 | Request`, 0 = empty. T fills an entry, C empties it.
     entries: [AtomicU64; MOST_REQUESTS],
-    /// T: requests that found the queue full.
+    /// T: how many requests found the queue full.
     missed: AtomicU32,
 }
 
@@ -52,7 +52,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Async-signal-safe, without a lock, with a bounded number of steps.
+    /// Adds a request. Async-signal-safe: takes no lock and a bounded number of steps.
     pub fn put(&self, request: Request, stamp: Stamp) {
         let word = stamp << KIND_BITS | request as u64;
         for entry in &self.entries {
@@ -65,7 +65,7 @@ impl Requests {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The oldest request, if it is not younger than `watermark`.
+    /// Returns the oldest request, if it is not younger than `watermark`.
     pub fn oldest(&self, watermark: Stamp) -> Option<Waiting> {
         let waiting = |(at, entry): (usize, &AtomicU64)| {
             let word = entry.load(Ordering::Acquire);
@@ -76,7 +76,7 @@ impl Requests {
         all.filter(|waiting| waiting.stamp <= watermark).min_by_key(|waiting| waiting.stamp)
     }
 
-    /// The request was served.
+    /// Removes a request that was served.
     pub fn remove(&self, served: &Waiting) {
         if let Some(entry) = self.entries.get(served.at) {
             let _ = entry.compare_exchange(served.word, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! A ring of words with one writer (a thread of the target) and one reader (the collector).
 //!
-//! `head` and `tail` count words since the ring was made and never go back; the place of word `n` is `n mod length`.
-//! The writer stores words, then `head` (release). The reader loads `head` (acquire), copies, then stores `tail`.
+//! `head` and `tail` count words since the ring was made, and never decrease. The index of word `n` is `n mod length`.
+//! The writer stores words, then `head` (release). The reader loads `head` (acquire), copies the words, then stores
+//! `tail`.
 use crate::sync::{AtomicU64, Ordering};
 
 pub struct Ring<'a> {
@@ -10,10 +11,10 @@ pub struct Ring<'a> {
     tail: &'a AtomicU64,
 }
 
-/// The writer's numbers make no sense: it is broken or hostile.
+/// The head that the writer stored is impossible: the writer is broken or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError {
-    /// More words waiting than the ring holds.
+    /// More words are waiting than the ring can hold.
     Overrun { head: u64, tail: u64 },
 }
 
@@ -24,14 +25,15 @@ impl<'a> Ring<'a> {
         Ring { words, head, tail }
     }
 
-    /// Writer: words that can be written now. Loads the reader's line: call it only when a cached value ran out.
+    /// Writer: returns how many words can be written now. This loads a cache line that the reader writes, so call it
+    /// only when a cached value is used up.
     #[inline]
     pub fn room(&self) -> u64 {
         let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Acquire));
         (self.words.len() as u64).saturating_sub(used)
     }
 
-    /// Writer: stores one word at a position not yet committed.
+    /// Writer: stores one word at a position that is not committed yet.
     #[inline(always)]
     pub fn put(&self, position: u64, word: u64) {
         let index = position as usize & (self.words.len().wrapping_sub(1));
@@ -40,19 +42,19 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Writer: the word at a position that the reader has not taken yet.
+    /// Writer: returns the word at a position that the reader has not taken yet.
     pub fn word(&self, position: u64) -> u64 {
         let index = position as usize & (self.words.len().wrapping_sub(1));
         self.words.get(index).map_or(0, |place| place.load(Ordering::Relaxed))
     }
 
-    /// Writer: makes everything below `head` visible.
+    /// Writer: makes every word before `head` visible to the reader.
     #[inline(always)]
     pub fn commit(&self, head: u64) {
         self.head.store(head, Ordering::Release);
     }
 
-    /// Reader: puts every committed word into `out`, then gives the space back. Returns how many words there were.
+    /// Reader: appends every committed word to `out`, then frees their space in the ring. Returns the number of words.
     pub fn drain(&self, out: &mut impl Extend<u64>) -> Result<usize, RingError> {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);

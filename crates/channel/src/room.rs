@@ -1,19 +1,21 @@
-//! What a writer does when its ring gets full: it looks at the reader, wakes it, waits for it, and in the end drops events.
+//! What a writer does when its ring gets full: it checks how far the reader is, wakes it, waits for it, and in the end
+//! drops events.
 use crate::header::{Header, Loss, OnFull, Phase};
 use crate::ring::Ring;
 use crate::sync::{Ordering, spin_loop};
 use crate::writer::{Host, NoRoom, RingWriter};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// About a millisecond.
+/// Turns of a spin loop that take about a millisecond.
 const SPINS_A_MS: u32 = 40_000;
-/// The longest that a thread spins for room where it must make no system call. The collector looks every millisecond then.
+/// The longest that a thread spins for room if it must make no system call. The collector then looks every millisecond.
 const MOST_SPIN_MS: u32 = 1000;
-/// The longest single wait: the collector may have died meanwhile.
+/// The longest single wait. After it the thread checks whether the collector is still alive.
 const SLICE_MS: u64 = 100;
 
 impl<H: Host> RingWriter<'_, H> {
-    /// Visited at least twice per turn of the ring: looks at the reader, rings its bell, waits if need be.
+    /// Checks how far the reader is, wakes it if the ring is half full, and waits if there is no room. The writer comes
+    /// here at least twice each time it goes once around the ring.
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(mut self, words: u64) -> Result<(), NoRoom> {
@@ -22,13 +24,13 @@ impl<H: Host> RingWriter<'_, H> {
             self.host.stop_recording();
             return Err(None);
         }
-        // A forked child that goes on with its parent's hook: nobody reads what it writes.
+        // A forked child that continues its parent's hook must not write to its parent's ring.
         if !self.host.is_recording() {
             return Err(None);
         }
         let capacity = ring.capacity() as u64;
         let mut room = ring.room();
-        // What the collector has not taken yet begins after `refill_at`.
+        // The collector has read everything up to `refill_at`, so the thread may wait for the whole time again.
         if self.state.stalled_ms != 0 && self.state.head.wrapping_sub(capacity - room) >= self.state.refill_at {
             self.state.stalled_ms = 0;
         }
@@ -49,9 +51,11 @@ impl<H: Host> RingWriter<'_, H> {
         self.host.wake(doorbell);
     }
 
-    /// Sleeps until the collector has made room, and returns the room. A collector that works is waited for as long as it takes.
-    /// One that does nothing (stopped, frozen, swapped out) is waited for until the thread's budget is spent; after that, events
-    /// are dropped without a wait until the collector has emptied the ring.
+    /// Sleeps until the collector has made room, and returns the room.
+    ///
+    /// While the collector makes progress, the thread waits without a limit. If the collector does nothing (stopped,
+    /// frozen, swapped out), the thread waits until its budget is spent. After that it drops events without waiting,
+    /// until the collector has emptied the ring.
     #[cold]
     fn wait_for_room(&mut self, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
         let header = self.host.header();
@@ -80,7 +84,8 @@ impl<H: Host> RingWriter<'_, H> {
                 waiting.store(0, Ordering::Relaxed);
                 return Ok(room);
             }
-            // A thread that forbids all threads of the process system calls waits until this one is not here any more.
+            // Another thread may be about to forbid system calls to all threads of the process. It waits until this
+            // thread has left its hook.
             if !header.may_call() {
                 waiting.store(0, Ordering::Relaxed);
                 return self.spin_for_room(ring, words);
@@ -98,7 +103,8 @@ impl<H: Host> RingWriter<'_, H> {
         }
     }
 
-    /// Spins for room where the thread must not sleep. Once that was in vain, later events do not spin until there is room again.
+    /// Spins for room if the thread must not sleep. After it spun in vain once, later events do not spin until there is
+    /// room again.
     #[cold]
     fn spin_for_room(&mut self, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
         let header = self.host.header();
@@ -118,12 +124,13 @@ fn is_collector_gone(header: &Header) -> bool {
     header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
 }
 
-/// A reader that sleeps is woken from here on. Exactly half counts: the next visit is at the ring's end.
+/// From here on, the writer wakes a reader that sleeps. A ring that is exactly half full counts too, because the
+/// writer's next check is only at the end of the ring.
 const fn is_half_full(room: u64, capacity: u64) -> bool {
     room <= capacity / 2
 }
 
-/// How many words may be written before the reader is looked at again.
+/// How many words may be written before the writer checks again how far the reader is.
 const fn words_until_visit(room: u64, capacity: u64) -> u64 {
     if is_half_full(room, capacity) { room } else { room - capacity / 2 }
 }
@@ -132,7 +139,7 @@ const fn words_until_visit(room: u64, capacity: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Frees are of two words: from an even place they meet the middle of the ring exactly.
+    /// A free has two words. So frees that start at an even position reach exactly the middle of the ring.
     #[test]
     fn no_way_through_the_ring_passes_a_sleeping_reader_by() {
         for step in 1..=5 {

@@ -1,8 +1,9 @@
 //! One thread's place in the shared memory.
 //!
-//! Both sides count the events of a slot, so that no loss is silent. The thread counts in `begun` before it writes, and in
-//! `dropped` when an event finds no room; the collector counts what arrives. When nothing is left in the rings,
-//! **begun = arrived + dropped**, but for the one call in which a thread was killed. The counters are never reset.
+//! Both sides count the events of a slot, so that no loss stays unnoticed. The thread increments `begun` before it
+//! writes an event, and `dropped` if there is no room for it. The collector counts the events that arrive. When the
+//! rings are empty, **begun = arrived + dropped**, except for the one call in which a thread may have been killed. The
+//! counters are never reset.
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -31,8 +32,8 @@ pub enum SlotState {
 /// | tid       | image    | epoch    | state |
 /// ```
 ///
-/// The image is the program image (`Header::image`) of the owner. The epoch counts owners: an owner word never comes back
-/// for another thread, so the side that changes it by compare-and-swap knows whose slot it was.
+/// The image is the program image (`Header::image`) of the owner. The epoch counts owners. So no two owners of a slot
+/// have the same word, and a compare-and-swap of it succeeds only while the slot has the expected owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub u64);
 
@@ -59,7 +60,7 @@ impl Owner {
         (self.0 >> Self::IMAGE_SHIFT & Self::IMAGE) as u32
     }
 
-    /// False for a thread of a program image before the last exec: it is gone.
+    /// Returns false for a thread of an earlier program image. An exec has ended that thread.
     pub const fn is_of_image(self, image: u32) -> bool {
         self.image() == image & Self::IMAGE as u32
     }
@@ -75,12 +76,12 @@ impl Owner {
     }
 }
 
-/// Two cache lines, one per side, so that the two sides do not fight over a line.
+/// Two cache lines, one for each side, so that the two processes do not write to the same line.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct SlotHeader {
     // -- line 0: the target's thread writes
-    /// Words committed to the ring since the slot was made; never goes back.
+    /// Words committed to the ring since the slot was made. Never decreases.
     pub head: AtomicU64,
     /// See `Intent`.
     pub intent: AtomicU64,
@@ -89,30 +90,31 @@ pub struct SlotHeader {
     /// Events that the thread has begun to record in the ring, and in the nested ring, since the slot was made.
     pub begun: AtomicU64,
     pub nested_begun: AtomicU64,
-    /// Of those, events that were not written, of both rings.
+    /// How many of these events were dropped, of both rings.
     pub dropped: AtomicU64,
-    /// Futex the thread sleeps on while a ring is full; the collector sets it to 0 and wakes after draining.
+    /// The futex on which the thread sleeps while a ring is full. After the collector has drained the ring, it sets
+    /// this to 0 and wakes the thread.
     pub waiting: AtomicU32,
     _pad0: u32,
     // -- line 1: the collector writes
-    /// Words taken out of the ring; `head - tail` words are waiting.
+    /// Words that the collector has taken from the ring. `head - tail` words are waiting.
     pub tail: AtomicU64,
     pub nested_tail: AtomicU64,
-    // -- and both, when a thread comes or goes
+    // -- both sides write, when a thread begins or ends
     /// `Owner`.
     owner: AtomicU64,
-    /// While the slot is free: the one below it on the stack of free slots, plus 1.
+    /// While the slot is free: 1 + the number of the slot below it on the stack of free slots.
     pub(crate) next_free: AtomicU32,
     _pad1: [u32; 9],
 }
 
-/// What a thread says of the stamps of its next events, in `SlotHeader::intent`.
+/// What a thread promises about the stamps of its next events, in `SlotHeader::intent`.
 ///
 /// ```text
-/// 0                      nothing: whatever it writes next is stamped by the clock after this was read
-/// 0 | stamp (63)         Writing: an event is on its way, not older than this
-/// 1 | stamp (63)         Resting: it may write events without looking at the clock, none older than this;
-///                        ends with `Header::pace`
+/// 0                      None: the thread will read the clock for its next event, after the collector has read this
+/// 0 | stamp (63)         Writing: the thread is writing an event that is not older than this
+/// 1 | stamp (63)         Resting: the thread may write events without reading the clock, none of them older than this;
+///                        void once `Header::pace` is 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intent(pub u64);
@@ -129,8 +131,8 @@ impl Intent {
         Intent(Self::RESTING | since)
     }
 
-    /// The stamp that no later event of the thread is below, if there is one but the clock. `alone`: the target's
-    /// `Header::pace` was not 0 before the barrier after which the intent was read.
+    /// Returns a lower bound of the stamps of the thread's later events, or `None` if the clock is the only bound.
+    /// `alone`: `Header::pace` was not 0 before the barrier after which the collector read the intent.
     pub const fn bound(self, alone: bool) -> Option<Stamp> {
         match self.0 {
             0 => None,
@@ -150,8 +152,8 @@ impl SlotHeader {
         self.owner.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(to)
     }
 
-    /// Target: takes a free slot. The image is told in the same word, so the collector never takes a new owner for one of an
-    /// image before the last exec.
+    /// Target: takes a free slot. The image is stored in the same word, so the collector never mistakes a new owner for
+    /// a thread of an earlier program image.
     pub fn claim(&self, tid: u32, image: u32) -> Option<Owner> {
         let owner = self.owner();
         if owner.state() != SlotState::Free {
@@ -160,7 +162,8 @@ impl SlotHeader {
         self.change(owner, owner.next(tid, image as u64 & Owner::IMAGE))
     }
 
-    /// Target: a new thread has the thread pointer of a dead one and takes over its slot, unless the collector was first.
+    /// Target: a new thread with the thread pointer of a dead one takes over its slot. Returns `None` if the collector
+    /// has already buried the dead owner.
     pub fn inherit(&self, dead: Owner, tid: u32) -> Option<Owner> {
         if dead.state() != SlotState::Live {
             return None;
@@ -168,23 +171,23 @@ impl SlotHeader {
         self.change(dead, dead.next(tid, dead.image() as u64))
     }
 
-    /// The owner is gone. False when the slot has another one meanwhile.
+    /// Marks the slot as dead, because its owner has ended. Returns false if the slot has another owner by now.
     pub fn bury(&self, owner: Owner) -> bool {
         owner.state() == SlotState::Live && self.change(owner, owner.with_state(SlotState::Dead)).is_some()
     }
 
-    /// Collector: true if both rings are empty.
+    /// Collector: returns true if both rings are empty.
     pub fn is_drained(&self) -> bool {
         self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
             && self.nested_head.load(Ordering::Acquire) == self.nested_tail.load(Ordering::Relaxed)
     }
 
-    /// Collector: the events that were begun in both rings, for the audit.
+    /// Collector: returns how many events were begun in both rings, for the audit.
     pub fn events_begun(&self) -> u64 {
         self.begun.load(Ordering::Acquire).wrapping_add(self.nested_begun.load(Ordering::Acquire))
     }
 
-    /// Collector: both rings of a dead slot are drained. See `Region::give_slot_back`.
+    /// Collector: makes a dead slot free, once both rings are drained. See `Region::give_slot_back`.
     pub(crate) fn release(&self, dead: Owner) -> bool {
         dead.state() == SlotState::Dead && self.change(dead, dead.with_state(SlotState::Free)).is_some()
     }

@@ -1,5 +1,5 @@
-//! The atomics and the barriers: the machine's, or loom's when the protocol is model-checked. All other code of this crate is the
-//! same in both.
+//! Atomics and barriers: those of the machine, or those of loom when the protocol is model-checked. All other code of
+//! this crate is the same in both builds.
 #[cfg(not(loom))]
 pub use core::hint::spin_loop;
 #[cfg(not(loom))]
@@ -9,10 +9,10 @@ pub use loom::hint::spin_loop;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The writer's half of the barrier with which the collector looks at all threads.
+/// The writer's half of an asymmetric barrier; the collector's half is `membarrier`.
 ///
-/// On the machine it only stops the compiler: the collector's `membarrier` makes every thread of the target run a full fence. Loom
-/// has no such call, so its writers run the fence here, each time.
+/// On the machine this only stops the compiler from reordering, because `membarrier` makes every thread of the target
+/// run a full fence. Loom has no such call, so there the writers run the fence here each time.
 #[inline(always)]
 pub fn light_barrier() {
     #[cfg(not(loom))]
@@ -24,8 +24,8 @@ pub fn light_barrier() {
     }
 }
 
-/// Keeps the stores before it before the stores after it, for a signal handler on the same thread. Loom's threads run in the order
-/// of the source; there it is a point at which a model's signal handler can interrupt the writer.
+/// Orders the stores before it and the stores after it for a signal handler on the same thread. Loom does not reorder
+/// within a thread, so there it is a point at which a model's signal handler can interrupt the writer.
 #[inline(always)]
 pub fn order_for_handlers() {
     #[cfg(not(loom))]

@@ -3,7 +3,8 @@
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnrecordedExec {
-    /// The new program cannot open our library or the channel: another user, another root folder, other mounts.
+    /// The new program cannot open the capture library or the channel, because it has another user, root folder or
+    /// mounts.
     OutOfReach = 1,
     /// It is linked statically.
     Static = 2,
@@ -11,7 +12,7 @@ pub enum UnrecordedExec {
     Privileged = 3,
     /// It is built for another architecture.
     Architecture = 4,
-    /// The target is in a seccomp sandbox, in which we may not find out.
+    /// The target is in a seccomp sandbox, so the capture library may not make the system calls that would tell.
     Sandbox = 5,
 }
 
@@ -24,7 +25,7 @@ impl UnrecordedExec {
         UnrecordedExec::Sandbox,
     ];
 
-    /// What the target stored; `None` for 0 and for nonsense.
+    /// Decodes what the target stored. Returns `None` for 0 and for unknown numbers.
     pub fn from_word(word: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|why| *why as u32 == word)
     }

@@ -5,10 +5,10 @@ use crate::slot::{Intent, SlotState};
 use crate::sync::Ordering;
 
 impl Region<'_> {
-    /// Collector: the stamp below which every event is committed. `now` was read from the clock before the call.
+    /// Collector: returns the stamp below which every event is committed. The caller has read `now` from the clock.
     ///
-    /// `barrier` makes every thread of the target run a full fence. After it, a thread whose intent reads as clear stamps its next
-    /// event after `now`, and so does a thread that has no slot yet.
+    /// `barrier` makes every thread of the target run a full fence. If the intent of a thread is clear after it, the
+    /// thread stamps its next event after `now`. So does a thread that has no slot yet.
     pub fn watermark(&self, now: Stamp, barrier: impl FnOnce()) -> Stamp {
         let header = self.header();
         let alone = header.next_round();
@@ -16,8 +16,8 @@ impl Region<'_> {
         let mut watermark = now;
         for slot in (0..self.slots_used()).filter_map(|index| self.slot(index)) {
             let owner = slot.owner();
-            // The image is read after the owner word, so that a thread of a new image is never compared with the old one. Threads
-            // of an image before the last exec are gone, whatever they were about to do.
+            // The image is read after the owner word, so that a thread of a new image is never compared with the old
+            // number. Threads of an earlier image are gone, so their intents do not count.
             if owner.state() != SlotState::Live || !owner.is_of_image(header.image.load(Ordering::Acquire)) {
                 continue;
             }

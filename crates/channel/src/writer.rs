@@ -1,18 +1,18 @@
 //! The writer's side of a ring: a thread of the target records its events.
 //!
-//! One event goes like this, and [`RingWriter`] is the only code that does it:
+//! These are the steps of one event. [`RingWriter`] is the only code that takes them:
 //!
 //! ```text
 //! begin_events      begun += 1                  from here on the event arrives, is counted as dropped, or is in flight
-//! has_room          room for its words?         else the thread waits, and in the end drops the event (`room.rs`)
-//! publish_intent    intent = last stamp         "an event not older than this is on its way"
+//! has_room          is there room for it?       if not, the thread waits, and in the end drops the event (`room.rs`)
+//! publish_intent    intent = last stamp         promises that the event is not older than this
 //! stamp             the clock, or last stamp + 1 (`clock_skipping.rs`)
-//! commit            words, then head            the collector can see it
+//! commit            words, then head            the collector can see the event
 //! clear_intent      intent = none, or resting
 //! ```
 //!
-//! A hook can be left by a jump at any of these points, and its thread can be killed there. The shared head says whether the event
-//! is committed; see [`RingWriter::abandon`].
+//! A jump can leave a hook at any of these points, and a thread can be killed there. The shared head says whether the
+//! event is committed; see [`RingWriter::abandon`].
 mod checked;
 
 use crate::clock_skipping::ClockSkipping;
@@ -23,7 +23,7 @@ use crate::ring::Ring;
 use crate::slot::{Intent, SlotHeader};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, light_barrier, order_for_handlers};
 
-/// The process that a writer is in: its state, its clock and its system calls.
+/// The process of a writer: its state, its clock and its system calls.
 pub trait Host {
     fn header(&self) -> &Header;
     /// False in a forked child, and when recording is over. Nothing may be written to the ring then.
@@ -33,31 +33,32 @@ pub trait Host {
     /// True if `plain_stamp` may be used: the clock needs neither a fence nor a lock.
     fn has_plain_stamps(&self) -> bool;
     fn plain_stamp(&self) -> Stamp;
-    /// The clock, for a thread whose last stamp was `last`.
+    /// Reads the clock, for a thread whose last stamp was `last`.
     fn stamp_after(&self, last: Stamp) -> Stamp;
     fn now_ms(&self) -> u64;
     /// Wakes the sleepers of a futex.
     fn wake(&self, futex: &AtomicU32);
-    /// Sleeps for `most_ms` at most, while the futex has `value`.
+    /// Sleeps while the futex has `value`, but for at most `most_ms`.
     fn wait(&self, futex: &AtomicU32, value: u32, most_ms: u64);
 }
 
-/// What a writer keeps of its ring. The thread's own: the collector does not see it, signal handlers use that of the other ring.
+/// What a writer knows of its ring. Only its thread uses it: the collector does not see it, and a signal handler uses
+/// the state of the thread's other ring.
 #[repr(C)]
 pub struct WriterState {
     /// Words written.
     pub head: u64,
-    /// `head` may grow up to here without a look at the reader.
+    /// `head` may grow up to here before the writer must check how far the reader is.
     pub(crate) limit: u64,
-    /// No later event of this ring has an older stamp.
+    /// The stamp of the last event. No later event of this ring has an older one.
     pub(crate) last_stamp: Stamp,
-    /// In a sandbox: the last event found no room and was not waited for.
+    /// In a sandbox: the last event found no room, so the next ones do not spin for it.
     pub(crate) dropping: bool,
     /// How long this thread has waited for room while the collector made no progress.
     pub(crate) stalled_ms: u32,
-    /// The budget for such waits is full again when the collector has taken everything up to here.
+    /// `stalled_ms` becomes 0 again when the collector has read everything up to here.
     pub(crate) refill_at: u64,
-    /// Of the events that were begun in this ring: those that were written, or counted as dropped.
+    /// How many of the events that were begun in this ring are written, or counted as dropped.
     settled: u64,
     words: *const AtomicU64,
     words_len: usize,
@@ -68,7 +69,8 @@ impl WriterState {
     /// For the new owner of slot `index`, which writes to one of its two rings from now on.
     ///
     /// # Safety
-    /// The slot's area is mapped at `area` for as long as the state is used, and the caller's thread is the slot's owner.
+    /// The slot's area is mapped at `area` for as long as the state is used, and the caller's thread is the slot's
+    /// owner.
     pub unsafe fn new(
         region: &Region,
         index: u32,
@@ -79,7 +81,7 @@ impl WriterState {
     ) -> Self {
         let (words, words_len) = region.ring_words(index, area, is_nested);
         let shared = Shared::of(slot, is_nested);
-        // What the owner before was about to write is not coming any more.
+        // The previous owner is gone, so its intent is void.
         shared.intent.store(Intent::NONE.0, Ordering::Release);
         WriterState {
             head: shared.head.load(Ordering::Relaxed),
@@ -95,7 +97,7 @@ impl WriterState {
         }
     }
 
-    /// From now on every event looks whether recording goes on before it is written.
+    /// Makes the next event check whether recording goes on before it is written.
     pub const fn distrust(&mut self) {
         self.limit = self.head;
     }
@@ -125,7 +127,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Why there is no room for an event: a loss, or `None` when recording is over.
+/// Why there is no room for an event: a loss, or `None` if recording is over.
 pub type NoRoom = Option<Loss>;
 
 /// One of the two rings of a slot, and the thread that writes to it.
@@ -138,14 +140,14 @@ pub struct RingWriter<'a, H: Host> {
 
 impl<'a, H: Host> RingWriter<'a, H> {
     /// # Safety
-    /// `WriterState::new` has made the state for this slot and this ring. The calling thread owns the slot, and no other code
-    /// of it uses this ring meanwhile.
+    /// `WriterState::new` has made the state for this slot and this ring. The calling thread owns the slot, and no
+    /// other code of it uses this ring meanwhile.
     #[inline(always)]
     pub const unsafe fn new(host: &'a H, slot: &'a SlotHeader, state: &'a mut WriterState, is_nested: bool) -> Self {
         RingWriter { host, slot, state, is_nested }
     }
 
-    /// The same writer, for a function that is not inlined: this one stays in registers.
+    /// A copy of this writer to pass to a function that is not inlined, so that `self` can stay in registers.
     #[inline(always)]
     pub(crate) fn again(&mut self) -> RingWriter<'_, H> {
         RingWriter { host: self.host, slot: self.slot, state: &mut *self.state, is_nested: self.is_nested }
@@ -158,33 +160,33 @@ impl<'a, H: Host> RingWriter<'a, H> {
 
     #[inline(always)]
     pub(crate) fn ring(&self) -> Ring<'a> {
-        // SAFETY: `WriterState::new` took both from `Region::ring_words`, so they are a ring's words in this slot's area, which
-        // its caller keeps mapped. The words are atomics.
+        // SAFETY: `WriterState::new` took both from `Region::ring_words`, so they are a ring's words in this slot's
+        // area, which its caller keeps mapped. The words are atomics.
         let words = unsafe { core::slice::from_raw_parts(self.state.words, self.state.words_len) };
         let shared = self.shared();
         Ring::new(words, shared.head, shared.tail)
     }
 
-    /// Where the next word goes.
+    /// The position of the next word.
     #[inline(always)]
     pub const fn head(&self) -> u64 {
         self.state.head
     }
 
-    /// The writer's side of the audit: this many events are about to be written, or counted as dropped. See `SlotHeader`.
+    /// The writer's side of the audit (see `slot.rs`): `count` events will be written, or counted as dropped.
     ///
-    /// Release: a collector that sees this event as begun sees the events before it, too.
+    /// Release, so that a collector that sees these events as begun also sees the events before them.
     #[inline(always)]
     pub fn begin_events(&mut self, count: u64) {
         let begun = self.shared().begun;
         begun.store(begun.load(Ordering::Relaxed).wrapping_add(count), Ordering::Release);
     }
 
-    /// Events that were begun are not written. `why`: `None` when recording is over.
+    /// Counts events as dropped that were begun. `why` is `None` if recording is over.
     #[cold]
     pub fn drop_events(self, count: u64, why: NoRoom) {
         if !self.host.is_recording() && why.is_none() {
-            // A forked child, or the end of recording: its events are no longer counted.
+            // In a forked child and after the end of recording, events are not counted.
             return;
         }
         self.slot.dropped.fetch_add(count, Ordering::Release);
@@ -194,7 +196,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
         }
     }
 
-    /// True when there is room for so many words. Otherwise `count` events, which were begun, are dropped.
+    /// Returns true if there is room for this many words. Otherwise drops `count` events, which the caller has begun.
     #[inline(always)]
     pub fn has_room_or_drops(&mut self, words: usize, count: u64) -> bool {
         match self.has_room(words) {
@@ -214,7 +216,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.again().make_room(words as u64)
     }
 
-    /// Publishes the intent, takes the stamp, writes the words that `make` returns for it, commits. One event was begun.
+    /// Writes one event that was begun: publishes the intent, takes the stamp, stores the words that `make` returns for
+    /// the stamp, and commits.
     #[inline(always)]
     pub fn write<const WORDS: usize>(&mut self, make: impl FnOnce(Stamp) -> [u64; WORDS]) {
         if !self.has_room_or_drops(WORDS, 1) {
@@ -225,8 +228,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.commit(self.state.head, make(stamp), 1);
     }
 
-    /// As `write`, where nothing is in the way. Returns false when nothing was written. It calls no function, so that a hook that
-    /// calls no other function saves no registers.
+    /// The quick case of `write`. Returns false, and writes nothing, if there is no room or the clock is not a plain
+    /// read of the time stamp counter. It calls no function, so a hook that calls no other one need not save registers.
     #[inline(always)]
     pub fn write_quickly<const WORDS: usize>(&mut self, make: impl FnOnce(Stamp) -> [u64; WORDS]) -> bool {
         if self.state.head + WORDS as u64 > self.state.limit {
@@ -234,7 +237,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
         }
         self.publish_intent();
         let is_clock_due = !self.state.clock_skipping.step(self.host.header());
-        // Where stamps are not plain, every event needs the clock.
+        // Without plain stamps, the clock must be read by a function call.
         if is_clock_due && !self.host.has_plain_stamps() {
             self.clear_intent();
             return false;
@@ -244,7 +247,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
         true
     }
 
-    /// The stamp of the event that was announced.
+    /// Takes the stamp of an event whose intent is published.
     #[inline(always)]
     pub fn stamp(&mut self) -> Stamp {
         let last = self.state.last_stamp;
@@ -262,7 +265,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.state.last_stamp
     }
 
-    /// An event is on its way that is not older than the last one.
+    /// Promises that the thread's next event is not older than its last one.
     #[inline(always)]
     pub fn publish_intent(&mut self) {
         let since = self.state.last_stamp;
@@ -277,15 +280,15 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.shared().intent.store(next.0, Ordering::Release);
     }
 
-    /// Stores a word that `commit` makes visible. There is room for it.
+    /// Stores a word. `commit` makes it visible. The caller has checked that there is room.
     #[inline(always)]
     pub fn put(&self, position: u64, word: u64) {
         self.ring().put(position, word);
     }
 
-    /// Stores the words at `at` and makes everything up to them visible. `count`: how many events they are.
+    /// Stores the words of `count` events at `at`, and makes them and everything before them visible.
     ///
-    /// Nothing is written in a child that was forked while the hook was at work: the ring is its parent's.
+    /// Writes nothing in a child that was forked during the hook, because the ring belongs to the parent.
     #[inline(always)]
     pub fn commit<const WORDS: usize>(&mut self, at: u64, words: [u64; WORDS], count: u64) {
         if !self.host.is_recording() {
@@ -299,7 +302,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
         }
         self.check_commit(&ring, at, &words, count);
         ring.commit(head);
-        // The state's head comes last: until it is stored, `abandon` can tell that the event is committed.
+        // The state's head is stored last. Until then it differs from the shared head, which tells `abandon` that the
+        // event is committed.
         order_for_handlers();
         self.state.settled += count;
         order_for_handlers();
@@ -307,23 +311,25 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.clear_intent();
     }
 
-    /// The hook that was at work in this ring was left by a jump. `was_at_work`: it is known that there was one.
+    /// Cleans up after a jump has left a hook that was writing to this ring. `was_at_work`: the caller knows that there
+    /// was one.
     pub fn abandon(&mut self, was_at_work: bool) {
         let shared = self.shared();
         let (begun, head) = (shared.begun.load(Ordering::Relaxed), shared.head.load(Ordering::Relaxed));
-        // The shared head is the truth: the hook had either committed or not.
+        // `commit` stores the shared head before the state's.
         let is_committed = head != self.state.head;
         let unsettled = begun.wrapping_sub(self.state.settled);
         (self.state.head, self.state.settled) = (head, begun);
         if !is_committed {
             self.slot.dropped.fetch_add(unsettled, Ordering::Release);
-            // A realloc that was left before it had begun to write is one lost event.
+            // A realloc that was left before it had begun any event counts as one lost event.
             self.host.header().lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
         }
         shared.intent.store(Intent::NONE.0, Ordering::Release);
     }
 
-    /// The first records of a thread: its tid, and, if `new_image` returns one, the number of the program image that it begins.
+    /// Writes the first records of a thread: its tid and, if `new_image` returns one, the number of the program image
+    /// that it begins.
     pub fn announce(&mut self, tid: u32, new_image: impl FnOnce() -> Option<u32>) {
         self.begin_events(1);
         self.write(|stamp| encode_mark(Kind::ThreadStart, stamp, tid));

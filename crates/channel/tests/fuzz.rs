@@ -1,5 +1,5 @@
-//! Hostile ring words, for `HEAPTRACK_FUZZ_SECONDS` (default 2): the decoder never panics, always moves on, and what an
-//! honest writer wrote before the damage comes back as it was. A failure prints its seed.
+//! Decodes hostile ring words, for `HEAPTRACK_FUZZ_SECONDS` (default 2). The decoder must never panic, must always
+//! advance, and must return the events before the damage unchanged. A failure prints its seed.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 use channel::{Decoder, Event, Kind, MAX_SIZE, encode_alloc, encode_free, encode_mark};
@@ -25,7 +25,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Honest records, the events they stand for, and where each ends.
+/// Makes valid records. Returns their words, and their events with the position where each ends.
 fn honest(rng: &mut Rng) -> (Vec<u64>, Vec<(Event, usize)>) {
     let mut words = Vec::new();
     let mut events = Vec::new();

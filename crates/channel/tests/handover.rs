@@ -1,18 +1,19 @@
-//! What the shared memory hands over from thread to thread, with plain memory beside it that goes along.
+//! Tests that the shared memory orders other memory accesses, when it hands something over from one thread to another.
 //!
-//! The words of the channel are atomics, so a wrong order of them is no data race in itself. The plain memory makes it one:
-//! ThreadSanitizer (`make soak-thread`) reports a hand-over that is not ordered, whether or not it went wrong this time.
+//! The words of the channel are atomics, so a wrong order of them is no data race. So each test also hands over plain
+//! memory. If that is not ordered, ThreadSanitizer (`make soak-thread`) reports a race, whether or not it went wrong
+//! this time.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test")]
-use channel::{Geometry, Region, Request, Ring, SlotState};
+use channel::{Geometry, Region, Request, Ring, SlotState, WriterMemory};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
 
-/// Memory that is handed over by something else.
+/// Plain memory, whose hand-over must be ordered by atomics.
 struct Plain(Vec<UnsafeCell<u64>>);
 
-// SAFETY: the tests use a word only in the thread that it was handed to. That this is so is what they test.
+// SAFETY: the tests use a word only in the thread that it was handed to. That this is ordered is what they test.
 unsafe impl Sync for Plain {}
 
 impl Plain {
@@ -31,7 +32,7 @@ impl Plain {
     }
 }
 
-/// Looks at the plain word of each word of a ring that comes out.
+/// Checks the plain word that belongs to each word from the ring.
 struct Reader<'a> {
     plain: &'a Plain,
     seen: u64,
@@ -77,7 +78,7 @@ fn what_was_written_before_a_commit_is_there_for_the_reader() {
     });
 }
 
-/// A new session's fixed part.
+/// The fixed part of the shared memory of a new session.
 struct Memory {
     base: *mut u8,
     layout: Layout,
@@ -85,14 +86,15 @@ struct Memory {
 
 impl Memory {
     fn new() -> Memory {
-        let layout = Layout::from_size_align(Geometry::tight().fixed_len(), channel::PAGE).unwrap();
+        let layout = Layout::from_size_align(Geometry::tight(WriterMemory::NONE).fixed_len(), channel::PAGE).unwrap();
         // SAFETY: the layout is not empty.
         Memory { base: unsafe { alloc_zeroed(layout) }, layout }
     }
 
     fn region(&self) -> Region<'_> {
-        // SAFETY: `new` has made as much memory as the geometry asks for, aligned, and it stays while `self` is borrowed.
-        unsafe { Region::new(self.base, Geometry::tight()) }
+        // SAFETY: `new` has made as much memory as the geometry asks for, aligned, and it stays while `self` is
+        // borrowed.
+        unsafe { Region::new(self.base, Geometry::tight(WriterMemory::NONE)) }
     }
 }
 
@@ -127,7 +129,7 @@ fn a_slot_belongs_to_one_thread_and_then_to_the_next() {
             })
         };
         let threads: Vec<_> = (1..=THREADS).map(take_and_give_back).collect();
-        // Joined one by one: of a scope's own end ThreadSanitizer sees nothing.
+        // Joined one by one, because ThreadSanitizer does not see the synchronisation at the end of a scope.
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     let sum: u64 = (0..plain.0.len()).map(|at| plain.get(at)).sum();
@@ -152,7 +154,7 @@ fn what_was_written_before_a_request_is_there_for_the_collector() {
     const THREADS: u64 = 4;
     const EACH: u64 = 100;
     let memory = Memory::new();
-    let requests = &memory.region().header().requests;
+    let requests = &memory.region().header().heaptrace.requests;
     let plain = Plain::new((THREADS * EACH) as usize);
     std::thread::scope(|scope| {
         let ask = |thread| {
@@ -161,7 +163,7 @@ fn what_was_written_before_a_request_is_there_for_the_collector() {
                 for number in thread * EACH..(thread + 1) * EACH {
                     plain.set(number as usize, number);
                     requests.put(Request::ByCount, number + 1);
-                    // Waits until its own was served, so that the queue is never full.
+                    // Waits until its own request was served, so that the queue is never full.
                     while requests.oldest(u64::MAX).is_some() {
                         std::thread::yield_now();
                     }

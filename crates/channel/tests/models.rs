@@ -1,8 +1,9 @@
 //! The writer, the reader, the watermark and the slots under every interleaving that loom can make.
 //! Run with `make models`.
 //!
-//! The models run the code that ships: with `--cfg loom` only the atomics and the barriers are loom's (`channel/src/sync.rs`).
-//! The barrier of the collector (membarrier) is a SeqCst fence on both sides, which is what the kernel makes of it.
+//! The models run the code that ships. With `--cfg loom` only the atomics and the barriers are loom's
+//! (`channel/src/sync.rs`). The collector's membarrier is modelled by a SeqCst fence on both sides, which is its
+//! effect.
 #![cfg(loom)]
 #![allow(clippy::expect_used)]
 
@@ -16,14 +17,14 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use target::{Collector, FREE_WORDS, Settings, Target, Thread, free};
 
-/// Every interleaving with up to this many preemptions: all of them take hours.
+/// Loom tries every interleaving with up to this many preemptions. All interleavings would take hours.
 fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-/// What was written arrives once, whole, in order, although the ring is smaller than what goes through it.
+/// Every word that was written arrives once and in order, although the ring is smaller than the number of words.
 #[test]
 fn a_writer_that_waits_loses_nothing() {
     bounded(3, || {
@@ -42,7 +43,8 @@ fn a_writer_that_waits_loses_nothing() {
     });
 }
 
-/// Wherever a thread is killed, one call of it is in flight at most. All other events have arrived or are counted as dropped.
+/// If a thread is killed at any point, at most one call of it is in flight. All other events have arrived or are
+/// counted as dropped.
 #[test]
 fn a_killed_thread_leaves_one_call_unaccounted_at_most() {
     bounded(3, || {
@@ -58,7 +60,8 @@ fn a_killed_thread_leaves_one_call_unaccounted_at_most() {
     });
 }
 
-/// A ring that is full drops and counts, with and without system calls, and takes events again once it was emptied.
+/// If a ring is full, events are dropped and counted, with and without system calls. Once it was emptied, it takes
+/// events again.
 #[test]
 fn a_full_ring_drops_and_recovers() {
     const IN_SANDBOX: u32 = NO_CALLS_SAID;
@@ -71,7 +74,7 @@ fn a_full_ring_drops_and_recovers() {
             (1..=4).for_each(|address| thread.free(address));
             let slot = target.memory.slot(0);
             assert_eq!(slot.dropped.load(Ordering::Relaxed), 2, "the ring holds two");
-            // The whole budget for waits was spent on the first event that found no room.
+            // The first event that found no room has used up the whole time for waits.
             let waits = if on_full == OnFull::Wait && no_syscalls == 0 { 1 } else { 0 };
             assert_eq!(target.waits.load(Ordering::Relaxed), waits);
             let writer = thread::spawn(move || {
@@ -93,8 +96,8 @@ fn a_full_ring_drops_and_recovers() {
     }
 }
 
-/// Two threads and an address that one frees and the other gets: the free comes first, and nothing comes below a watermark that
-/// the collector has used already.
+/// One thread frees an address and another gets it. The free is merged first, and no event arrives below a watermark
+/// that the collector has already used.
 #[test]
 fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     bounded(2, || {
@@ -126,15 +129,15 @@ fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     });
 }
 
-/// The same where the first thread is alone and stamps without the clock, and the second one begins meanwhile. Each hands an
-/// address to the other.
+/// The same, but the first thread records alone and skips the clock when the second one begins. Each frees an address
+/// that the other gets.
 #[test]
 fn a_thread_that_counts_is_in_order_with_the_second_thread() {
     bounded(2, || {
         let target = Target::new(Settings { slots: 2, ring_words: 16, may_count: true, ..Settings::WAITS });
         let (to_second, to_first) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut first = Thread::begin(&target, 1);
-        // The clock is read for this one, and not for the next.
+        // The clock is read for this event, and not for the next.
         first.free(100);
         let alone = {
             let (to_second, to_first) = (Arc::clone(&to_second), Arc::clone(&to_first));
@@ -172,10 +175,11 @@ fn a_thread_that_counts_is_in_order_with_the_second_thread() {
     });
 }
 
-/// A jump out of a signal handler leaves the hook that it interrupted.
+/// Stands for a jump out of a signal handler, which leaves the hook that the handler interrupted.
 struct Jump;
 
-/// Calls `hook`, which a signal handler leaves at its `point`th point. Returns true if the hook came to its end before that.
+/// Calls `hook`, which a jump out of a signal handler leaves at point number `point`. Returns true if the hook ended
+/// before that.
 fn left_by_jump(point: u32, hook: impl FnOnce()) -> bool {
     model_signal::interrupt_at(point, || resume_unwind(Box::new(Jump)));
     match catch_unwind(AssertUnwindSafe(hook)) {
@@ -186,7 +190,7 @@ fn left_by_jump(point: u32, hook: impl FnOnce()) -> bool {
     true
 }
 
-/// A hook that is left by a jump, wherever: its event arrived, or it is counted, and the next one is not damaged by it.
+/// A jump leaves a hook at any point. Its event arrives or is counted as lost, and the next event is not damaged.
 #[test]
 fn a_hook_that_is_left_by_a_jump_is_recorded_or_counted() {
     let mut reached = 0;
@@ -221,8 +225,8 @@ fn a_hook_that_is_left_by_a_jump_is_recorded_or_counted() {
     assert_eq!(reached, 4, "the intent, the clock, and two points after the commit");
 }
 
-/// A signal handler that interrupts a hook anywhere, and writes to the other ring: what comes after it is stamped after it, also
-/// where the thread is alone and counts, and the watermark passes neither ring.
+/// A signal handler interrupts a hook at any point and writes to the other ring. Later events have later stamps, also
+/// if the thread records alone and skips the clock. The watermark does not pass events of either ring.
 #[test]
 fn events_of_a_handler_are_in_order_with_those_after_it() {
     for point in 0..4 {
@@ -230,7 +234,7 @@ fn events_of_a_handler_are_in_order_with_those_after_it() {
             let target = Target::new(Settings { ring_words: 16, may_count: true, ..Settings::WAITS });
             let thread = Box::leak(Box::new(Thread::begin(&target, 1)));
             thread.free(1);
-            // The handler has the ring that the interrupted hook does not have.
+            // The handler uses the ring that the interrupted hook does not use.
             let handler = std::ptr::from_mut(thread);
             let writer = thread::spawn(AssertSend(handler).calls(move |thread| {
                 for (first, second) in [(2, 3), (4, 5)] {
@@ -240,7 +244,7 @@ fn events_of_a_handler_are_in_order_with_those_after_it() {
                     );
                     // SAFETY: the `Thread` was leaked, and the handler uses its other ring.
                     unsafe { &mut *thread }.free(second);
-                    // SAFETY: as for the line before.
+                    // SAFETY: the `Thread` was leaked, and no other reference to it is in use now.
                     unsafe { &mut *thread }.free(second + 10);
                     model_signal::take_pending();
                 }
@@ -254,13 +258,13 @@ fn events_of_a_handler_are_in_order_with_those_after_it() {
             assert!(place(13) < place(4), "{:?}", collector.merged);
             assert!(place(4) < place(15), "{:?}", collector.merged);
             assert_eq!(collector.arrived, 7);
-            // SAFETY: leaked above; both threads that used it are gone.
+            // SAFETY: the box was leaked above, and both threads that used it have ended.
             drop(unsafe { Box::from_raw(handler) });
         });
     }
 }
 
-/// What `enter_nested` and the hook of a handler do.
+/// Does what `enter_nested` and a hook in a signal handler do.
 fn in_handler(thread: *mut Thread, address: u64) {
     // SAFETY: the hook that is interrupted uses the state of the other ring.
     let thread = unsafe { &mut *thread };
@@ -268,7 +272,7 @@ fn in_handler(thread: *mut Thread, address: u64) {
     free(&mut thread.nested_writer(), address);
 }
 
-/// A pointer to a `Thread` that the model's closures take along.
+/// A pointer to a `Thread` that a model's closures capture.
 struct AssertSend(*mut Thread);
 
 // SAFETY: only one thread of a model uses the pointer at a time.
@@ -283,7 +287,7 @@ impl AssertSend {
     }
 }
 
-/// The whole life of a thread.
+/// A thread from its begin to its end.
 fn live(mut thread: Thread, tid: u32) -> Thread {
     thread.writer().announce(tid, || None);
     thread.free(tid as u64);
@@ -291,7 +295,7 @@ fn live(mut thread: Thread, tid: u32) -> Thread {
     thread
 }
 
-/// Every event is there, under the thread that wrote it, and all slots are free in the end.
+/// Checks that every event has arrived, under the thread that wrote it, and that all slots are free in the end.
 fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) {
     collector.finish(target);
     (0..2).for_each(|_| collector.reap(target));
@@ -305,7 +309,8 @@ fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) 
     }
 }
 
-/// A thread ends, the collector buries it, and another thread with its thread pointer begins: one of the two gets the slot.
+/// A thread ends. The collector buries it while another thread with the same thread pointer begins. Exactly one of the
+/// two gets the slot.
 #[test]
 fn a_slot_is_buried_or_inherited() {
     bounded(2, || {
@@ -313,7 +318,7 @@ fn a_slot_is_buried_or_inherited() {
         let first = Thread::begin(&target, 1);
         let heir = thread::spawn(move || {
             let dead = live(first, 1);
-            // The collector may look before the next thread comes; that costs none of the preemptions.
+            // The collector may look before the next thread begins. This uses up no preemption.
             thread::yield_now();
             live(Thread::begin_after(dead, 2), 2);
         });
@@ -328,7 +333,7 @@ fn a_slot_is_buried_or_inherited() {
     });
 }
 
-/// Threads that come and go, and a collector that gives slots back: no thread gets the slot of another.
+/// Threads begin and end, and the collector returns their slots. No thread gets the slot of a living one.
 #[test]
 fn slots_go_from_thread_to_thread_with_no_event_lost() {
     bounded(2, || {

@@ -19,6 +19,7 @@ mod watched_process;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal};
 use crate::record::{cannot, code, refusal, wait_for};
 use crate::{launch, library, say};
+use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
 use options::Options;
@@ -87,7 +88,8 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
 }
 
 fn plan(options: &Options, inherited: &Inherited) -> LivePlan {
-    let geometry = if inherited.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let geometry =
+        if inherited.limits_address_space() { Geometry::tight(WRITER_MEMORY) } else { Geometry::roomy(WRITER_MEMORY) };
     LivePlan {
         setup: Setup {
             geometry,

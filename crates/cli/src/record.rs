@@ -13,6 +13,7 @@ use crate::say;
 use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
+use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Bound, End, Inherited, Launch, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
@@ -171,7 +172,8 @@ fn say_unnamed(error: &io::Error) {
 }
 
 fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Output, file: File) -> Plan {
-    let geometry = if inherited.limits_address_space() { Geometry::tight() } else { Geometry::roomy() };
+    let geometry =
+        if inherited.limits_address_space() { Geometry::tight(WRITER_MEMORY) } else { Geometry::roomy(WRITER_MEMORY) };
     let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
     Plan {
         setup: Setup {

@@ -323,7 +323,7 @@ mod tests {
     use crate::spill::Spill;
     use channel::{Geometry, encode_alloc};
 
-    const RING: usize = Geometry::tight().ring_words as usize;
+    const RING: usize = Geometry::tight(channel::WriterMemory::NONE).ring_words as usize;
     const EVENT: usize = 3;
 
     /// A target of two threads, its rings, and who empties them.

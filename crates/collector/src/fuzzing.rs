@@ -12,7 +12,7 @@ use crate::queue::Store;
 use crate::recorder::Recorder;
 use crate::sink::Sink;
 use crate::spill::Spill;
-use channel::{Clock, Geometry, OnFull, Stamp};
+use channel::{Clock, Geometry, OnFull, Stamp, WriterMemory};
 use format::{RawBlock, Totals};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +57,7 @@ impl Collector {
     /// `words`: how many words the queues hold in memory before they spill.
     pub fn new(is_live: bool, words: usize) -> Option<Self> {
         let setup = Setup {
-            geometry: Geometry::tight(),
+            geometry: Geometry::tight(WriterMemory::NONE),
             clock: Clock::Ticks,
             on_full: OnFull::Drop,
             max_stall_ms: 0,
@@ -134,7 +134,7 @@ impl Collector {
         self.drain.audit_all(&self.merge, &begun);
         self.recorder.refresh();
         self.take_blocks();
-        let place = header.lsan_text.load(Ordering::Acquire);
+        let place = header.suppressions.text.load(Ordering::Acquire);
         let _ = text(&self.mapping.region(), (place >> 32) as u32, place as u32);
         Sums {
             totals: self.recorder.totals(),

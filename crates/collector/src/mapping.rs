@@ -22,7 +22,7 @@ pub struct Setup {
     pub clock: Clock,
     pub on_full: OnFull,
     pub max_stall_ms: u32,
-    /// `Header::lsan_symbol`
+    /// `channel::Suppressions::symbol`
     pub lsan_symbol: u64,
     /// `Header::watched`
     pub watched: bool,
@@ -65,8 +65,8 @@ impl Mapping {
             (&raw mut (*header).geometry).write(geometry);
             (&raw mut (*header).on_full).write(setup.on_full as u32);
             (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
-            (&raw mut (*header).lsan_symbol).write(setup.lsan_symbol);
-            (&raw mut (*header).watched).write(setup.watched as u32);
+            (&raw mut (*header).suppressions.symbol).write(setup.lsan_symbol);
+            (&raw mut (*header).heaptrace.watched).write(setup.watched as u32);
         }
         // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes (`map`)
         // until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it can be read:
@@ -402,7 +402,7 @@ pub mod tests {
 
     pub fn tight() -> Setup {
         Setup {
-            geometry: Geometry::tight(),
+            geometry: Geometry::tight(channel::WriterMemory::NONE),
             clock: Clock::Tsc,
             on_full: OnFull::Wait,
             max_stall_ms: 1000,
@@ -416,7 +416,7 @@ pub mod tests {
         let mapping = Mapping::create(&tight()).unwrap();
         let header = mapping.region().header();
         assert_eq!((header.magic, header.version), (channel::MAGIC, channel::VERSION));
-        assert_eq!(header.geometry, Geometry::tight());
+        assert_eq!(header.geometry, Geometry::tight(channel::WriterMemory::NONE));
         assert!(mapping.bytes_used() >= 4096);
         assert!(rustix::fs::ftruncate(mapping.fd(), 4096).is_err(), "sealed");
     }

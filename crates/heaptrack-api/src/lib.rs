@@ -1,4 +1,4 @@
-//! Tells heaptrack about blocks that do not come from malloc: pools, arenas, allocators of your own.
+//! Tells heaptrack about blocks that do not come from malloc, but from pools, arenas or allocators of your own.
 //!
 //! ```
 //! let block = [0u8; 64]; // in truth: what your pool hands out
@@ -6,11 +6,12 @@
 //! heaptrack_api::report_free(block.as_ptr());
 //! ```
 //!
-//! Given: addresses and sizes. Gives back: nothing; while nobody records, a report is a load, a test and a branch not taken.
-//! What must hold: nothing is linked, nothing is needed at run time, no report allocates.
+//! Receives: addresses and sizes. Must hold: nothing is linked, nothing is needed at run time, no report allocates.
+//! While the program is not recorded, a report is a load, a test and a branch that is not taken.
 //!
-//! heaptrack finds a table of pointers in the program by an ELF note and fills it, when it launches the program or attaches
-//! to it. The table has the name and the shape of that in `heaptrack_api.h`, so a program of C and Rust parts has one.
+//! The program contains a table of function pointers, which an ELF note locates. heaptrack fills the table when it
+//! launches the program or attaches to it. The table has the same name and layout as in `heaptrack_api.h`, so a program
+//! with C and Rust parts has only one.
 //!
 //! [`Reported`] wraps a whole global allocator:
 //!
@@ -28,7 +29,7 @@ pub use global::Reported;
 
 use report_table::entries;
 
-/// A block of `size` bytes was handed out.
+/// Reports that a block of `size` bytes was allocated.
 #[inline(always)]
 pub fn report_alloc(ptr: *const u8, size: usize) {
     if let Some(alloc) = entries().alloc() {
@@ -36,7 +37,7 @@ pub fn report_alloc(ptr: *const u8, size: usize) {
     }
 }
 
-/// A block was taken back, or is about to be.
+/// Reports that a block was freed, or is about to be.
 #[inline(always)]
 pub fn report_free(ptr: *const u8) {
     if let Some(free) = entries().free() {
@@ -44,7 +45,8 @@ pub fn report_free(ptr: *const u8) {
     }
 }
 
-/// A block was moved or resized. Nobody else may have got the old place meanwhile: see [`report_moving`].
+/// Reports that a block was moved or resized. Only correct if no other thread can have got the old address meanwhile.
+/// Otherwise use [`report_moving`].
 #[inline(always)]
 pub fn report_realloc(old: *const u8, size: usize, new: *const u8) {
     if let Some(realloc) = entries().realloc() {
@@ -52,8 +54,8 @@ pub fn report_realloc(old: *const u8, size: usize, new: *const u8) {
     }
 }
 
-/// A block is about to be moved or resized; [`report_alloc`] will tell where it is then. Exact where another thread may get
-/// the old place at once.
+/// Reports that a block is about to be moved or resized. Report its new address and size with [`report_alloc`]
+/// afterwards. This is exact even if another thread gets the old address at once.
 #[inline(always)]
 pub fn report_moving(ptr: *const u8) {
     if let Some(moving) = entries().moving() {
@@ -61,7 +63,7 @@ pub fn report_moving(ptr: *const u8) {
     }
 }
 
-/// From here on no allocation of the process is recorded, malloc's neither. Frees still are.
+/// Pauses recording: no allocation of the process is recorded, not even malloc's. Frees still are.
 #[inline(always)]
 pub fn pause() {
     if let Some(pause) = entries().pause() {
@@ -69,7 +71,7 @@ pub fn pause() {
     }
 }
 
-/// Allocations are recorded again.
+/// Resumes recording after [`pause`].
 #[inline(always)]
 pub fn resume() {
     if let Some(resume) = entries().resume() {
@@ -77,7 +79,7 @@ pub fn resume() {
     }
 }
 
-/// Ends the recording, for good.
+/// Ends the recording for good.
 #[inline(always)]
 pub fn stop() {
     if let Some(stop) = entries().stop() {
@@ -85,7 +87,7 @@ pub fn stop() {
     }
 }
 
-/// Somebody records, or did. For allocators whose reports cost something to make.
+/// Returns true if the program is or was recorded. For allocators whose reports take effort to prepare.
 #[inline(always)]
 pub fn is_listening() -> bool {
     entries().alloc().is_some()

@@ -1,4 +1,4 @@
-//! The table that heaptrack fills, and the note by which it is found.
+//! The table that heaptrack fills, and the ELF note that locates it.
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 type Alloc = extern "C" fn(*const u8, usize);
@@ -9,7 +9,7 @@ type Plain = extern "C" fn();
 /// As in `heaptrack_api.h`.
 ///
 /// ```text
-/// | alloc | free | realloc | moving | pause | resume | stop |      8 bytes each, 0 = nobody listens
+/// | alloc | free | realloc | moving | pause | resume | stop |      8 bytes each, 0 = not recorded
 /// ```
 #[repr(C)]
 pub struct ReportTable {
@@ -21,8 +21,8 @@ macro_rules! entry {
         #[inline(always)]
         pub fn $name(&self) -> Option<$function> {
             // SAFETY: zero is `None`. Only heaptrack writes other values, as whole words: `fill_table` in a launched
-            // program, `attach::reports::fill` in an attached one. Both take them from `capture::api::ENTRY_POINTS`, whose
-            // order and types are those of this table; the code there is never unmapped.
+            // program, `attach::reports::fill` in an attached one. Both take them from `capture::api::ENTRY_POINTS`,
+            // whose order and types are those of this table; the code there is never unmapped.
             unsafe { core::mem::transmute::<usize, Option<$function>>(self.entries[$place].load(Ordering::Acquire)) }
         }
     };
@@ -42,7 +42,7 @@ impl ReportTable {
 mod placed {
     use super::ReportTable;
 
-    // The name is weak, as in the header: several definitions in one program or library become one.
+    // The name is weak, as in the header, so several definitions in one program or library become one.
     core::arch::global_asm!(
         ".pushsection .bss.heaptrack_api_table,\"aw\",@nobits",
         ".weak heaptrack_api_table",
@@ -74,7 +74,7 @@ mod placed {
     }
 }
 
-/// Where heaptrack cannot record, nobody ever listens.
+/// On systems that heaptrack does not support, the table is never filled.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 mod placed {
     use super::{AtomicUsize, ReportTable};

@@ -4,11 +4,12 @@ use crate::{follow, loader, sys};
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// A forked child of a followed process: shared memory of its own, or never again. Returns the gate.
+    /// Called in a forked child of a followed process. Gets shared memory of its own and starts recording. If that
+    /// fails, it is not tried again. Returns the gate.
     #[cold]
     #[inline(never)]
     pub(super) fn join(&self) -> u32 {
-        // A second thread, or a handler that interrupts us, does not wait: its event is not seen.
+        // A second thread, or a signal handler that interrupts this one, does not wait. Its event is not recorded.
         let begin = self.state.compare_exchange(
             State::Ready as u32,
             State::Joining as u32,
@@ -31,8 +32,9 @@ impl Core {
 
     pub(super) fn join_as_child(&self) -> bool {
         let Parts { debug, program, pid: parent, .. } = *self.parts();
-        // The parent's loader may have been in the middle of a change when it forked.
-        // SAFETY: `find_debug` found the loader's board in the parent; the child has a copy of it at the same address.
+        // Another thread of the parent may have been in the loader at the fork. Then the list is half changed.
+        // SAFETY: `find_debug` found the loader's `r_debug` in the parent; the child has a copy of it at the same
+        // address.
         if !self.may_call() || !unsafe { loader::is_quiet(debug) } {
             follow::miss();
             return false;

@@ -1,4 +1,4 @@
-//! The core's table of modules, and when it changes.
+//! The module table, and when it changes.
 use super::{ACTIVE, Core};
 use crate::modules::{self, Found, KernelQueries};
 use crate::{dl_find_object, elf, real, sys};
@@ -14,18 +14,20 @@ impl Core {
         self.ask_for_module(found, address)
     }
 
-    /// The loader is not watched: what is known may be gone, and what is new was not told.
+    /// Finds a module if the loader is not watched. A known module may have been unloaded, and nothing announces a new
+    /// one.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_for_module(&self, known: Option<Found>, address: u64) -> Option<Found> {
         let parts = self.parts();
-        // SAFETY: the object has code on the stack of this thread, so it stays.
+        // SAFETY: `address` is a frame of this thread, so the object has code on this thread's stack and stays loaded.
+        // Listed maps are whole (see `LinkMap`).
         let map = unsafe { dl_find_object::find(address)?.as_ref()? };
         if !self.may_call() {
             return known;
         }
-        // SAFETY: `map` is the object of a frame of this thread, as for `dl_find_object::find` above, so it stays during the
-        // comparison.
+        // SAFETY: `map` is the object of a frame of this thread, as for `dl_find_object::find` above, so it stays
+        // during the comparison.
         if known.is_some_and(|known| unsafe { modules::is_same(&parts.region, known.instance, map, parts.program) }) {
             return known;
         }
@@ -39,7 +41,7 @@ impl Core {
         self.modules().find(&parts.region, address)
     }
 
-    /// A library may be unloaded now: stacks that were remembered are walked anew.
+    /// Called before a library may be unloaded. Remembered walks and cached rules are forgotten.
     pub fn modules_may_go(&self) {
         if self.gate() & ACTIVE != 0 {
             self.modules().forget();
@@ -47,14 +49,17 @@ impl Core {
         }
     }
 
-    /// A symbol behind us in the loader's list, looked up outside of the start.
+    /// Looks a symbol up in the modules after this library, after start-up.
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
-        // SAFETY: the loader's list; the caller is in a function of the loader's own interface, not inside of malloc.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. Only the exported `dlclose` calls
+        // this, at its start, and only if libdl was loaded after start-up (glibc before 2.34). The list is read without
+        // the loader's lock, so this relies on no other thread unloading a module meanwhile.
         unsafe { real::find_behind((*parts.debug).maps, elf::own_dynamic(), name) }
     }
 
-    /// True for a return address into ourselves: a function that we called has jumped to another one.
+    /// Returns true for a return address in this library. A hook sees one if the function that a shim called has jumped
+    /// to another patched function.
     pub fn is_own(&self, address: u64) -> bool {
         self.own.holds(address)
     }
@@ -63,21 +68,22 @@ impl Core {
         self.guessed.store(true, Ordering::Relaxed);
     }
 
-    /// The loader has changed its list.
+    /// Updates the module table after the loader has changed its list.
     ///
     /// # Safety
-    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is stable,
-    /// there is one writer.
+    /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is
+    /// stable, there is one writer.
     pub unsafe fn refresh_modules(&self, queries: KernelQueries) {
         let parts = self.parts();
         let stamp = self.rough_stamp();
         let queries = if self.may_call() { queries } else { KernelQueries::Forbidden };
-        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts are set
-        // (see `Core`), so `debug` and `program` are the loader's board and the program's headers.
+        // SAFETY: the caller is the only writer, and the list is stable, both by the promise to this function. Parts
+        // are set (see `Core`), so `debug` and `program` are the loader's `r_debug` and the program's headers.
         let change = unsafe {
             self.known_modules().refresh(self.modules(), &parts.region, parts.debug, parts.program, stamp, queries)
         };
-        // Its whole path is to be had only while the program lives, which queries not be long.
+        // The collector can resolve the absolute path of a module only while the process is alive, which may not be
+        // long.
         if change.loaded != 0 && self.may_call() {
             let header = parts.region.header();
             header.doorbell.fetch_add(1, Ordering::Release);
@@ -88,13 +94,13 @@ impl Core {
         }
     }
 
-    /// The loader's notification.
+    /// Called by the loader's notification.
     pub fn modules_changed(&self) {
         if self.gate() & ACTIVE == 0 {
             return;
         }
-        // SAFETY: parts are set (see `Core`), so `debug` is the loader's board. The loader calls us with its lock held and
-        // waits, so its list is stable, and there is one writer.
+        // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. The loader calls us with its lock
+        // held and waits, so its list is stable, and there is one writer.
         unsafe {
             let debug = self.parts().debug;
             if (*debug).state == 0 {
@@ -103,7 +109,7 @@ impl Core {
         }
     }
 
-    /// What was remembered of modules and walks is forgotten.
+    /// Forgets remembered walks and cached rules.
     pub fn forget_modules(&self) {
         if self.gate() & ACTIVE != 0 {
             self.rules().clear();

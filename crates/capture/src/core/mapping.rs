@@ -1,6 +1,6 @@
 //! How the shared memory is mapped: its fixed part at the start, the areas of slots when threads need them.
 use super::start::refuse;
-use super::{Core, Private, Refusal};
+use super::{Core, Private, Refusal, is_ours};
 use crate::environment::{self, Environment};
 use crate::local::Local;
 use crate::{filters, follow, sys};
@@ -9,7 +9,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// The mapped area of a slot, or `None` if it cannot be mapped.
+    /// Returns the area of a slot, and maps it if it is not mapped yet. Returns `None` if it cannot be mapped.
     pub fn area(&self, slot: u32) -> Option<*mut u8> {
         let geometry = self.parts().region.geometry();
         let unit = geometry.map_unit_of(slot);
@@ -22,8 +22,8 @@ impl Core {
         Some((mapped.load(Ordering::Acquire) as usize + in_unit) as *mut u8)
     }
 
-    /// Maps a unit of slot areas. Units are mapped in order, each from the last page of the one before: the kernel duplicates a
-    /// shared mapping without a descriptor (mremap with an old size of 0), and we keep none open.
+    /// Maps a unit of slot areas. The target keeps no descriptor open. So each unit is mapped from the last page of the
+    /// unit before it: mremap with an old size of 0 duplicates a shared mapping.
     pub(super) fn map_unit(&self, index: usize) -> Option<()> {
         let parts = self.parts();
         let geometry = parts.region.geometry();
@@ -46,14 +46,14 @@ impl Core {
         sys::keep_out_of_dumps(copy, len);
         let area = copy as u64 + PAGE as u64;
         if place.compare_exchange(0, area, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: `map_again` has just mapped these `len` bytes at `copy`. The exchange failed, so their address was not
-            // published.
+            // SAFETY: `map_again` has just mapped these `len` bytes at `copy`. The exchange failed, so their address
+            // was not published.
             unsafe { sys::unmap(copy, len) };
         }
         Some(())
     }
 
-    /// Maps the headers of far slots. `None` when they are mapped already, or cannot be.
+    /// Maps the headers of far slots. Returns `None` if they are mapped already, or cannot be mapped.
     pub fn map_far_slots(&self) -> Option<()> {
         let region = &self.parts().region;
         let place = &self.private().far_slots;
@@ -64,8 +64,8 @@ impl Core {
         let copy = sys::map_again(region.near_end() - PAGE as u64, PAGE + len)?;
         sys::keep_out_of_dumps(copy, PAGE + len);
         if place.compare_exchange(0, copy as u64 + PAGE as u64, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: `map_again` has just mapped these `PAGE + len` bytes at `copy`. The exchange failed, so their address
-            // was not published.
+            // SAFETY: `map_again` has just mapped these `PAGE + len` bytes at `copy`. The exchange failed, so their
+            // address was not published.
             unsafe { sys::unmap(copy, PAGE + len) };
         }
         Some(())
@@ -77,7 +77,7 @@ impl Core {
     }
 }
 
-/// Maps the fixed part of the channel, checked.
+/// Maps the fixed part of the channel that the environment variable names, and checks it.
 pub(super) fn connect(channel: &[u8]) -> Option<Region<'static>> {
     let fd = match environment::number(channel) {
         Some((fd, _)) => fd as i32,
@@ -92,7 +92,7 @@ pub(super) fn connect(channel: &[u8]) -> Option<Region<'static>> {
     region
 }
 
-/// The same for an offer of the hub.
+/// Maps the fixed part of a channel that the hub offers, and checks it.
 pub fn map_offer(collector: u32, fd: u32) -> Option<Region<'static>> {
     let fd = sys::open(follow::Path::of_descriptor(collector, fd).get())?;
     let region = map_region(fd);
@@ -102,9 +102,8 @@ pub fn map_offer(collector: u32, fd: u32) -> Option<Region<'static>> {
 
 pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     let first = sys::map_shared(fd, 0, PAGE)?;
-    // SAFETY: `map_shared` has just mapped this page, and a page holds a header. The collector has sealed the file's size
-    // before it offered it, so the page stays behind the mapping. The three fields are not written once a target can see
-    // them.
+    // SAFETY: `map_shared` has just mapped this page, and a header fits into it. The collector sealed the file's size
+    // before it offered the file, so the page stays. The three fields are not written after a target can see them.
     let (magic, version, geometry) = unsafe {
         let header = &*first.cast::<Header>();
         (header.magic, header.version, header.geometry)
@@ -112,7 +111,7 @@ pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     // SAFETY: the page at `first` is mapped until the end of this function, and what both sides write in a `Header` is
     // atomic.
     let header = unsafe { &*first.cast::<Header>() };
-    let region = if magic != MAGIC || version != VERSION || geometry.check().is_err() {
+    let region = if magic != MAGIC || version != VERSION || !is_ours(&geometry) {
         refuse(header, Refusal::Mismatch);
         None
     } else {
@@ -127,20 +126,21 @@ pub(super) fn map_region(fd: i32) -> Option<Region<'static>> {
     region
 }
 
-/// Maps what is needed at once: the near part, and the page in front of the slot areas, from which these are mapped later.
+/// Maps what is needed at once: the near part, and the page before the slot areas, from which these are mapped later.
 pub(super) fn map_parts(fd: i32, geometry: Geometry) -> Option<Region<'static>> {
     let base = sys::map_shared(fd, 0, geometry.near_len())?;
     let last = sys::map_shared(fd, geometry.fixed_len() - PAGE, PAGE)?;
     sys::keep_out_of_dumps(base, geometry.near_len());
     let far = base.wrapping_add(geometry.private_at() + offset_of!(Private, far_slots));
     // SAFETY: `map_shared` has mapped both parts, and nothing unmaps them. `map_region` has checked the geometry.
-    // `far_slots` is in `Private`, so in the near part; it is 0 in fresh memory, and `assemble` clears it after an exec,
-    // until `map_far_slots` sets it.
+    // `far_slots` is in `Private`, so in the near part; it is 0 in fresh memory, and `assemble` clears it after an
+    // exec, until `map_far_slots` sets it.
     Some(unsafe { Region::in_parts(base, geometry, far.cast(), last as u64 + PAGE as u64) })
 }
 
-/// True if the program is behind a seccomp filter that the collector is not behind. `channel` is the channel's path, empty if a
-/// tree is followed. Not inlined, so that its copy of a variable is not on the stack for the rest of the start.
+/// Returns true if the program is under a seccomp filter that the collector is not under. `channel` is the channel's
+/// path, empty if a tree is followed. Not inlined, so that its copy of a variable does not stay on the stack for the
+/// rest of the start.
 ///
 /// # Safety
 /// `environment` is the process's initial one, and no other thread uses it.
@@ -154,7 +154,7 @@ pub(super) unsafe fn is_behind_own_filter(environment: Environment, channel: &[u
     !hub.is_empty() && filters::is_behind_own_filter(hub.get())
 }
 
-/// What is behind the comma of `<fd>,<path>`.
+/// Returns the path of `<fd>,<path>`.
 pub(super) fn path_of(channel: &[u8]) -> &[u8] {
     let comma = channel.iter().position(|&b| b == b',');
     comma.and_then(|at| channel.get(at + 1..)).unwrap_or(&[])

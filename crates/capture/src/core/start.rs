@@ -1,4 +1,4 @@
-//! How recording starts in a program that heaptrack has started.
+//! How recording starts in a program that heaptrack has launched.
 use super::initial::{auxiliary, find_debug, find_environment, stack_end};
 use super::mapping::{connect, is_behind_own_filter, path_of};
 use super::{ACTIVE, COUNTING, Core, Parts, Private, Refusal, SHUT, State};
@@ -12,7 +12,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// Looks for the channel and the real functions. Returns when both are known or known to be missing.
+    /// Finds the channel and the real functions. Returns when both are found, or are known to be missing.
     #[cold]
     pub fn start(&self) {
         let begin = self.state.compare_exchange(
@@ -41,7 +41,7 @@ impl Core {
         let program = auxiliary.headers;
         self.stack_top.store(auxiliary.random, Ordering::Relaxed);
         let debug = find_debug(program)?;
-        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's board, which is a static of the loader.
+        // SAFETY: start-up (see `Core`). `find_debug` returned the loader's `r_debug`, which is a static of the loader.
         let maps = unsafe { (*debug).maps };
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
@@ -68,7 +68,8 @@ impl Core {
         // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
         if unsafe { is_behind_own_filter(environment, path_of(channel.get())) } {
             if !channel.is_empty() {
-                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
+                // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread
+                // uses.
                 unsafe { self.read_carried(environment, channel.get()) };
             }
             return None;
@@ -102,15 +103,15 @@ impl Core {
         self.assemble(region, debug, program, pid)
     }
 
-    /// Takes our library out of the environment, and remembers what an exec in place needs.
+    /// Removes our library from the environment, and remembers what an exec of this process must pass on.
     ///
     /// # Safety
-    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings on
-    /// the stack, and no other thread uses it.
+    /// The state is `Starting`, set by the caller's thread. `environment` is the process's initial one with its strings
+    /// on the stack, and no other thread uses it.
     #[inline(never)]
     pub(super) unsafe fn read_carried(&self, environment: Environment, channel: &[u8]) {
-        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list that
-        // no other thread uses, which the caller promises.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `take_library` asks for the initial list
+        // that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.library = environment.take_library();
@@ -119,14 +120,15 @@ impl Core {
         }
     }
 
-    /// True where a tree of processes is followed; remembers what every exec needs. The environment stays as it is.
+    /// Returns true if a tree of processes is followed, and remembers what every exec must pass on. The environment
+    /// stays as it is.
     ///
     /// # Safety
     /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
     #[inline(never)]
     pub(super) unsafe fn read_hub(&self, environment: Environment) -> bool {
-        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial list
-        // that no other thread uses, which the caller promises.
+        // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial
+        // list that no other thread uses, which the caller promises.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);
@@ -135,12 +137,12 @@ impl Core {
                 return false;
             }
             carried.library = environment.library();
-            carried.variable = environment::FOLLOW;
+            carried.variable = environment::Variable::Follow;
         }
         true
     }
 
-    /// Makes the tables, patches the loader, fills in what the collector waits for.
+    /// Sets the parts, fills the module table, patches the loader, and tells the collector that recording begins.
     pub(super) fn assemble(
         &self,
         region: Region<'static>,
@@ -149,7 +151,7 @@ impl Core {
         pid: u32,
     ) -> Option<()> {
         let header = region.header();
-        // A forked child has its parent's page, empty.
+        // A forked child has the page of its parent, which reads as zero there.
         let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
         let is_forked = !core::ptr::eq(gate, (&raw const SHUT).cast());
         if !is_forked {
@@ -168,13 +170,13 @@ impl Core {
         self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
         self.clock.check_thread(header);
         if image > 1 {
-            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the tables
-            // of the program before this exec, whose threads the kernel has ended. The new program has one thread, which has
-            // not set `parts` yet.
+            // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. These are the
+            // tables of the program before this exec, whose threads the kernel has ended. The new program has one
+            // thread, which has not set `parts` yet.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
-        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a reference
-        // to `parts`.
+        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a
+        // reference to `parts`.
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
@@ -183,11 +185,11 @@ impl Core {
             self.refresh_modules(if is_forked { KernelQueries::WithoutFolder } else { KernelQueries::WithFolder })
         };
         if !loader::watch(debug) {
-            // SAFETY: start-up (see `Core`): `debug` is the loader's board, its list is stable, and `refresh_modules` has
-            // taken in its modules.
+            // SAFETY: start-up (see `Core`): `debug` is the loader's `r_debug`, its list is stable, and
+            // `refresh_modules` has taken in its modules.
             unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
-        if header.watched == 0 {
+        if header.heaptrace.watched == 0 {
             self.copy_suppressions();
         } else {
             signals::watch(is_forked);
@@ -208,12 +210,12 @@ impl Core {
         };
     }
 
-    /// The text of `__lsan_default_suppressions`, if the program has one.
+    /// Copies the text of `__lsan_default_suppressions` into the channel, if the program has that function.
     pub(super) fn copy_suppressions(&self) {
         let parts = self.parts();
-        // SAFETY: start-up (see `Core`): the board and its list are stable. LeakSanitizer's interface says that the function
-        // of this name has no arguments and returns null or a C string that stays. `find_anywhere` or `hidden_suppressions`
-        // found it. The loader has relocated the program before it calls us.
+        // SAFETY: start-up (see `Core`): the `r_debug` and its list are stable. LeakSanitizer's interface says that the
+        // function of this name has no arguments and returns null or a C string that stays. `find_anywhere` or
+        // `hidden_suppressions` found it. The loader has relocated the program before it calls us.
         unsafe {
             let maps = (*parts.debug).maps;
             let exported = real::find_anywhere(maps, b"__lsan_default_suppressions");
@@ -224,16 +226,17 @@ impl Core {
                 return;
             }
             let (at, len) = crate::modules::store_name(&parts.region, environment::bytes(text));
-            self.header().lsan_text.store((at as u64) << 32 | len as u64, Ordering::Release);
+            self.header().suppressions.text.store((at as u64) << 32 | len as u64, Ordering::Release);
         }
     }
 
-    /// The same function of a program that does not export it; the collector read its symbol table.
+    /// Returns the address of that function in a program that does not export it. The collector has read the program's
+    /// symbol table.
     pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
-        let offset = header.lsan_symbol;
-        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry is the
-        // program.
+        let offset = header.suppressions.symbol;
+        // SAFETY: `maps` is the loader's list, taken by `copy_suppressions` at start-up (see `Core`). Its first entry
+        // is the program.
         let bias = unsafe { maps.as_ref() }?.bias;
         (offset != 0 && header.image.load(Ordering::Relaxed) == 1).then(|| bias.wrapping_add(offset))
     }

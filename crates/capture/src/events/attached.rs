@@ -1,33 +1,30 @@
-//! What happens at a patched entry, besides what happens in every hook.
+//! Hooks of patched functions, in a process that was attached to.
 //!
-//! A function of an allocator may call another one (`calloc` of musl calls `malloc`), whose entry is patched too. Such a
-//! call is not the program's: while the outer function runs, the guard is up and says so, and calls out of the same
-//! module are passed over. A signal handler that allocates meanwhile is in another module, and is recorded.
+//! A function of an allocator may call another one that is patched too: musl's `calloc` calls `malloc`. Such a call is
+//! not the program's and must not be recorded. So while the outer function runs, the guard is up, and calls from the
+//! same module are ignored. A signal handler that allocates meanwhile is in another module, and is recorded.
 use super::entering::{AtWork, enter, leave};
 use super::realloc::{reallocated, resume};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
 use crate::families;
+use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
-/// `Context::differs` between [`before`] and [`after`].
-const UNGUARDED: u64 = 0;
-const GUARDED: u64 = 1;
-const NOT_THE_PROGRAMS: u64 = 2;
-
-/// The address that a hook returns to.
+/// Returns the address that a hook returns to.
 ///
 /// # Safety
 /// `cfa` is that of a hook at work on the calling thread.
 #[inline(always)]
 unsafe fn return_address(cfa: u64) -> u64 {
-    // SAFETY: the caller promises that a hook with this CFA is at work on this thread. The word below a CFA is the return
-    // address that the call has pushed, and it stays until the hook returns.
+    // SAFETY: the caller promises that a hook with this CFA is at work on this thread. The word below a CFA is the
+    // return address that the call has pushed, and it stays until the hook returns.
     unsafe { *((cfa - 8) as *const u64) }
 }
 
-/// True for the call of one function of an allocator by another. Only asked by a hook that found another one at work.
+/// Returns true if a function of the allocator has called another one. Only a hook that found another hook at work
+/// asks.
 #[inline]
 pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     // SAFETY: `enter_nested` passes the CFA with which its own hook was entered, and that hook is at work.
@@ -35,28 +32,29 @@ pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller) || families::is_own(caller))
 }
 
-/// Before an allocating function that may call others.
+/// Called before an allocating function that may call other patched functions.
 #[inline(always)]
 pub fn before(context: &mut Context, entry: &Entry) {
-    context.differs = UNGUARDED;
+    context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
-    context.differs = match enter(&CORE, context.cfa()) {
+    let guard = match enter(&CORE, context.cfa()) {
         Some(mut entered) => {
             entered.set_inside(entry.module);
-            GUARDED
+            GuardState::GUARDED
         }
-        None => NOT_THE_PROGRAMS,
+        None => GuardState::NOT_RECORDED,
     };
+    context.resume_state = ResumeState::of_guard(guard);
 }
 
-/// After it.
+/// Called after such a function.
 #[inline(always)]
 pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
-    match context.differs {
-        NOT_THE_PROGRAMS => return Next::DONE,
-        GUARDED => {
+    match context.resume_state.guard() {
+        GuardState::NOT_RECORDED => return Next::DONE,
+        GuardState::GUARDED => {
             if let Some(mut entered) = resume(&CORE, context.cfa()) {
                 entered.set_inside(Range::NONE);
                 leave(&mut entered);
@@ -67,22 +65,23 @@ pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
     super::allocated(context, address, size)
 }
 
-/// The function behind a slot.
+/// Returns the patched function itself.
 #[inline(always)]
 fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
     // SAFETY: the profiler has written the address of the patched function's own code into `real`, and an entry never
-    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the others.
+    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the
+    // others.
     unsafe { core::mem::transmute(entry.real) }
 }
 
-/// Only calls the function: nothing is recorded.
+/// Only calls the function, and records nothing.
 pub fn call_real(context: &mut Context, entry: &Entry) -> Next {
     let [a, b, c] = context.arguments;
     context.result = real(entry)(a, b, c);
     Next::DONE
 }
 
-/// The whole of a realloc, the real call included.
+/// A realloc, including the call of the real function.
 #[inline(always)]
 pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
     let [a, b, c] = context.arguments;
@@ -103,7 +102,7 @@ pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
         return Next::DONE;
     };
     entered.set_inside(entry.module);
-    // As in a launched program: the intent stays up through the real call.
+    // The intent stays published during the real call, as in `events::reallocate`.
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
@@ -113,13 +112,13 @@ pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
     Next::then(reallocated)
 }
 
-/// realloc(NULL, size). Arguments: the address and the size.
+/// Next part of `realloc(NULL, size)`. Arguments: the address and the size.
 extern "C" fn new_block(context: &mut Context) -> Next {
     let [address, size, _] = context.arguments;
     after(context, address, size)
 }
 
-/// Before a free.
+/// Called before a free.
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
@@ -130,9 +129,12 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     super::freeing(address, cfa);
 }
 
-/// Before a free that may lead to another one that is patched too: an `operator delete`, or the free of a library that goes on to
-/// libc's. The same block with no event between, at another entry, for the same frame or by the module that was freeing it, is the
-/// same free. At the same entry it is not: the block may have come back from another thread.
+/// Called before a free that may call another patched one: an `operator delete`, or the free of a library that calls
+/// libc's.
+///
+/// It is the same free, and is not recorded again, if all of these hold: the block is the same, the thread has written
+/// no event in between, the entry is another one, and the call comes from the same frame or from the module that was
+/// freeing the block. At the same entry it is another free, because the block may have come back from another thread.
 #[inline(always)]
 pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
@@ -144,7 +146,9 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     let core = &CORE;
     let Some(mut entered) = enter(core, cfa) else { return };
     let head = entered.level().ring.head;
-    // SAFETY: the calling thread's own; a handler that changes it meanwhile leaves a whole one.
+    // SAFETY: `enter` returned the calling thread's own local (see `Local`). Copied, so that no reference stays. A
+    // signal handler may change the fields during the copy. They are integers, so any mixture of old and new ones is
+    // valid.
     let last = unsafe { (*entered.local).freed };
     let here = core::ptr::from_ref(entry) as u64;
     let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));

@@ -1,7 +1,8 @@
-//! Events that the program itself asks for: blocks of its own allocators, and what a pause leaves of a realloc.
+//! Events that the program reports itself, for blocks of its own allocators. Also a realloc while recording is paused.
 //!
-//! Such a block is like any other but for its domain, a bit of its address: the same walk, ring and records. The calls come
-//! after the fact, so a move is stamped as freed and allocated at once, free first.
+//! Such a block is recorded like any other one. Only its domain differs, which is a bit of its address. The program
+//! reports a realloc when it is over, so its free and its allocation are stamped one right after the other, the free
+//! first.
 use super::entering::{AtWork, enter, leave};
 use super::realloc::{reallocated, resume, write_stamped_free};
 use super::{allocated, freeing};
@@ -9,10 +10,10 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use channel::{CUSTOM, Kind, MAX_SIZE, encode_free};
 
-/// What a program may say is anything; what the format holds is not.
+/// A program may report any size, but the format has a largest one.
 const LARGEST: u64 = MAX_SIZE >> 1;
 
-/// The domain goes into the address. Null stays null.
+/// Sets the domain in the address. Null stays null.
 #[inline(always)]
 const fn custom(address: u64) -> u64 {
     if address == 0 { 0 } else { address & (CUSTOM - 1) | CUSTOM }
@@ -28,7 +29,8 @@ pub extern "C" fn reported_free(address: u64, cfa: u64) {
     freeing(custom(address), cfa);
 }
 
-/// Before a realloc of the program's own: a free that makes no block temporary. What it becomes is reported afterwards.
+/// Called before the program resizes a block itself. Recorded as the free half of a realloc, so the old block does not
+/// count as temporary. The program reports the new block afterwards.
 pub extern "C" fn reported_moving(address: u64, cfa: u64) {
     if CORE.gate() & ACTIVE == 0 || address == 0 {
         return;
@@ -39,8 +41,8 @@ pub extern "C" fn reported_moving(address: u64, cfa: u64) {
     leave(&mut entered);
 }
 
-/// Arguments: the old address, the new size, the new address. Null before: an allocation. Null after: a free if zero bytes
-/// were asked for, else nothing happened.
+/// Arguments: the old address, the new size, the new address. If the old address is null, it is an allocation. If the
+/// new one is null, it is a free if zero bytes were asked for; otherwise the realloc failed and nothing is recorded.
 pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     let [old, size, new] = context.arguments;
     let size = if size < LARGEST { size } else { LARGEST };
@@ -65,14 +67,15 @@ pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     Next::then(reallocated)
 }
 
-/// After a realloc of a live block, the guard and the intent up: only its free is told. Arguments as for `reallocated`.
+/// Next part after a realloc while recording is paused: only its free is recorded. The guard is up and the intent is
+/// published. Arguments as for `reallocated`.
 #[cold]
 pub(super) extern "C" fn moved_while_paused(context: &mut Context) -> Next {
     free_alone(context, Kind::FreeByRealloc);
     Next::DONE
 }
 
-/// Writes the free half of a realloc that has no other half, and leaves.
+/// Writes only the free half of a realloc, and leaves the hook.
 pub(super) fn free_alone(context: &mut Context, kind: Kind) {
     let [old, _, freed_at] = context.arguments;
     let Some(mut entered) = resume(&CORE, context.cfa()) else { return };

@@ -1,7 +1,7 @@
-//! A hook begins and ends: the guard goes up, and comes down.
+//! The beginning and the end of a hook, which raises and lowers the guard of its thread.
 //!
-//! The guard says that a hook of the thread is at work. A hook that finds it up was called by a signal handler, by the allocator
-//! itself, or after the hook before was left by a jump.
+//! The guard says that a hook of the thread is at work. If a hook finds it raised, then a signal handler called it, or
+//! the allocator itself, or a jump (`siglongjmp`) has left the previous hook.
 use super::attached;
 use super::threads::begin_thread;
 use crate::core::{ACTIVE, Core};
@@ -13,8 +13,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 /// A hook whose guard is up: the thread's state, and which of its two rings it writes to.
 ///
-/// What it hands out are single fields of the thread's state, never all of it: other threads may look at its identity, and
-/// a signal handler that interrupts us uses the other level, proof and scratch, and no memo.
+/// It gives out references to single fields of the thread's state, never to all of it. Other threads may read the
+/// identity. A signal handler that interrupts the hook uses the other level, proof and scratch memory, and no memo.
 pub(super) trait AtWork {
     fn state(&self) -> *mut Local;
     fn is_nested(&self) -> bool;
@@ -22,7 +22,8 @@ pub(super) trait AtWork {
     #[inline(always)]
     fn level(&mut self) -> &mut Level {
         let local = self.state();
-        // SAFETY: the calling thread's own, and only hooks of this level use it: the guard is up.
+        // SAFETY: the calling thread's own local (see `Local`). Only one hook of a level uses its fields at a time, and
+        // the guard of this level is up for this hook.
         unsafe { if self.is_nested() { &mut (*local).nested } else { &mut (*local).main } }
     }
 
@@ -30,14 +31,15 @@ pub(super) trait AtWork {
     #[inline(always)]
     fn writer<'a>(&'a mut self, core: &'a Core) -> RingWriter<'a, Core> {
         let is_nested = self.is_nested();
-        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which `Region::slot`
-        // returned: a part of the shared mapping that stays mapped like the local. `identity` consists of atomics.
+        // SAFETY: locals stay mapped (see `Local`). `Local::begin` set the field to the slot's header, which
+        // `Region::slot` returned: a part of the shared mapping that stays mapped like the local. `identity` consists
+        // of atomics.
         let (slot, identity) = unsafe { (&*(*self.state()).header, &(*self.state()).identity) };
-        // A child that was forked in the middle of a hook is another thread, and writes nothing.
+        // In a child that was forked during a hook, the tid differs. Such a child writes nothing.
         let is_parent = || core.gate() & ACTIVE != 0;
         core.header().require(Check::Owner, || identity.is_owner_of(slot, thread_pointer()) || !is_parent());
-        // SAFETY: `Local::begin` has made the state of each level for this slot, and the calling thread owns it. Only hooks of
-        // this level use its ring: the guard is up.
+        // SAFETY: `Local::begin` has made the state of each level for this slot, and the calling thread owns it. Only
+        // hooks of this level use its ring: the guard is up.
         unsafe { RingWriter::new(core, slot, &mut self.level().ring, is_nested) }
     }
 
@@ -73,8 +75,8 @@ impl AtWork for Entered {
     }
 }
 
-/// A hook of a known thread in which no other hook is at work: nearly all of them. The ring is known when this is
-/// compiled, which makes a third of the code go away.
+/// A hook of a known thread that interrupts no other hook. Nearly all hooks are of this kind. The compiler knows which
+/// ring it uses, which removes a third of the code.
 pub(super) struct Quick {
     pub(super) local: *mut Local,
 }
@@ -91,19 +93,20 @@ impl AtWork for Quick {
     }
 }
 
-/// The guard goes up, if this thread is found at once and no hook of it is at work.
+/// Raises the guard, if the thread's state is found at once and no hook of the thread is at work.
 #[inline(always)]
 pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     let pointer = thread_pointer();
     let only = core.only.load(Ordering::Relaxed);
-    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is atomic.
+    // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is
+    // atomic.
     let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
         only
     } else {
         core.threads().find_near(pointer)?
     };
-    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A handler that interrupts us here
-    // has left its hook, and taken the guard down, before we go on.
+    // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A signal handler that
+    // interrupts this function has left its hook, and lowered the guard, before this function continues.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return None;
@@ -113,7 +116,8 @@ pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     Some(Quick { local })
 }
 
-/// The guard goes up. `None`: this event cannot be recorded (and is counted).
+/// Raises the guard. Returns `None` if this event is not to be recorded, or cannot be; in that case it is counted as
+/// lost.
 #[inline(always)]
 pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
     let pointer = thread_pointer();
@@ -121,8 +125,8 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
         Some(local) => local,
         None => begin_thread(core, pointer)?,
     };
-    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A handler that interrupts us
-    // here has left its hook, and taken the guard down, before we go on.
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`). A signal handler that
+    // interrupts this function has left its hook, and lowered the guard, before this function continues.
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
         return enter_nested(core, local, cfa);
@@ -132,7 +136,8 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
     Some(Entered { local, nested: false })
 }
 
-/// A hook is at work below us, or it was left by a jump.
+/// Enters a hook that found the guard raised: another hook is at work below it on the stack, or a jump has left that
+/// hook.
 #[cold]
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     let mut main = Entered { local, nested: false };
@@ -142,15 +147,17 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     if cfa < main.level().guard && attached::is_inside(inside, cfa) {
         return None;
     }
-    // Both rings of this thread look at the clock again, so that the order of its events stays theirs.
+    // The next event of each of the thread's rings reads the clock, so that events keep their order across the two
+    // rings.
     core.header().next_round();
-    // In a sandbox the kernel cannot be asked. A hook that is taken for gone though it is not would share its ring with this
-    // one; a hook that is taken for alive though it is gone leaves this one the other ring.
+    // In a sandbox the kernel cannot be asked, so the other hook is assumed to be at work. A wrong guess is harmless:
+    // this hook writes to the second ring. The opposite mistake would let two hooks write to one ring.
     let on_signal_stack = !core.may_call() || sys::on_signal_stack();
-    // A frame above the hook's, or in its very place: the hook's frame is gone. Not so on a signal stack, which may be
-    // anywhere.
+    // If this frame is above the other hook's frame, or in its place, the other hook is gone. A signal stack may be
+    // anywhere, so there this says nothing.
     if cfa >= main.level().guard && !on_signal_stack {
-        // SAFETY: the hook that used the memo is gone.
+        // SAFETY: the calling thread's own local (see `Local`). A jump has left the hook that used the memo, so there
+        // is no other reference to it.
         unsafe { (*local).memo.forget() };
         main.set_inside(Range::NONE);
         main.writer(core).abandon(true);

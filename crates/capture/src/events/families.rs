@@ -1,9 +1,10 @@
-//! What happens around a function of an allocator family in a program that was launched: see [`crate::families`].
+//! Hooks of the functions of an allocator family in a program that was launched: see [`crate::families`].
 //!
-//! The guard is up while the allocator's function runs, and `inside` names its module, so that allocations which the
-//! allocator makes by other hooked functions are passed over. A free is passed over only if it is of the block that the
-//! outer function frees or resizes: a new handler may throw, and the allocator then frees the exception, which is the
-//! program's block. An exception that leaves the function takes the guard down on its way, see [`unwound`].
+//! While the allocator's function runs, the guard is up and `inside` names its module. So allocations that the
+//! allocator makes through other hooked functions are not recorded. A free is ignored only if it frees the block that
+//! the outer function frees or resizes. Others are recorded: if a new handler throws, the allocator frees the
+//! exception, which is a block of the program. An exception that leaves the function lowers the guard on its way, see
+//! [`unwound`].
 use super::allocated;
 use super::entering::{AtWork, Entered, enter, leave};
 use super::realloc::{reallocated, resume};
@@ -12,16 +13,18 @@ use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
+use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
-/// What a shim keeps on the stack, lowest address first.
+/// What a shim saves on the stack, lowest address first.
 #[repr(C)]
 pub struct Call {
     /// rcx, r8 and r9 as the caller left them.
     pub arguments: [u64; 3],
-    /// Of a resize: the stamp of the free. From `after_*` on: what the shim returns.
+    /// In a resize: the stamp of the free. The functions `after_*` store what the shim returns here.
     pub kept: u64,
-    /// `inside` and `freed.address` of the thread before this call: a signal handler may have interrupted another one.
+    /// `inside` and `freed.address` of the thread before this call. They are not empty if a signal handler made this
+    /// call while another allocator's function was running.
     outer: Range,
     outer_freed: u64,
     _padding: u64,
@@ -29,23 +32,18 @@ pub struct Call {
 }
 
 impl Call {
-    /// What a shim reserves below the return address.
+    /// How many bytes a shim reserves below the return address.
     pub const SAVED: usize = size_of::<Call>() - 8;
 }
 
-/// The stack of the functions that a shim calls is aligned.
+/// With this, the stack is aligned when a shim calls a function.
 const _: () = assert!(Call::SAVED % 16 == 8);
 
-/// `Context::differs` between the two halves.
-const UNGUARDED: u64 = 0;
-const GUARDED: u64 = 1;
-const NOT_THE_PROGRAMS: u64 = 2;
-
-/// Raises the guard for a function that frees or resizes `block`, 0 = it allocates. Returns `None` when the call is not to
-/// be recorded, or cannot be; `differs` says which.
+/// Raises the guard for a function that frees or resizes `block`; 0 = it allocates. Returns `None` if recording is off,
+/// or if the call is not to be recorded. `resume_state` says which.
 #[inline(always)]
 fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
-    call.context.differs = UNGUARDED;
+    call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     if CORE.gate_or_join() & ACTIVE == 0 {
         return None;
     }
@@ -54,28 +52,30 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
         _ => enter(&CORE, call.context.cfa()),
     };
     let Some(mut entered) = entered else {
-        call.context.differs = NOT_THE_PROGRAMS;
+        call.context.resume_state = ResumeState::of_guard(GuardState::NOT_RECORDED);
         return None;
     };
-    call.context.differs = GUARDED;
+    call.context.resume_state = ResumeState::of_guard(GuardState::GUARDED);
     let now = Allocator { inside: entry.module, freed: block };
     let outer = now.replace(&mut entered);
     (call.outer, call.outer_freed) = (outer.inside, outer.freed);
     Some(entered)
 }
 
-/// The allocator's function that a hook of the thread has called: its module, and the block that it frees or resizes.
+/// The allocator's function that a hook of the thread has called: its module, and the block that it frees or resizes (0
+/// = none).
 struct Allocator {
     inside: Range,
     freed: u64,
 }
 
 impl Allocator {
-    /// Makes this the thread's, and returns the one before.
+    /// Stores this in the thread's state, and returns the previous one.
     #[inline(always)]
     fn replace(self, entered: &mut Entered) -> Allocator {
         let local = entered.local;
-        // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
+        // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
+        // changes.
         unsafe {
             let before = Allocator { inside: (*local).inside, freed: (*local).freed.address };
             ((*local).inside, (*local).freed.address) = (self.inside, self.freed);
@@ -84,7 +84,7 @@ impl Allocator {
     }
 }
 
-/// A hook of this thread that has called an allocator's function, which has not returned.
+/// A hook of this thread that has called an allocator's function. That function has not returned yet.
 struct Outer {
     local: *mut Local,
     inside: Range,
@@ -101,19 +101,22 @@ fn outer_hook(cfa: u64) -> Option<Outer> {
 }
 
 impl Outer {
-    /// Enters a hook that the program called, though the return address may be the allocator's: what it called may have
-    /// jumped here.
+    /// Enters a hook that the program called, although the return address may be in the allocator: the function that
+    /// the allocator called may have jumped here.
     fn enter_as_program(self, cfa: u64) -> Option<Entered> {
-        // SAFETY: the calling thread's own state; a handler that interrupts us puts back what it changes.
+        // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
+        // changes.
         unsafe { (*self.local).inside = Range::NONE };
         let entered = enter(&CORE, cfa);
-        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no reference.
+        // SAFETY: `outer_hook` got the calling thread's own local (see `Local`) from `find`. The field has no
+        // reference.
         unsafe { (*self.local).inside = self.inside };
         entered
     }
 }
 
-/// A call of libc's free while a hook has called an allocator's function. Returns false when there is no such hook.
+/// Handles a call of libc's free while a hook has called an allocator's function. Returns false if there is no such
+/// hook.
 #[cold]
 #[inline(never)]
 pub fn free_inside(address: u64, cfa: u64) -> bool {
@@ -128,11 +131,11 @@ pub fn free_inside(address: u64, cfa: u64) -> bool {
     true
 }
 
-/// The allocator's function has returned. Returns the hook of `begin`, whose guard is still up.
+/// Called when the allocator's function has returned. Returns the hook that `begin` entered, with its guard still up.
 #[inline(always)]
 fn end(call: &mut Call) -> Option<Entered> {
     call.kept = call.context.result;
-    if call.context.differs != GUARDED {
+    if call.context.resume_state.guard() != GuardState::GUARDED {
         return None;
     }
     let mut entered = resume(&CORE, call.context.cfa())?;
@@ -144,23 +147,23 @@ pub fn before_allocation(call: &mut Call, entry: &Entry) {
     begin(call, entry, 0);
 }
 
-/// After an allocation that gave `address`, 0 = it failed.
+/// Called after an allocation that returned `address`; 0 = it failed.
 #[inline(always)]
 pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
     if let Some(mut entered) = end(call) {
         leave(&mut entered);
     }
-    if call.context.differs == NOT_THE_PROGRAMS {
+    if call.context.resume_state.guard() == GuardState::NOT_RECORDED {
         return Next::DONE;
     }
     allocated(&mut call.context, address, size)
 }
 
-/// A free is written before the allocator's function runs, as every free is.
+/// Writes a free. Like every free, it is written before the real function runs.
 pub fn before_free(call: &mut Call, entry: &Entry) {
     let [address, ..] = call.context.arguments;
     if address == 0 {
-        call.context.differs = UNGUARDED;
+        call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
         return;
     }
     if let Some(mut entered) = begin(call, entry, address) {
@@ -176,8 +179,8 @@ pub fn after_free(call: &mut Call) -> Next {
     Next::DONE
 }
 
-/// As in `events::reallocate`: the intent stays up through the allocator's function, so that the free is not overtaken
-/// by another thread that gets the old address.
+/// Takes the stamp of the free half of a resize. The intent stays published during the allocator's function. So another
+/// thread that gets the old address cannot have its allocation merged before this free, as in `events::reallocate`.
 pub fn before_resize(call: &mut Call, entry: &Entry) {
     let [old, ..] = call.context.arguments;
     let Some(mut entered) = begin(call, entry, old) else { return };
@@ -190,11 +193,11 @@ pub fn before_resize(call: &mut Call, entry: &Entry) {
 
 /// What became of a resize.
 pub enum Resized {
-    /// The block is there now, with that size.
+    /// The block is at this address now, with this size.
     To(u64, u64),
-    /// It failed, and the block is as it was.
+    /// The resize failed, and the block is unchanged.
     Not,
-    /// The block is gone.
+    /// The block was freed.
     Freed,
 }
 
@@ -208,7 +211,7 @@ pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
     if end(call).is_none() {
         return Next::DONE;
     }
-    // `reallocated` takes a null with a size for a failure, and one without for a free.
+    // `reallocated` takes null with a size other than 0 for a failure, and null with size 0 for a free.
     let (address, size) = match resized {
         Resized::To(address, size) => (address, size),
         Resized::Not => (0, 1),
@@ -219,8 +222,8 @@ pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
     Next::then(reallocated)
 }
 
-/// An exception has left the allocator's function and goes through the shim's frame: the guard and the intent come down.
-/// The innermost hook of the thread is the one whose frame is being unwound.
+/// Called when an exception that left the allocator's function unwinds the shim's frame. Lowers the guard and clears
+/// the intent. The frame that is unwound belongs to the innermost hook of the thread.
 pub fn unwound() {
     if CORE.gate() & ACTIVE == 0 {
         return;

@@ -1,4 +1,5 @@
-//! A realloc: freed before the real call, allocated after it, in one commit.
+//! A realloc is a free that is stamped before the real call, and an allocation that is stamped after it. Both are
+//! written in one commit.
 use super::entering::{AtWork, Entered, enter, leave};
 use super::stacks::{known_stack, walk_and_write};
 use super::{allocated, custom};
@@ -7,9 +8,10 @@ use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::hooks::Hook;
 use crate::local::thread_pointer;
 use crate::real;
+use crate::resume_state::ResumeState;
 use channel::{ALLOC_WORDS, FREE_WORDS, Kind, StackId, Stamp, encode_alloc, encode_free};
 
-/// The whole of a realloc, the real call included: freed before, allocated after, and nothing if it failed.
+/// A realloc, including the call of the real function. Nothing is recorded if it fails.
 #[inline(always)]
 pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let [a, b, c] = context.arguments;
@@ -29,8 +31,9 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
         context.result = call();
         return Next::DONE;
     };
-    // The guard stays up, so a handler that interrupts the real function records in the other ring. The intent stays
-    // up: another thread may get the old address, and its allocation must not be merged before this free.
+    // The guard stays up, so a signal handler that interrupts the real function records in the other ring. The intent
+    // stays published, because another thread may get the old address, and its allocation must not be merged before
+    // this free.
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
@@ -39,13 +42,13 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     Next::then(reallocated)
 }
 
-/// realloc(NULL, size). Arguments: the address and the size.
+/// Next part of `realloc(NULL, size)`. Arguments: the address and the size.
 extern "C" fn new_block(context: &mut Context) -> Next {
     let [address, size, _] = context.arguments;
     allocated(context, address, size)
 }
 
-/// The hook of this very frame, entered before.
+/// Returns the hook that an earlier part has entered, for the same frame.
 #[inline(always)]
 pub(super) fn resume(core: &Core, cfa: u64) -> Option<Entered> {
     let local = core.threads().find(thread_pointer())?;
@@ -54,8 +57,8 @@ pub(super) fn resume(core: &Core, cfa: u64) -> Option<Entered> {
     Some(Entered { local, nested })
 }
 
-/// After the real realloc of a live block; the guard and the intent are up. Arguments: the old address, the new size,
-/// the stamp of the free.
+/// Next part after the real realloc of a live block. The guard is up and the intent is published. Arguments: the old
+/// address, the new size, the stamp of the free.
 pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
     let core = &CORE;
     if context.result == 0 {
@@ -67,14 +70,14 @@ pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     match known_stack(core, &entered, context) {
         Ok(stack) => moved(core, &mut entered, context, stack),
-        Err(differs) => {
-            context.differs = differs;
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
             Next::then(moved_slowly)
         }
     }
 }
 
-/// Realloc to zero bytes frees and returns null; any other null means that nothing happened.
+/// Next part if realloc returned null. With a size of zero it has freed the block. Otherwise it has failed.
 #[cold]
 extern "C" fn realloc_returned_null(context: &mut Context) -> Next {
     let core = &CORE;
@@ -88,7 +91,7 @@ extern "C" fn realloc_returned_null(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// Writes a free that was stamped before.
+/// Writes a free with a stamp that was taken before.
 pub(super) fn write_stamped_free(entered: &mut Entered, kind: Kind, address: u64, freed_at: Stamp) {
     let mut writer = entered.writer(&CORE);
     writer.begin_events(1);
@@ -132,7 +135,7 @@ fn moved(core: &Core, entered: &mut Entered, context: &Context, stack: StackId) 
 
 const MOVE_WORDS: usize = FREE_WORDS + ALLOC_WORDS;
 
-/// A realloc: freed then, allocated now. Arguments as for `reallocated`.
+/// Encodes both halves of a realloc. Arguments as for `reallocated`; `stamp` is that of the allocation.
 #[inline(always)]
 fn encode_move(arguments: [u64; 3], new: u64, stamp: Stamp, stack: StackId) -> [u64; MOVE_WORDS] {
     let [old, size, freed_at] = arguments;

@@ -1,43 +1,41 @@
-//! The stack of an event: remembered, or walked.
+//! The stack of an event. It comes from the memo, or from a walk.
 use super::entering::{AtWork, Entered};
 use crate::context::Context;
 use crate::core::{ACTIVE, CORE, Core};
 use crate::local::Local;
-use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
+use crate::memo::{FrameState, Memo, Miss};
 use crate::walk::{Walk, check_stack};
 use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 
-/// A remembered walk that is patched together from more pieces than this is slow to compare. After so many comparisons of
-/// such ones, one is walked afresh, to the root, and lies in one piece from then on.
+/// A remembered walk that takes more jumps than `FEW_JUMPS` is slow to compare. After `PATIENCE` such comparisons, the
+/// stack is walked again to the root. From then on its nodes are neighbours.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
-/// What a memo says of a walk that is to be made anew, though it is known.
-const ANEW: u64 = u64::MAX;
 
-/// The stack's id from the memo, if the walk that was last found or remembered in its place still holds. Else what
-/// `remembered_elsewhere` wants to know.
+/// Returns the stack if the memo's first candidate for it still holds. Otherwise the miss is for
+/// `remembered_elsewhere`.
 ///
 /// # Safety
-/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context` is that
-/// of the hook for which the guard is up.
+/// `local` is the calling thread's own, and the guard of its main level is up: no other hook uses its memo. `context`
+/// is that of the hook for which the guard is up.
 #[inline(always)]
-pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, u64> {
+pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Context) -> Result<StackId, Miss> {
     // SAFETY: these are the main hook's fields (see `Local`), and the caller promises that this hook is the main one.
     let (memo, generation) = unsafe { (&mut (*local).memo, &mut (*local).generation) };
     if *generation != core.modules().generation() {
         // A forked child leaves its parent's memo alone, see `fork.rs`.
         if core.gate() & ACTIVE == 0 {
-            return Err(ANEW);
+            return Err(Miss::WALK_ANEW);
         }
         memo.forget();
         *generation = core.modules().generation();
     }
     core.header().require(Check::Modules, || core.modules().is_in_order());
     if memo.has_left_guesses(context.cfa()) {
-        return Err(ANEW);
+        return Err(Miss::WALK_ANEW);
     }
-    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
-    // returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has
+    // not returned. `has_left_guesses` was false, and walks of another generation were forgotten just now.
     let found = unsafe { memo.find_youngest(place(context)) };
     if let Ok((number, _)) = found {
         // SAFETY: the caller promises that `local` is the calling thread's own, and that the guard is up for `context`.
@@ -47,7 +45,7 @@ pub(super) unsafe fn remembered(core: &Core, local: *mut Local, context: &Contex
         Ok((number, jumps)) if jumps <= FEW_JUMPS => Ok(number),
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok((number, _)) => patched_together(unsafe { &mut (*local).patched_together }, number),
-        Err(differs) => Err(differs),
+        Err(miss) => Err(miss),
     }
 }
 
@@ -56,22 +54,24 @@ fn place(context: &Context) -> FrameState {
     FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp }
 }
 
-/// After `remembered` has failed with `differs`: among the others of the set. Else what the walk wants to know.
+/// Looks at the memo's other candidates, after `remembered` has failed with `miss`. The miss that it returns is for the
+/// walk.
 ///
 /// # Safety
-/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `differs`.
+/// What `remembered` asks for. `remembered` was called by the same hook, and failed with `miss`.
 #[inline(never)]
-pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, differs: u64) -> Result<StackId, u64> {
+pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, miss: Miss) -> Result<StackId, Miss> {
     // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
     let memo = unsafe { &mut (*local).memo };
-    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has not
-    // returned. `remembered`, which failed before this, has looked at the guesses (if not: `ANEW`) and the generation.
+    // SAFETY: `context` lies in the frame of the hook that is at work, so its caller is a frame of this thread that has
+    // not returned. `remembered`, which failed before this, has checked the generation and the guesses. If it did not,
+    // the miss is `WALK_ANEW`.
     let found = unsafe {
-        match differs {
-            ANEW => return Err(ANEW),
-            BROKEN => Err(BROKEN),
-            UNSURE => memo.find(place(context), usize::MAX),
-            differs => memo.find_older(place(context), differs),
+        match miss {
+            Miss::WALK_ANEW => return Err(Miss::WALK_ANEW),
+            Miss::BROKEN => Err(Miss::BROKEN),
+            Miss::UNSURE => memo.find(place(context), usize::MAX),
+            miss => memo.find_older(place(context), miss),
         }
     };
     if let Ok(tail) = found {
@@ -83,46 +83,48 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
         Ok(tail) => patched_together(unsafe { &mut (*local).patched_together }, tail.number),
         // SAFETY: one of the main hook's fields (see `Local`); the caller promises that this hook is the main one.
-        Err(BROKEN) => Err(forget_broken(unsafe { &mut (*local).memo })),
-        Err(differs) => Err(differs),
+        Err(Miss::BROKEN) => Err(forget_broken(unsafe { &mut (*local).memo })),
+        Err(miss) => Err(miss),
     }
 }
 
-/// The remembered stack of an entered hook. `Err`: it must be walked, and the walk wants to know this.
+/// Returns the stack of an entered hook if the memo knows it. Otherwise the miss is for the walk.
 ///
-/// Every walk of the main level comes after this or after `remembered`, which forgets what was remembered of modules that
-/// are gone.
+/// Every walk of the main level comes after this function or after `remembered`, which forgets the memo if modules were
+/// unloaded.
 #[inline(always)]
-pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, u64> {
+pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, Miss> {
     if entered.nested {
-        return Err(0);
+        return Err(Miss::NO_WALK);
     }
     let local = entered.local;
-    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level is up.
-    unsafe { remembered(core, local, context).or_else(|differs| remembered_elsewhere(local, context, differs)) }
+    // SAFETY: an entered hook has the calling thread's own local, and (`nested` is false) the guard of its main level
+    // is up.
+    unsafe { remembered(core, local, context).or_else(|miss| remembered_elsewhere(local, context, miss)) }
 }
 
-/// What is remembered makes no sense: it is forgotten, and the walk made anew.
+/// Clears a memo that contradicts itself. The stack must be walked.
 #[cold]
-fn forget_broken(memo: &mut Memo) -> u64 {
+fn forget_broken(memo: &mut Memo) -> Miss {
     memo.forget();
     CORE.lose(Loss::MemoBroken);
-    ANEW
+    Miss::WALK_ANEW
 }
 
-/// A walk that holds, in many pieces. Once in a while it is made anew. `count`: how many such walks there were since.
+/// Called for a known stack whose comparison took many jumps. Most times it returns the stack. Once in a while the
+/// stack must be walked again. `count` is the number of such stacks since the last time.
 #[inline(always)]
-fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, u64> {
+fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, Miss> {
     *count += 1;
     if *count < PATIENCE {
         return Ok(number);
     }
     *count = 0;
-    Err(ANEW)
+    Err(Miss::WALK_ANEW)
 }
 
-/// Walks the stack, writes the path of its new frames and the words that `make` gives for the stamp and the stack, in
-/// one commit. `count` events were begun. False when there was no room.
+/// Walks the stack. Writes the path of its new frames, and the words that `make` returns for the stamp and the stack,
+/// in one commit. `count` events were begun. Returns false if there was no room.
 #[inline(never)]
 pub(super) fn walk_and_write<const WORDS: usize>(
     core: &Core,
@@ -138,8 +140,9 @@ pub(super) fn walk_and_write<const WORDS: usize>(
     }
     let local = entered.local;
     let may_ask = core.may_call();
-    // SAFETY: the calling thread's own. Hooks of the main level use the first proof and scratch and the memo, nested ones the
-    // second of each and no memo; the guard of this level is up. `AtWork` hands out other fields.
+    // SAFETY: the calling thread's own local (see `Local`). Hooks of the main level use the first proof and scratch
+    // memory and the memo, nested ones the second of each and no memo, and the guard of this level is up for this hook.
+    // `AtWork` gives out references to other fields.
     let mut walk = unsafe {
         let [scratch, inner_scratch] = &mut (*local).scratch;
         let [proof, inner_proof] = &mut (*local).proof;
@@ -166,10 +169,10 @@ pub(super) fn walk_and_write<const WORDS: usize>(
         writer.put(at, walk.frame_key(&found, i).0);
         at += 1;
     }
-    // Before the commit: after it, another thread may forbid all threads the system calls that this may make.
+    // Done before the commit. After it, another thread may forbid system calls to all threads, and this may make some.
     if let Some(skip) = walk.remember(&found, first) {
-        // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for `context`.
-        // `walk`, which has references to the fields that are checked, is not used again.
+        // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for
+        // `context`. `walk`, which has references to the fields that are checked, is not used again.
         unsafe { check_stack(core, local, context, first.wrapping_add(skip as u32), skip) };
     }
     writer.publish_intent();

@@ -1,4 +1,4 @@
-//! What happens before a thread's first event: the thread gets a slot and writes a record with its tid.
+//! What a thread does before its first event: it takes a slot and writes a record with its tid.
 use super::entering::{AtWork, Entered, Quick, leave};
 use crate::core::{ACTIVE, Core};
 use crate::local::{self, Local, Slot, thread_pointer};
@@ -7,16 +7,17 @@ use crate::sys;
 use channel::Loss;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Makes a slot for the calling thread, and shows what of its stack can be read, while it can still make system calls.
+/// Called before the thread enters a sandbox, while it can still make system calls. Takes a slot for it, and finds out
+/// which pages of its stack can be read.
 pub fn begin_early(core: &Core) {
     let pointer = thread_pointer();
     let Some(local) = core.threads().find(pointer).or_else(|| begin_thread(core, pointer)) else { return };
     let word = 0_u64;
     let in_use = &raw const word as u64;
-    // SAFETY: the calling thread's own.
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`).
     let guard = unsafe { &mut (*local).main.guard };
     if *guard != 0 {
-        // A handler that interrupted a hook: the hook uses the proof.
+        // This is in a signal handler that interrupted a hook, and the hook uses the proof.
         return;
     }
     *guard = in_use;
@@ -24,17 +25,17 @@ pub fn begin_early(core: &Core) {
     // libc puts the thread block at the upper end of the stack of every thread but the first.
     let is_first = sys::gettid() == sys::getpid();
     let top = if is_first { core.stack_top.load(Ordering::Relaxed) } else { pointer };
-    // SAFETY: the calling thread's own; the guard is up, so a handler uses the other proof.
+    // SAFETY: the calling thread's own local (see `Local`). The guard is up, so a signal handler uses the other proof.
     unsafe { (*local).proof[0].prepare(in_use, top) };
     leave(&mut Quick { local });
 }
 
-/// A thread's first event.
+/// Makes the state of a thread at its first event. Returns `None` if it cannot record.
 #[cold]
 #[inline(never)]
 pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
     let _calls = Calling::begin();
-    // A handler may have forked since the hook looked at the gate: the child must not take a slot of its parent.
+    // A signal handler may have forked after the hook read the gate. A child must not take a slot of its parent.
     if core.gate() & ACTIVE == 0 {
         return None;
     }
@@ -54,8 +55,8 @@ pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
         core.lose(Loss::NoSlot);
         return None;
     };
-    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of its
-    // owner word, and returned that slot's local.
+    // SAFETY: `inherit` or `take_slot` has just made the calling thread the owner of `slot` by a compare-and-swap of
+    // its owner word, and returned that slot's local.
     unsafe { Local::begin(local, core, slot, pointer, offset) };
     if is_new && !core.threads().enter(pointer, local) {
         slot.header.bury(slot.owner);
@@ -70,16 +71,17 @@ pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
 /// Takes over the slot of a dead thread that had the same thread pointer.
 fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
     let (local, dead) = core.threads().last(pointer)?;
-    // SAFETY: locals and their headers stay mapped.
+    // SAFETY: locals stay mapped (see `Local`), and so do the slot headers that they point to.
     let header = unsafe { &*(*local).header };
     let owner = header.inherit(dead, tid)?;
-    // SAFETY: the slot's number does not change with its owner.
+    // SAFETY: locals stay mapped (see `Local`). The field has the same value for every owner of the slot, so it does
+    // not change.
     let index = unsafe { (*local).slot };
     let area = core.area(index)?;
     Some((local, Slot { index, owner, header, area }))
 }
 
-/// A free slot, mapped.
+/// Takes a free slot and maps its area.
 fn take_slot(core: &Core, tid: u32) -> Option<(*mut Local, Slot)> {
     let region = core.region();
     let image = core.header().image.load(Ordering::Relaxed);
@@ -96,7 +98,7 @@ fn take_slot(core: &Core, tid: u32) -> Option<(*mut Local, Slot)> {
     Some((core.local(index, area), Slot { index, owner, header, area }))
 }
 
-/// The first records of a thread: its tid. The first thread also writes the number of the program image.
+/// Writes the first records of a thread: its tid and, for the first thread, the number of the program image.
 fn announce(core: &Core, local: *mut Local, tid: u32) {
     let mut entered = Entered { local, nested: false };
     entered.level().guard = u64::MAX;

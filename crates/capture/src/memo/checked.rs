@@ -1,11 +1,11 @@
-//! What a remembered walk says, frame by frame, for the checks of a build with the feature `checks`.
+//! Reading a remembered walk frame by frame, for `Memo::top` and for the checks of a build with the feature `checks`.
 use super::{BESIDE, Check, END, LOW48, Memo, NEAR_SHIFT, SPECIAL};
 use channel::StackId;
 
 /// A remembered frame.
 #[derive(Clone, Copy)]
 pub struct Node {
-    /// Where its return address stands on the stack.
+    /// The address of the stack word that holds its return address.
     pub slot: u64,
     pub pc: u64,
     /// The number of its caller's node. `None` where the walk ends.
@@ -13,7 +13,7 @@ pub struct Node {
 }
 
 impl Memo {
-    /// The node of a number that is remembered. `None` if it was forgotten, or if its place was used again.
+    /// Returns the node of a number, or `None` if it was forgotten or overwritten.
     pub fn node(&self, number: StackId) -> Option<Node> {
         self.is_kept(number).then(|| self.node_at(number))
     }
@@ -31,7 +31,8 @@ impl Memo {
         Node { slot, pc: pc & LOW48, caller }
     }
 
-    /// As `is_alive`, but told by `forgotten` and the size of the arena instead of `oldest`, which the check is about.
+    /// As `is_alive`, but computed from `forgotten` and the size of the arena. `oldest` is not used, because it is one
+    /// of the things that the check is about.
     fn is_kept(&self, number: StackId) -> bool {
         let age = self.head.wrapping_sub(number);
         age != 0 && age <= self.head.wrapping_sub(self.forgotten) && age <= self.node_mask + 1

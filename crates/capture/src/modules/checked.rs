@@ -1,25 +1,25 @@
-//! What must be true of the modules at every event, for the checks of a build with the feature `checks`.
+//! The invariants of the module index, which a build with the feature `checks` checks at every event.
 use super::{Entry, Index, LIVE, Modules};
 use core::sync::atomic::Ordering;
 
 impl Modules {
-    /// True if the index in force is sorted and no two modules overlap.
+    /// Returns true if the current index is sorted and no two modules overlap.
     pub fn is_in_order(&self) -> bool {
         self.holds(Index::is_in_order)
     }
 
-    /// True if `instance` is the one module that holds `address`; `None` means that no module holds it. Modules are looked at
-    /// one after the other, so this is true of an index that is not sorted, too.
+    /// Returns true if `instance` is the only module that holds `address`, or if it is `None` and no module holds it.
+    /// The search is linear, so that it also works on an index that is not sorted.
     pub fn is_only(&self, address: u64, instance: Option<u16>) -> bool {
         self.holds(|index| {
             let mut holding = index.in_use().iter().filter(|entry| entry.holds(address));
             let found = holding.next().map(|entry| entry.instance.load(Ordering::Relaxed) as u16);
-            // Where the loader is not watched, a frame may be left without its module, see `dl_find_object.rs`.
+            // If the loader is not watched, a frame may be recorded without its module, see `dl_find_object.rs`.
             holding.next().is_none() && (found == instance || instance.is_none() && crate::dl_find_object::is_on())
         })
     }
 
-    /// True also if the index was replaced meanwhile: then what was looked at may be half of a new one.
+    /// Also returns true if the index was replaced meanwhile, because then it may have been half written.
     fn holds(&self, is_right: impl Fn(&Index) -> bool) -> bool {
         let generation = self.generation();
         let is_right = self.indexes.get(generation as usize & 1).is_none_or(is_right);

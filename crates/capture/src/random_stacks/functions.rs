@@ -1,4 +1,5 @@
-//! Functions with frames of every kind that the walk knows, each of which calls `step`; and what only assembly can do.
+//! Functions with every kind of frame that the walk knows, each of which calls `step`, and other code that must be
+//! assembly.
 #![allow(improper_ctypes, reason = "the assembly only passes the program on")]
 use super::program::{Program, amount, sample, step};
 use std::arch::global_asm;
@@ -8,11 +9,11 @@ use std::arch::global_asm;
 pub struct Function {
     pub code: unsafe extern "C-unwind" fn(*mut Program),
     pub returns_to: u64,
-    /// An exception can pass its frame: the system's unwinder finds CFI for it.
+    /// An exception can pass its frame, because the system's unwinder finds CFI for it.
     pub can_unwind: bool,
-    /// So small that a thousand of its frames fit on any stack.
+    /// Its frame is so small that a thousand of them fit on any stack.
     pub is_small: bool,
-    /// A walk begins anew at the leaf to get over its frame.
+    /// Its frame needs a walk with all registers, which starts again at the leaf.
     pub is_complex: bool,
 }
 
@@ -53,22 +54,23 @@ functions! {
 }
 
 unsafe extern "C-unwind" {
-    /// Stores the stack pointer in `buffer` and calls `function`. Returns when that returns, or when `random_jump` is called.
+    /// Stores the stack pointer in `buffer` and calls `function`. Returns when that returns, or when `random_jump` is
+    /// called.
     pub fn random_mark(buffer: *mut u64, program: *mut Program, function: unsafe extern "C-unwind" fn(*mut Program));
 }
 
 unsafe extern "C" {
-    /// Takes the stack as a hook does: with the registers as the caller left them.
+    /// Takes the stack as a hook does, with the registers as the caller left them.
     pub fn random_probe(program: *mut Program);
-    /// Goes back to where `random_mark` has stored `mark`.
+    /// Jumps back to the call of `random_mark` that stored `mark`.
     pub fn random_jump(mark: u64) -> !;
-    /// Stores the stack pointer in `from` and goes on at the stack pointer `to`.
+    /// Stores the stack pointer in `from` and continues on the stack at `to`.
     pub fn random_switch(from: *mut u64, to: u64);
-    /// Where a new stack begins, with the program in r12: a return address of zero is above.
+    /// The first function on a new stack, with the program in r12. Its return address is zero.
     pub fn random_enter_zero();
-    /// CFI says that there is no caller.
+    /// The same, but CFI says that there is no caller.
     pub fn random_enter_end();
-    /// There is no CFI, and rbp is what r13 was.
+    /// The same, but without CFI, and with rbp = r13.
     pub fn random_enter_guess();
 }
 
@@ -97,7 +99,7 @@ global_asm!(
     .cfi_endproc
     .endm
 
-    // Without CFI: the code says how the frame ends.
+    // Without CFI. The code after the call says how large the frame is.
     .macro random_bare name, bytes
     random_function \name
     sub rsp, \bytes
@@ -134,7 +136,7 @@ global_asm!(
     random_framed random_framed_a, 16
     random_framed random_framed_b, 16
 
-    // Without CFI: the frame pointer is followed.
+    // Without CFI. The frame pointer is followed.
     random_function random_bare_framed
     push rbp
     mov rbp, rsp
@@ -145,7 +147,7 @@ random_bare_framed_return:
     leave
     ret
 
-    // rbp is saved where no frame pointer is, and then used for something else.
+    // rbp is saved at another place than a frame pointer, and then used for something else.
     random_function random_keeps_rbp
     .cfi_startproc
     push rbx
@@ -170,7 +172,7 @@ random_keeps_rbp_return:
     ret
     .cfi_endproc
 
-    // CFA from another register: only a walk with all registers gets over it.
+    // CFA from another register, which needs a walk with all registers.
     random_function random_realigned
     .cfi_startproc
     push rbx
@@ -190,7 +192,7 @@ random_realigned_return:
     ret
     .cfi_endproc
 
-    // CFA from rbp, and a frame of another size in every call, in which old words stay.
+    // CFA from rbp. The frame has another size in every call, and keeps old words of earlier frames.
     random_function random_variable
     .cfi_startproc
     push rbp
@@ -294,7 +296,7 @@ random_enter_guess:
     call {begin}
     ud2
 
-    // Lays a `Context` out as the shims of `capture-so` do.
+    // Makes a `Context` on the stack as the shims of `capture-so` do.
     .globl random_probe
     .hidden random_probe
 random_probe:

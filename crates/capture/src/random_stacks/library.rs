@@ -1,4 +1,5 @@
-//! A library that is unloaded and replaced by another one at the same addresses: same code, other frames, other name.
+//! A library that is unloaded and replaced by another one at the same addresses, with the same functions, but other
+//! frame sizes and another name.
 use super::functions::Function;
 use super::program::{Program, step};
 use crate::core::Core;
@@ -7,14 +8,14 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
-/// Where its parts are: the code, and what `PT_GNU_EH_FRAME` leads to.
+/// The offsets of its parts. The code is at 0.
 const EH_FRAME_HDR: usize = 1024;
 const EH_FRAME: usize = 2048;
 const LENGTH: usize = PAGE;
-/// Two equal functions, so that one is the other's caller.
+/// Two equal functions, so that one can call the other.
 const FUNCTIONS: usize = 2;
 const FUNCTION_BYTES: usize = 64;
-/// Of the instruction after the call.
+/// The offset of the instruction after the call.
 const RETURN: usize = 19;
 
 pub struct Library {
@@ -71,7 +72,8 @@ impl Library {
         (0..FUNCTIONS).map(function).collect()
     }
 
-    /// Another library takes its place, as the loader would tell it. No thread has a frame of it.
+    /// Replaces the library by another one, with the notification that the loader would make. No thread has a frame of
+    /// it.
     pub fn replace(&mut self, core: &Core, frame: u32) {
         self.write(frame);
         self.bias -= PAGE as u64;
@@ -90,7 +92,8 @@ impl Library {
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= LENGTH);
-        // SAFETY: inside of the page that `new` has mapped, which only this `Library` writes; no reference into it exists.
+        // SAFETY: inside of the page that `new` has mapped, which only this `Library` writes; no reference into it
+        // exists.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
     }
 }
@@ -148,7 +151,7 @@ fn eh_frame(frame: u32) -> Vec<u8> {
     bytes
 }
 
-/// The search table: all offsets from its own start.
+/// The search table. All its offsets count from its own start.
 fn eh_frame_hdr() -> Vec<u8> {
     let mut bytes = vec![1, 0x1b, 0x03, 0x3b];
     bytes.extend((EH_FRAME as i32 - (EH_FRAME_HDR as i32 + 4)).to_le_bytes());

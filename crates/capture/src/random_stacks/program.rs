@@ -15,16 +15,16 @@ pub struct Call {
     is_library: bool,
 }
 
-/// Where a jump or an exception may go to.
+/// A point to which a jump or an exception may go.
 #[derive(Clone, Copy, Debug)]
 pub struct Handler {
-    /// How many calls there were.
+    /// How many calls were on the stack.
     calls: usize,
-    /// What `random_mark` has stored; 0: this one catches exceptions.
+    /// What `random_mark` has stored. 0 = this handler catches exceptions.
     mark: u64,
 }
 
-/// What `step` is to do next.
+/// What `step` does next.
 enum Action {
     Return,
     Sample,
@@ -37,14 +37,15 @@ enum Action {
     Switch(usize),
 }
 
-/// By which frames of `random_variable` differ. Small, so that different frames often end at the same place.
+/// The unit by which the frames of `random_variable` differ. It is small, so that different frames often end at the
+/// same address.
 const FRAME_STEP: u64 = 16;
 
 pub struct Program {
     random: Random,
     taken: Taken,
     library: Library,
-    /// Those that this program uses; the first `own` of them are not the library's.
+    /// The functions that this program uses. The first `own` of them are not the library's.
     functions: Vec<Function>,
     own: usize,
     stacks: Stacks,
@@ -54,12 +55,12 @@ pub struct Program {
     failure: Option<String>,
 }
 
-/// Runs the program of a seed. `Err` says where the two walks differ.
+/// Runs the program of a seed. The error says where the two walks differ.
 pub fn run(seed: u64) -> Result<Seen, String> {
     let mut random = Random::new(seed);
     let mut library = Library::new();
     let taken = Taken::new(&mut library, random.one_in(2));
-    // Few functions make the same stacks again and again, many make them different.
+    // With few functions the same stacks come again and again. With many they differ.
     let is_deep = seed.is_multiple_of(100);
     let mut functions: Vec<Function> = functions::all().into_iter().filter(|f| f.is_small || !is_deep).collect();
     let count = 1 + random.below(functions.len() as u64) as usize;
@@ -76,8 +77,8 @@ pub fn run(seed: u64) -> Result<Seen, String> {
     let program =
         Program { random, taken, library, functions, own, stacks, current: 0, actions_left, deepest, failure: None };
     let program = Box::into_raw(Box::new(program));
-    // SAFETY: `program` is a box that stays until the end of this function. All code of the program runs on this thread, and
-    // makes references to it only for as long as it calls nothing of the program.
+    // SAFETY: `program` is a box that stays until the end of this function. All code of the program runs on this
+    // thread, and makes references to it only for as long as it calls nothing of the program.
     let program = unsafe {
         while (*program).actions_left > 0 && (*program).failure.is_none() {
             step(program);
@@ -90,14 +91,14 @@ pub fn run(seed: u64) -> Result<Seen, String> {
     }
 }
 
-/// Does what chance says, until that is to return.
+/// Takes random actions, until one of them is to return.
 ///
 /// # Safety
 /// `program` is the one that `run` has made, and runs.
 pub unsafe extern "C-unwind" fn step(program: *mut Program) {
     loop {
-        // SAFETY: `run` keeps the program, and no reference to it is used meanwhile. Whatever is called here comes back to
-        // this frame with the registers that it had: by a return, a jump, an exception, or a switch back.
+        // SAFETY: `run` keeps the program, and no reference to it is used meanwhile. Whatever is called here comes back
+        // to this frame with the registers that it had: by a return, a jump, an exception, or a switch back.
         unsafe {
             match (*program).choose() {
                 Action::Return => return,
@@ -139,8 +140,8 @@ unsafe fn call(program: *mut Program, function: Function) {
 /// As `step`.
 #[inline(never)]
 unsafe fn mark(program: *mut Program) {
-    // SAFETY: the caller promises what `step` asks for. `random_mark` writes the buffer before it calls anything, so the
-    // list of handlers is as it was. No frame between here and a jump has anything to drop.
+    // SAFETY: the caller promises what `step` asks for. `random_mark` writes the buffer before it calls anything, so
+    // the list of handlers is as it was. No frame between here and a jump has anything to drop.
     unsafe {
         let before = (*program).begin_handler();
         random_mark((*program).last_mark(), program, step);
@@ -164,8 +165,8 @@ unsafe fn catch(program: *mut Program) {
 /// As `step`. Coroutine `to` is suspended.
 #[inline(never)]
 unsafe fn switch(program: *mut Program, to: usize) {
-    // SAFETY: the caller promises what `step` asks for. Coroutine `to` was left by a switch or made by `prepare`, so its
-    // stack pointer leads to what `random_switch` takes off. That has stored ours before any other code runs.
+    // SAFETY: the caller promises what `step` asks for. Coroutine `to` was left by a switch or made by `prepare`, so
+    // its stack pointer leads to what `random_switch` takes off. That has stored ours before any other code runs.
     unsafe {
         let (from, to) = (*program).begin_switch(to);
         random_switch(from, to);
@@ -189,7 +190,7 @@ pub unsafe extern "C-unwind" fn begin(program: *mut Program) -> ! {
     }
 }
 
-/// How large the frame of `random_variable` is to be: a multiple of 16.
+/// Chooses the size of the next frame of `random_variable`, a multiple of 16.
 ///
 /// # Safety
 /// As `step`.
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn amount(program: *mut Program) -> u64 {
     unsafe { (*program).random.below(8) * FRAME_STEP }
 }
 
-/// A hook that was called with these registers.
+/// Acts as a hook that was called with these registers.
 ///
 /// # Safety
 /// As `step`. `context` is what `random_probe` has made.
@@ -225,7 +226,7 @@ impl Program {
         if self.deepest > 100 && self.current == 0 && may_call && !self.random.one_in(64) {
             return Action::Call(self.function());
         }
-        // Handlers have frames, too.
+        // Handlers have frames too, so their number is limited.
         let may_handle = coroutine.handlers.len() < 10;
         match self.random.below(32) {
             0..=9 if may_call => Action::Call(self.function()),
@@ -246,7 +247,7 @@ impl Program {
                 Action::Sample
             }
             _ if self.random.one_in(8) => {
-                // A hook was left by a jump.
+                // As after a jump has left a hook.
                 self.taken.forget();
                 Action::Sample
             }
@@ -256,7 +257,7 @@ impl Program {
 
     fn function(&mut self) -> Function {
         let function = self.functions[self.random.below(self.functions.len() as u64) as usize];
-        // Many of these on a deep stack take minutes.
+        // Many of these on a deep stack would take minutes.
         let is_too_slow = function.is_complex && self.deepest > 100 && !self.random.one_in(32);
         if is_too_slow { self.functions[0] } else { function }
     }
@@ -304,7 +305,7 @@ impl Program {
         Some(Action::Jump(handler.mark))
     }
 
-    /// Only if the system's unwinder finds its way.
+    /// Throws an exception, if the system's unwinder has CFI for all frames on the way.
     fn throw(&mut self) -> Option<Action> {
         let coroutine = &self.stacks.coroutines[self.current];
         let handler = coroutine.handlers.iter().rev().find(|handler| handler.mark == 0)?;
@@ -319,7 +320,7 @@ impl Program {
         (to != self.current).then_some(Action::Switch(to))
     }
 
-    /// Where to store the stack pointer, and the new one.
+    /// Returns where to store the stack pointer, and the new stack pointer.
     fn begin_switch(&mut self, to: usize) -> (*mut u64, u64) {
         let program: *mut Program = self;
         if self.stacks.coroutines[to].state == State::Unmapped {
@@ -336,7 +337,8 @@ impl Program {
         (&raw mut self.stacks.coroutines[from].stack_pointer, to)
     }
 
-    /// The running coroutine ends, perhaps. Where another one goes on.
+    /// Ends the running coroutine: always at the end of the program, otherwise at random. If it ends, returns the stack
+    /// pointer of coroutine 0, which continues.
     fn end_coroutine(&mut self) -> Option<u64> {
         let is_over = self.actions_left == 0 || self.failure.is_some();
         if !is_over && !self.random.one_in(3) {
@@ -348,7 +350,7 @@ impl Program {
         Some(self.stacks.coroutines[0].stack_pointer)
     }
 
-    /// A coroutine that does not run is given up, with its memory or without.
+    /// Drops a suspended coroutine. Its memory may stay.
     fn end_some_coroutine(&mut self) {
         let index = self.random.below(self.stacks.coroutines.len() as u64) as usize;
         let is_mapped = self.stacks.coroutines[index].state != State::Unmapped;

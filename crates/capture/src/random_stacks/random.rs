@@ -15,7 +15,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

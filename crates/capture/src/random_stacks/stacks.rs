@@ -1,4 +1,5 @@
-//! Stacks of the program's own making, side by side in one piece of address space: unmapped, mapped again, used again.
+//! The stacks of the random program, as neighbours in one piece of address space. They are unmapped, mapped again and
+//! reused.
 use super::functions::{random_enter_end, random_enter_guess, random_enter_zero};
 use super::program::{Call, Handler, Program};
 use super::random::Random;
@@ -6,14 +7,14 @@ use std::ptr;
 
 const PAGE: usize = 4096;
 const STACK: usize = 256 << 10;
-/// Words that stay above the first frame.
+/// Unused words above the first frame.
 const SPARE: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its memory is not mapped.
     Unmapped,
-    /// Nothing runs on it. What is in its memory is left over from a coroutine before.
+    /// Nothing runs on it. Its memory still holds the words of an earlier coroutine.
     Idle,
     Running,
     Suspended,
@@ -22,15 +23,15 @@ pub enum State {
 /// A stack, and what runs on it.
 pub struct Coroutine {
     pub state: State,
-    /// While it is suspended.
+    /// The stack pointer while it is suspended.
     pub stack_pointer: u64,
     /// The calls that have not returned, outermost first.
     pub calls: Vec<Call>,
-    /// Where a jump or an exception may go to, outermost first.
+    /// The points to which a jump or an exception may go, outermost first.
     pub handlers: Vec<Handler>,
 }
 
-/// Coroutine 0 has the thread's own stack; the others have one in the arena each.
+/// Coroutine 0 has the thread's own stack. Each of the others has one in the arena.
 pub struct Stacks {
     arena: *mut u8,
     pub coroutines: Vec<Coroutine>,
@@ -63,7 +64,7 @@ impl Stacks {
         self.coroutines[index].state = State::Idle;
     }
 
-    /// Its memory goes, and with it the frames of whatever was suspended on it.
+    /// Unmaps a stack, with the frames of the coroutine that was suspended on it.
     pub fn unmap(&mut self, index: usize) {
         let (at, length) = self.memory(index);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -73,7 +74,7 @@ impl Stacks {
         self.end(index, State::Unmapped);
     }
 
-    /// What was suspended on it is never resumed.
+    /// Ends the coroutine on a stack. It is never resumed.
     pub fn end(&mut self, index: usize, state: State) {
         let coroutine = &mut self.coroutines[index];
         coroutine.state = state;
@@ -81,24 +82,25 @@ impl Stacks {
         coroutine.handlers.clear();
     }
 
-    /// Makes an idle stack such that a switch to it begins a coroutine.
+    /// Prepares an idle stack, so that a switch to it begins a coroutine.
     pub fn prepare(&mut self, index: usize, program: *mut Program, random: &mut Random) {
         let (at, length) = self.memory(index);
         let mut top = (at as u64 + length as u64) - 8 * SPARE as u64;
-        // Pages at the top of a stack may belong to another kind of data.
+        // The top of a stack may hold other data of the program.
         top -= 4096 * random.below(3);
         let spare = top as *mut u64;
         let outer = [0, 0, random.below(2) * 0x1234_5678, 0, 0, 0, 0, 0];
-        // Nowhere, up this stack, to a page that is not mapped, down, or into the stack above, which may be unmapped later.
+        // The rbp of the first frame: null, up this stack, to an unmapped page, down, or into the stack above, which
+        // may be unmapped later.
         let above = at as u64 + length as u64 + 4096 * random.below(4) + 512;
         let rbp = [0, top, top + 16, 0x1000, at as u64, above][random.below(6) as usize];
         let (entry, room) = match random.below(3) {
-            // The return address of `begin` is zero, where an instruction `call` would have put one.
+            // The return address of `begin` is zero, at the place where an instruction `call` would push one.
             0 => (random_enter_zero as unsafe extern "C" fn() as usize as u64, 1),
             1 => (random_enter_end as unsafe extern "C" fn() as usize as u64, 0),
             _ => (random_enter_guess as unsafe extern "C" fn() as usize as u64, 0),
         };
-        // What `random_switch` takes off: r15, r14, r13, r12, rbx, rbp and the address to return to.
+        // What `random_switch` pops: r15, r14, r13, r12, rbx, rbp and the return address.
         let frame = [0, 0, rbp, program as u64, 0, 0, entry];
         // SAFETY: the words are below the end of a stack that is mapped (`Idle`) and used by nothing else. `top` is
         // page-aligned less 64 bytes.

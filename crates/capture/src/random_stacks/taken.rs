@@ -1,26 +1,26 @@
-//! One stack, taken twice: through the memo as a hook does it, and by a walk that remembers nothing.
+//! Takes a stack twice: through the memo as a hook does it, and by a walk without a memo.
 use super::library::Library;
 use crate::context::Context;
-use crate::core::{ACTIVE, Attached, Core, adopt};
-use crate::entry::Range;
-use crate::memo::{BROKEN, FrameState, Memo, UNSURE};
+use crate::core::{ACTIVE, AttachBlock, Core, WRITER_MEMORY, adopt};
+use crate::memo::{FrameState, Memo, Miss};
 use crate::modules::Description;
 use crate::proof::Proof;
+use crate::resume_state::ResumeState;
 use crate::walk::{Scratch, Walk};
 use channel::{FrameKey, Geometry, Region, StackId};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// How often the events happened without which the test tests nothing.
+/// Counts the cases that must occur, because otherwise the test would test nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub samples: u64,
-    /// Found whole in the memo, at first sight or among the others of the set.
+    /// Stacks that were found in the memo, by `find_youngest` or by `find_older`.
     pub youngest: u64,
     pub older: u64,
-    /// Walked up to a frame that the memo knew.
+    /// Walks that ended at a frame that the memo knew.
     pub tails: u64,
-    /// Guessed frames made the memo forget.
+    /// Stacks that were walked because the stack pointer had left the pages of guessed frames.
     pub left_guesses: u64,
     pub cut: u64,
     pub jumps: u64,
@@ -50,12 +50,11 @@ impl Seen {
     }
 }
 
-/// As in `events.rs`.
-const ANEW: u64 = u64::MAX;
+/// As in `events/stacks.rs`.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 
-/// A thread's state, of a process that records, and the paths that its collector was told.
+/// The state of a thread that records, and the paths that it has written.
 pub struct Taken {
     core: Box<Core>,
     region: *mut u8,
@@ -65,44 +64,50 @@ pub struct Taken {
     scratch: [Box<Scratch>; 2],
     generation: u32,
     patched_together: u32,
-    /// By number: the frame, and the number of its caller's.
+    /// By the number of a stack: its leaf frame, and the number of the caller's stack.
     told: Vec<Option<(FrameKey, StackId)>>,
     pub seen: Seen,
 }
 
 impl Taken {
     pub fn new(library: &mut Library, is_large: bool) -> Taken {
-        let geometry = Geometry::tight();
+        let geometry = Geometry::tight(WRITER_MEMORY);
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let region = unsafe { libc::mmap(ptr::null_mut(), geometry.fixed_len(), protection, flags, -1, 0) };
         assert!(region != libc::MAP_FAILED);
         let gate = Box::new(AtomicU32::new(ACTIVE));
-        let attached = Attached {
+        let block = AttachBlock {
+            version: AttachBlock::VERSION,
             region: region as u64,
             geometry,
             gate: ptr::from_ref(&*gate) as u64,
-            image: Range::NONE,
+            image_start: 0,
+            image_end: 0,
             debug: 0,
             program_headers: 0,
             program_header_count: 0,
-            // Of no thread: this one's stack is that of a later thread, with the thread block at its end.
+            // The pid of no thread, so that this thread does not count as the first one: its thread block is at the
+            // upper end of its stack.
             pid: 0,
-            membarrier: false,
-            has_counter: false,
+            has_membarrier: 0,
+            has_counter: 0,
             stack_top: 0,
         };
         let mut modules = loaded_modules();
         library.published_as(modules.len());
         modules.push(library.description());
-        // SAFETY: fresh memory of `fixed_len` bytes, which `drop` unmaps when nothing uses it any more. No hook uses it.
+        // SAFETY: fresh memory of `fixed_len` bytes, which `drop` unmaps when nothing uses it any more. No hook uses
+        // it.
         unsafe { adopt(&Region::new(region.cast(), geometry), modules.into_iter(), 1) };
         // SAFETY: zeroes are a valid `Memo` and a valid `Scratch`: in a target they are made of fresh shared memory.
         let (mut memo, scratch) = unsafe {
             (Box::<Memo>::new_zeroed().assume_init(), [(); 2].map(|()| Box::<Scratch>::new_zeroed().assume_init()))
         };
         memo.begin(is_large);
-        let core = Box::new(attached.core());
+        let Some(bytes) = block.to_core_bytes() else { panic!("of another build") };
+        // SAFETY: the bytes of a `Core`. The region and the gate that it names are mapped for as long as `Taken` lives.
+        let core = Box::new(unsafe { bytes.as_ptr().cast::<Core>().read_unaligned() });
         let generation = core.modules().generation();
         Taken {
             core,
@@ -126,8 +131,8 @@ impl Taken {
         self.memo.forget();
     }
 
-    /// Takes the stack of `context` in both ways. `returns`: to where the calls of the program's own functions return,
-    /// innermost first. `is_dropped`: there is no room for the event.
+    /// Takes the stack of `context` in both ways and compares them. `returns` are the return addresses of the program's
+    /// own calls, innermost first. `is_dropped`: there is no room for the event.
     pub fn compare(&mut self, context: &mut Context, returns: &[u64], is_dropped: bool) -> Result<(), String> {
         self.seen.samples += 1;
         let expected = self.plain(context);
@@ -156,27 +161,27 @@ impl Taken {
         module.map_or(FrameKey::new(0, address, false), |m| FrameKey::new(m.instance, address - m.bias, false))
     }
 
-    /// A walk without a memo.
+    /// Walks without a memo.
     fn plain(&mut self, context: &mut Context) -> Vec<FrameKey> {
-        context.differs = 0;
+        context.resume_state = ResumeState::NOTHING;
         let (scratch, proof) = (&mut *self.scratch[1], &mut self.proofs[1]);
         let mut walk = Walk { core: &self.core, scratch, proof, memo: None, may_ask: true };
         let found = walk.run(context);
         (0..found.path_len()).map(|i| walk.frame_key(&found, i)).collect()
     }
 
-    /// What `events::remembered`, `events::remembered_elsewhere` and `events::walk_and_write` do.
+    /// Does the same as `remembered`, `remembered_elsewhere` and `walk_and_write` in `events/stacks.rs`.
     fn remembered(&mut self, context: &mut Context, is_dropped: bool) -> Option<StackId> {
         match self.known(context) {
             Ok(number) => Some(number),
-            Err(differs) => {
-                context.differs = differs;
+            Err(miss) => {
+                context.resume_state = ResumeState::of_miss(miss);
                 self.walk(context, is_dropped)
             }
         }
     }
 
-    fn known(&mut self, context: &Context) -> Result<StackId, u64> {
+    fn known(&mut self, context: &Context) -> Result<StackId, Miss> {
         let generation = self.core.modules().generation();
         if self.generation != generation {
             self.memo.forget();
@@ -184,21 +189,22 @@ impl Taken {
         }
         if self.memo.has_left_guesses(context.cfa()) {
             self.seen.left_guesses += 1;
-            return Err(ANEW);
+            return Err(Miss::WALK_ANEW);
         }
         let place = FrameState { pc: context.ret, cfa: context.cfa(), rbp: context.rbp };
-        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were looked at.
+        // SAFETY: `context` is on the stack of a call that has not returned. The guesses and the generation were
+        // checked above.
         let found = unsafe {
             match self.memo.find_youngest(place) {
                 Ok(found) => {
                     self.seen.youngest += 1;
                     Ok(found)
                 }
-                Err(BROKEN) => Err(BROKEN),
-                Err(differs) => {
-                    let older = match differs {
-                        UNSURE => self.memo.find(place, usize::MAX),
-                        differs => self.memo.find_older(place, differs),
+                Err(Miss::BROKEN) => Err(Miss::BROKEN),
+                Err(miss) => {
+                    let older = match miss {
+                        Miss::UNSURE => self.memo.find(place, usize::MAX),
+                        miss => self.memo.find_older(place, miss),
                     };
                     self.seen.older += older.is_ok() as u64;
                     older.map(|tail| (tail.number, tail.jumps))
@@ -213,10 +219,10 @@ impl Taken {
                     return Ok(number);
                 }
                 self.patched_together = 0;
-                Err(ANEW)
+                Err(Miss::WALK_ANEW)
             }
-            Err(BROKEN) => panic!("the memo has a circle"),
-            Err(differs) => Err(differs),
+            Err(Miss::BROKEN) => panic!("the memo has a circle"),
+            Err(miss) => Err(miss),
         }
     }
 
@@ -243,7 +249,7 @@ impl Taken {
         Some(first)
     }
 
-    /// As the collector puts a stack together.
+    /// Puts a stack together as the collector does.
     fn frames(&self, number: StackId) -> Vec<FrameKey> {
         let mut frames = Vec::new();
         let mut at = number;
@@ -258,16 +264,16 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         // SAFETY: `new` has mapped it, and only `core` leads to it, which is not used any more.
-        unsafe { libc::munmap(self.region.cast(), Geometry::tight().fixed_len()) };
+        unsafe { libc::munmap(self.region.cast(), Geometry::tight(WRITER_MEMORY).fixed_len()) };
     }
 }
 
-/// What the loader has loaded into this process.
+/// Describes the modules that are loaded in this process.
 fn loaded_modules() -> Vec<Description<'static>> {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: libc::size_t, list: *mut libc::c_void) -> libc::c_int {
         // SAFETY: the loader passes a whole description, and the list that it was given.
         let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<Description<'static>>>()) };
-        // SAFETY: as the loader describes it: so many headers, which stay as long as their module.
+        // SAFETY: the loader says that there are this many headers at this address. They stay as long as their module.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
         let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let frames = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME);

@@ -1,4 +1,5 @@
-//! What must be true of a ring at every event, see `checks.rs`. Nothing of this is compiled without the feature `checks`.
+//! The invariants of a ring, checked at every event: see `checks.rs`. Without the feature `checks` none of this is
+//! compiled.
 use super::{Host, RingWriter};
 use crate::checks::Check;
 use crate::record::{Decoder, PATH_HEAD_WORDS, Stamp, path_frames};
@@ -7,19 +8,19 @@ use crate::slot::Intent;
 use crate::sync::Ordering;
 
 impl<H: Host> RingWriter<'_, H> {
-    /// Before an event is stamped. `clock`: what the clock says, if it was read.
+    /// Called before an event is stamped. `clock` is the value of the clock, if it was read.
     #[inline(always)]
     pub(super) fn check_stamp(&self, clock: Option<Stamp>) {
         let (header, last) = (self.host.header(), self.state.last_stamp);
         header.require(Check::Stamp, || clock.is_none_or(|now| now >= last));
         header.require(Check::Intent, || {
             let announced = Intent(self.shared().intent.load(Ordering::Relaxed));
-            // A last stamp of 0 is announced by a word that means nothing else: the clock has not begun to count.
+            // The intent for a last stamp of 0 is the same word as no intent.
             last == 0 || announced.bound(false).is_some_and(|since| since <= last)
         });
     }
 
-    /// Before `count` events become visible. Their last words are `words`, which stand at `at`. A path may stand before them.
+    /// Called before `count` events become visible. Their words are `words`, at position `at`. A path may precede them.
     #[inline(always)]
     pub(super) fn check_commit(&self, ring: &Ring<'_>, at: u64, words: &[u64], count: u64) {
         let (header, shared, state) = (self.host.header(), self.shared(), &*self.state);
@@ -34,7 +35,7 @@ impl<H: Host> RingWriter<'_, H> {
     }
 }
 
-/// True if nothing, or exactly one path, stands in the ring from `start` to `end`.
+/// Returns true if the words of the ring from `start` to `end` are exactly one path, or none.
 fn is_path(ring: &Ring<'_>, start: u64, end: u64) -> bool {
     let words = end.wrapping_sub(start);
     words == 0 || path_frames(ring.word(start)) == words.checked_sub(PATH_HEAD_WORDS as u64)
@@ -44,7 +45,7 @@ fn stands(ring: &Ring<'_>, at: u64, words: &[u64]) -> bool {
     words.iter().enumerate().all(|(i, word)| ring.word(at.wrapping_add(i as u64)) == *word)
 }
 
-/// True if these are `count` events in order, the last of them stamped `last`.
+/// Returns true if the words decode to `count` events in order, the last of which has the stamp `last`.
 fn are_events(mut decoder: Decoder<'_>, count: u64, last: Stamp) -> bool {
     let (mut seen, mut before) = (0, 0);
     while let Ok(Some(event)) = decoder.decode() {
@@ -53,6 +54,6 @@ fn are_events(mut decoder: Decoder<'_>, count: u64, last: Stamp) -> bool {
         }
         (seen, before) = (seen + 1, event.stamp());
     }
-    // What cannot be decoded remains.
+    // Words that cannot be decoded remain in the decoder.
     decoder.remaining() == 0 && seen == count && before == last
 }

@@ -1,5 +1,5 @@
-//! A target and its collector for the models. All that they do to the shared memory is done by the code that ships; here are only a
-//! clock, threads that come and go, and a list of what the collector saw.
+//! A target and its collector for the models. The code that ships makes all accesses to the shared memory. This file
+//! only adds a clock, threads that begin and end, and a list of what the collector saw.
 use channel::{
     Decoder, Event, Header, Host, Kind, ModelMemory, OnFull, Owner, Reaped, RingWriter, Stamp, WriterState,
     encode_alloc, encode_free, model_signal,
@@ -14,10 +14,10 @@ pub const FREE_WORDS: u32 = channel::FREE_WORDS as u32;
 /// The process of the target.
 pub struct Target {
     pub memory: ModelMemory,
-    /// The time stamp counter. Relaxed: it orders stamps and nothing else.
+    /// The time stamp counter. Its accesses are relaxed, because it orders nothing but stamps.
     clock: AtomicU64,
     threads_begun: AtomicU32,
-    /// The thread with tid `n` has ended: bit `n`.
+    /// Bit `n` is set if the thread with tid `n` has ended.
     ended: AtomicU64,
     /// How often a thread slept.
     pub waits: AtomicU32,
@@ -30,7 +30,7 @@ pub struct Settings {
     pub ring_words: u32,
     pub on_full: OnFull,
     pub max_stall_ms: u32,
-    /// False: every event is stamped by the clock.
+    /// If false, every event reads the clock.
     pub may_count: bool,
 }
 
@@ -54,7 +54,7 @@ impl Target {
         })
     }
 
-    /// Between two looks at the counter it grows by more than a thread counts on.
+    /// Between two reads, the counter grows by more than the number of stamps that a thread makes without it.
     fn now(&self) -> Stamp {
         self.clock.fetch_add(100, Ordering::Relaxed)
     }
@@ -112,13 +112,13 @@ pub struct Thread {
 unsafe impl Send for Thread {}
 
 impl Thread {
-    /// A thread that no other one left a slot to.
+    /// Begins a thread that takes a free slot.
     pub fn begin(target: &Arc<Target>, tid: u32) -> Thread {
         let (slot, owner) = target.memory.region().take_slot(tid, IMAGE).expect("a free slot");
         Thread::with_slot(target, slot, owner)
     }
 
-    /// A thread whose thread pointer is that of `dead`.
+    /// Begins a thread with the thread pointer of `dead`.
     pub fn begin_after(dead: Thread, tid: u32) -> Thread {
         let target = &dead.target;
         match target.memory.slot(dead.slot).inherit(dead.owner, tid) {
@@ -129,7 +129,8 @@ impl Thread {
 
     fn with_slot(target: &Arc<Target>, slot: u32, owner: Owner) -> Thread {
         let (region, area) = (target.memory.region(), target.memory.area(slot));
-        // SAFETY: the area is a part of the target's memory, which the thread keeps, and the thread has just become the owner.
+        // SAFETY: the area is a part of the target's memory, which the thread keeps, and the thread has just become the
+        // owner.
         let state = |is_nested| unsafe {
             WriterState::new(&region, slot, target.memory.slot(slot), area, is_nested, target.now())
         };
@@ -138,7 +139,7 @@ impl Thread {
         Thread { target: Arc::clone(target), slot, owner, main, nested }
     }
 
-    /// The thread is gone; whoever gets its thread pointer comes after that.
+    /// Ends the thread. Another thread can get its thread pointer only after that.
     pub fn end(&self) {
         self.target.ended.fetch_or(1u64 << self.owner.tid(), Ordering::Release);
     }
@@ -150,7 +151,7 @@ impl Thread {
 
     /// The writer of a signal handler that interrupts a hook.
     pub fn nested_writer(&mut self) -> RingWriter<'_, Target> {
-        // SAFETY: as for `writer`.
+        // SAFETY: `with_slot` made the state for the nested ring of this slot, and this thread is its owner.
         unsafe { RingWriter::new(&self.target, self.target.memory.slot(self.slot), &mut self.nested, true) }
     }
 
@@ -176,16 +177,17 @@ pub fn free(writer: &mut RingWriter<'_, Target>, address: u64) {
     }
 }
 
-/// The collector, as far as the models need it: it takes everything, and hands on what is below the watermark in the order of stamps.
+/// The parts of the collector that the models need. It empties all rings, and merges the events below the watermark in
+/// the order of their stamps.
 #[derive(Default)]
 pub struct Collector {
-    /// Taken, and not below the watermark yet.
+    /// Events that were taken from the rings and are not below the watermark yet.
     waiting: Vec<Event>,
-    /// In the order of stamps.
+    /// The merged events, in the order of their stamps.
     pub merged: Vec<Event>,
     /// By ring: the tid of its last `ThreadStart`.
     tids: std::collections::HashMap<(u32, bool), u32>,
-    /// The tid of each event but `ThreadStart`, with its address.
+    /// The tid and the address of each event except `ThreadStart`.
     pub written_by: Vec<(u32, u64)>,
     pub arrived: u64,
 }
@@ -228,7 +230,7 @@ impl Collector {
         self.merge(watermark);
     }
 
-    /// The last round: no thread of the target is left.
+    /// The last round, after all threads of the target have ended.
     pub fn finish(&mut self, target: &Target) {
         self.drain(target);
         self.merge(Stamp::MAX);
@@ -243,7 +245,7 @@ impl Collector {
         self.merged.extend(ready);
     }
 
-    /// Where the event of this kind and address is among the merged.
+    /// Returns the index of the event with this kind and address among the merged ones.
     pub fn place_of(&self, is_alloc: bool, address: u64) -> Option<usize> {
         self.merged.iter().position(|event| match *event {
             Event::Alloc { address: at, .. } => is_alloc && at == address,
@@ -252,7 +254,7 @@ impl Collector {
         })
     }
 
-    /// Slots of threads that have ended are buried, and given back once they are empty.
+    /// Buries the slots of threads that have ended, and returns them once they are empty.
     pub fn reap(&mut self, target: &Target) {
         let region = target.memory.region();
         for index in 0..region.slots_used() {
@@ -266,8 +268,8 @@ impl Collector {
         }
     }
 
-    /// The audit of slot 0 at any moment, as if the target were killed now: at most `most_in_flight` events are neither here nor
-    /// counted as dropped, and nothing is here that was not begun.
+    /// The audit of slot 0, as if the target were killed now. At most `most_in_flight` events have neither arrived nor
+    /// are counted as dropped, and no event has arrived that was not begun.
     pub fn audit(&mut self, target: &Target, most_in_flight: u64) {
         let slot = target.memory.slot(0);
         let begun = slot.events_begun();

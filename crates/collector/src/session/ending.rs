@@ -104,7 +104,7 @@ impl Collector {
             write_error: written.error,
             last,
             unread: Vec::new(),
-            unanswered: self.unanswered.saturating_add(self.header.requests.missed() as u64),
+            unanswered: self.unanswered.saturating_add(self.header.heaptrace.requests.missed() as u64),
         };
         if outcome.write_error.is_some() {
             let missing = events.saturating_sub(written.events);

@@ -35,7 +35,7 @@ impl Collector {
     }
 
     pub(super) fn write_suppressions(&mut self) {
-        let place = self.header.lsan_text.load(Ordering::Acquire);
+        let place = self.header.suppressions.text.load(Ordering::Acquire);
         if place == 0 || self.suppressions_written {
             return;
         }

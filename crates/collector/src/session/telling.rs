@@ -21,9 +21,9 @@ impl Collector {
     pub(super) fn serve_signals(&mut self, watermark: Stamp) {
         // No more than the queue holds: a target that signals itself all the time must not keep us from draining its rings.
         for _ in 0..MOST_REQUESTS {
-            let Some(waiting) = self.header.requests.oldest(watermark) else { return };
+            let Some(waiting) = self.header.heaptrace.requests.oldest(watermark) else { return };
             self.merge_to(waiting.stamp);
-            self.header.requests.remove(&waiting);
+            self.header.heaptrace.requests.remove(&waiting);
             match waiting.request {
                 Request::BySize => self.send_snapshot(Reason::BySize),
                 Request::ByCount => self.send_snapshot(Reason::ByCount),
@@ -34,11 +34,11 @@ impl Collector {
 
     /// What others ask, and what the target says when it ends.
     pub(super) fn serve(&mut self, pid: u32, asks: &[Ask]) {
-        if self.header.exit_handshake.load(Ordering::Acquire) == ExitHandshake::Said as u32 {
+        if self.header.heaptrace.exit_handshake.load(Ordering::Acquire) == ExitHandshake::Said as u32 {
             self.looks.look(pid, self.recorder.timeline.now_ns());
             self.looks.last.is_last = true;
-            self.header.exit_handshake.store(ExitHandshake::Answered as u32, Ordering::Release);
-            let _ = futex::wake(&self.header.exit_handshake, futex::Flags::empty(), i32::MAX as u32);
+            self.header.heaptrace.exit_handshake.store(ExitHandshake::Answered as u32, Ordering::Release);
+            let _ = futex::wake(&self.header.heaptrace.exit_handshake, futex::Flags::empty(), i32::MAX as u32);
         }
         if pid != 0 && self.is_recording() && !self.looks.last.is_last {
             self.looks.now_and_then(pid, self.recorder.timeline.now_ns());

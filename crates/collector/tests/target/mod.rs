@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
     Plan {
         setup: Setup {
-            geometry: channel::Geometry::roomy(),
+            geometry: channel::Geometry::roomy(channel::WriterMemory::NONE),
             clock,
             on_full: channel::OnFull::Wait,
             max_stall_ms: 30_000,

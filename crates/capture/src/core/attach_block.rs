@@ -1,0 +1,212 @@
+//! The border between the profiler and the capture library in a process that runs already.
+//!
+//! Receives: an [`AttachBlock`] of plain integers, which the crate `attach` fills. Returns: the bytes of the [`Core`]
+//! that the profiler writes over `CORE` in the target. Must hold: nothing here runs in the target; the addresses are
+//! those of the target and are never followed here; every byte is either an integer that comes from the block or zero,
+//! so neither a pointer of the profiler nor a padding byte of its memory reaches the target.
+//!
+//! The profiler writes these bytes while all threads of the target are stopped and the gate is shut. It opens the gate
+//! with its last write, so no hook uses a core that is half written. If the profiler is killed in between, the gate
+//! stays shut: a hook reads only `Core::gate` then, which is one aligned word, and both its old and its new value point
+//! to a shut gate.
+use super::{Core, Parts, Private, State};
+use crate::clock::{Source, StampClock};
+use crate::elf::Headers;
+use crate::entry::Range;
+use crate::local::{Level, Local};
+use channel::{Geometry, Region};
+use core::mem::offset_of;
+
+/// What the core of an attached process must know. Addresses are those in the target.
+///
+/// ```text
+///   0 | version               |   8 | region                |
+///  16 | gate                  |  24 | image_start           |
+///  32 | image_end             |  40 | debug                 |
+///  48 | program_headers       |  56 | program_header_count  |
+///  64 | stack_top             |  72 | geometry, 11 words of 4 bytes ...
+/// 116 | pid       | 120 | has_membarrier | 124 | has_counter | 128
+/// ```
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttachBlock {
+    /// `CoreTable::version` of the image in the target. `to_core_bytes` compares it with [`AttachBlock::VERSION`].
+    pub version: u64,
+    /// The fixed part of the shared memory.
+    pub region: u64,
+    /// The page that reads as zero in a forked child.
+    pub gate: u64,
+    /// The capture library and what the profiler has mapped for it: `[image_start, image_end)`.
+    pub image_start: u64,
+    pub image_end: u64,
+    /// The loader's `r_debug`, or one that the profiler made for a program without a loader.
+    pub debug: u64,
+    pub program_headers: u64,
+    pub program_header_count: u64,
+    /// See `Core::stack_top`.
+    pub stack_top: u64,
+    pub geometry: Geometry,
+    /// In the pid namespace of the target.
+    pub pid: u32,
+    /// 1 if the target is registered for membarrier, else 0.
+    pub has_membarrier: u32,
+    /// 1 if the kernel trusts the time stamp counter and threads may be asked whether they may read it, else 0.
+    pub has_counter: u32,
+}
+
+const _: () = assert!(size_of::<AttachBlock>() == 128);
+
+/// How many bytes [`AttachBlock::to_core_bytes`] returns.
+pub const CORE_BYTES: usize = size_of::<Core>();
+
+impl AttachBlock {
+    /// Tells one layout of the memory that the profiler writes or reads in the target from another: a hash of the
+    /// offsets that this crate has in the profiler. The image exports the same constant as it was compiled there
+    /// (`CoreTable`). The two are equal when the profiler and the image are of one build.
+    pub const VERSION: u64 = hash(&[
+        size_of::<Core>(),
+        offset_of!(Core, state),
+        offset_of!(Core, gate),
+        offset_of!(Core, parts),
+        offset_of!(Core, clock),
+        offset_of!(Core, stack_top),
+        offset_of!(Core, own),
+        size_of::<Parts>(),
+        offset_of!(Parts, region),
+        offset_of!(Parts, private),
+        offset_of!(Parts, debug),
+        offset_of!(Parts, program),
+        offset_of!(Parts, pid),
+        size_of::<Region<'static>>(),
+        size_of::<Geometry>(),
+        size_of::<Private>(),
+        offset_of!(Private, modules),
+        offset_of!(Private, known_modules),
+        size_of::<Local>(),
+        offset_of!(Local, main),
+        offset_of!(Local, nested),
+        size_of::<Level>(),
+    ]);
+
+    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the image was not built from the
+    /// same source as this profiler.
+    pub fn to_core_bytes(&self) -> Option<[u8; CORE_BYTES]> {
+        const PARTS: usize = offset_of!(Core, parts);
+        const PROGRAM: usize = PARTS + offset_of!(Parts, program);
+        if self.version != Self::VERSION {
+            return None;
+        }
+        let source = Source::choose(self.has_counter != 0, self.has_membarrier != 0);
+        let private = self.region + self.geometry.private_at() as u64;
+        // Zero is right for every field that is not written below: nothing is carried through an exec, nothing has
+        // begun.
+        let mut core = Bytes([0; CORE_BYTES]);
+        core.put(offset_of!(Core, state), (State::Ready as u32).to_ne_bytes());
+        core.put(offset_of!(Core, gate), self.gate.to_ne_bytes());
+        core.put(PARTS + offset_of!(Parts, region), Region::bytes_for_another_process(self.region, self.geometry));
+        core.put(PARTS + offset_of!(Parts, private), private.to_ne_bytes());
+        core.put(PARTS + offset_of!(Parts, debug), self.debug.to_ne_bytes());
+        core.put(PROGRAM + offset_of!(Headers, first), self.program_headers.to_ne_bytes());
+        core.put(PROGRAM + offset_of!(Headers, count), self.program_header_count.to_ne_bytes());
+        core.put(PARTS + offset_of!(Parts, pid), self.pid.to_ne_bytes());
+        core.put(offset_of!(Core, clock), (source as u32).to_ne_bytes());
+        core.put(offset_of!(Core, stack_top), self.stack_top.to_ne_bytes());
+        core.put(offset_of!(Core, own) + offset_of!(Range, start), self.image_start.to_ne_bytes());
+        core.put(offset_of!(Core, own) + offset_of!(Range, end), self.image_end.to_ne_bytes());
+        Some(core.0)
+    }
+}
+
+/// The fields above are as large as the integers that are written over them.
+const _: () = assert!(size_of::<StampClock>() == 4 && size_of::<*const u8>() == 8 && size_of::<usize>() == 8);
+
+/// A core in the making.
+struct Bytes([u8; CORE_BYTES]);
+
+impl Bytes {
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        if let Some(place) = self.0.get_mut(at..at + N) {
+            place.copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// FNV-1a over the numbers.
+const fn hash(numbers: &[usize]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < numbers.len() {
+        hash = (hash ^ numbers[i] as u64).wrapping_mul(0x0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::WRITER_MEMORY;
+    use super::*;
+    use core::sync::atomic::Ordering;
+
+    const BLOCK: AttachBlock = AttachBlock {
+        version: AttachBlock::VERSION,
+        region: 0x7000_0000_0000,
+        gate: 0x7000_1000_0000,
+        image_start: 0x7000_2000_0000,
+        image_end: 0x7000_2010_0000,
+        debug: 0x7000_3000_0000,
+        program_headers: 0x7000_4000_0000,
+        program_header_count: 9,
+        stack_top: 0x7fff_ffff_0000,
+        geometry: Geometry::tight(WRITER_MEMORY),
+        pid: 4711,
+        has_membarrier: 1,
+        has_counter: 1,
+    };
+
+    #[test]
+    fn the_bytes_are_the_core_that_the_block_describes() {
+        let Some(bytes) = BLOCK.to_core_bytes() else { panic!("of another build") };
+        // SAFETY: the bytes of a `Core`, as the target would have them. No address in it is followed below.
+        let core = unsafe { Box::new(bytes.as_ptr().cast::<Core>().read_unaligned()) };
+        let parts = core.parts();
+        assert_eq!(core.state.load(Ordering::Relaxed), State::Ready as u32);
+        assert_eq!(core.gate.load(Ordering::Relaxed) as u64, BLOCK.gate);
+        assert_eq!(*parts.region.geometry(), BLOCK.geometry);
+        assert_eq!(parts.region.near_end(), BLOCK.region + BLOCK.geometry.near_len() as u64);
+        assert_eq!(parts.region.fixed_end(), BLOCK.region + BLOCK.geometry.fixed_len() as u64);
+        assert_eq!(parts.private as u64, BLOCK.region + BLOCK.geometry.private_at() as u64);
+        assert_eq!((parts.debug as u64, parts.pid), (BLOCK.debug, BLOCK.pid));
+        assert_eq!((parts.program.first as u64, parts.program.count as u64), (BLOCK.program_headers, 9));
+        assert!(core.has_plain_stamps());
+        assert_eq!(core.stack_top.load(Ordering::Relaxed), BLOCK.stack_top);
+        assert_eq!(core.own, Range { start: BLOCK.image_start, end: BLOCK.image_end });
+        assert!(core.only.load(Ordering::Relaxed).is_null());
+    }
+
+    #[test]
+    fn an_image_of_another_build_is_refused() {
+        assert!(AttachBlock { version: AttachBlock::VERSION + 1, ..BLOCK }.to_core_bytes().is_none());
+    }
+
+    /// With a block of zeros, only the state, the clock and the sizes of the shared memory are left.
+    #[test]
+    fn nothing_but_the_block_is_in_the_bytes() {
+        let block = AttachBlock {
+            region: 0,
+            gate: 0,
+            image_start: 0,
+            image_end: 0,
+            debug: 0,
+            program_headers: 0,
+            program_header_count: 0,
+            stack_top: 0,
+            pid: 0,
+            ..BLOCK
+        };
+        let Some(bytes) = block.to_core_bytes() else { panic!("of another build") };
+        let written = bytes.iter().filter(|byte| **byte != 0).count();
+        let sizes = size_of::<Geometry>() + 3 * size_of::<u64>();
+        assert!(written <= sizes, "{written} of at most {sizes}");
+    }
+}
