@@ -3,6 +3,7 @@
 //! Given: the blocks of a trace, in file order. Gives back: stacks as people read them. What must hold: a stack keeps its number
 //! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
 use crate::frame_names::{Level, Names};
+use crate::group_id::GroupId;
 use format::{
     AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
     StackNode, Stacks, Summary, Thread, Unseen,
@@ -17,13 +18,21 @@ const SAMPLES: usize = 1 << 17;
 
 /// The number of a stack that allocates, in order of its first allocation class.
 pub type SiteId = u32;
-/// The site of an allocation class whose definition was lost.
-pub(crate) const NO_SITE: SiteId = u32::MAX;
 
+/// An allocation class as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownAllocClass {
     pub(crate) size: u64,
-    pub(crate) site: SiteId,
+    /// The group that its blocks are counted in: its site, unless a view groups blocks by something else.
+    pub(crate) site: GroupId,
+}
+
+impl KnownAllocClass {
+    /// The same class in another group; `None` leaves it out. A class that was lost or left out before stays as it is.
+    pub(crate) fn regrouped(self, group: impl FnOnce(SiteId) -> Option<u32>) -> Self {
+        let site = self.site.number().map_or(self.site, |site| GroupId::new(group(site)));
+        KnownAllocClass { site, ..self }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -107,14 +116,14 @@ impl Definitions {
     }
 
     pub(crate) fn add_alloc_classes(&mut self, block: &AllocClasses) -> bool {
-        let lost = KnownAllocClass { size: 0, site: NO_SITE };
+        let lost = KnownAllocClass { size: 0, site: GroupId::LOST };
         if !pad(&mut self.alloc_classes, block.first as usize, lost, &mut self.holes) {
             return false;
         }
         for &AllocClass { size, stack } in &block.alloc_classes {
             let stack = self.reloads.canonical(stack);
             let site = self.site(stack);
-            self.alloc_classes.push(KnownAllocClass { size, site });
+            self.alloc_classes.push(KnownAllocClass { size, site: GroupId::new(Some(site)) });
         }
         true
     }

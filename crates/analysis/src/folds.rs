@@ -56,7 +56,7 @@ impl Definitions {
 
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
         let KnownAllocClass { size, site } = *self.alloc_classes.get(row.alloc_class as usize)?;
-        Some((site as usize, size))
+        Some((site.index(), size))
     }
 }
 

@@ -86,18 +86,10 @@ pub(crate) struct Index {
 impl Index {
     /// Has the start of the trace, which is enough for every question.
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let start = Checkpoint {
-            block: 0,
-            now: Now::default(),
-            latest: u64::MAX,
-            latest_of: Vec::new(),
-            live: Vec::new(),
-            peak: Peak::default(),
-        };
         Index {
             distance: bounds.events,
             bounds,
-            checkpoints: vec![start],
+            checkpoints: vec![Checkpoint::of(&Self::feeder(), 0)],
             histories: Vec::new(),
             entries: 0,
             live_bytes: 0,
@@ -202,6 +194,11 @@ impl Index {
             self.entries += history.len();
         }
         self.distance = self.distance.saturating_mul(2);
+    }
+
+    /// The peaks of the slices that have ended.
+    pub(crate) fn finished_peaks(&self) -> impl Iterator<Item = Peak> {
+        self.checkpoints.iter().rev().skip(1).rev().map(|point| point.peak)
     }
 
     /// The last checkpoint that is not after the moment.

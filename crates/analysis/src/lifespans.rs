@@ -23,8 +23,7 @@ impl Sink for Lifespans<'_> {
     type Kept = Birth;
 
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known =
-            self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != crate::definitions::NO_SITE);
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
         known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 

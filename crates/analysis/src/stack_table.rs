@@ -31,7 +31,8 @@ pub struct StackTableLevel {
 pub struct Node {
     /// Towards the root.
     pub parent: NodeId,
-    pub level: u32,
+    /// `None` for the root.
+    pub level: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +59,7 @@ impl StackTable {
         let mut maker = Maker {
             definitions,
             classes,
-            table: StackTable {
-                nodes: vec![Node { parent: 0, level: u32::MAX }],
-                suppressions,
-                ..StackTable::default()
-            },
+            table: StackTable { nodes: vec![Node { parent: 0, level: None }], suppressions, ..StackTable::default() },
             strings: HashMap::new(),
             frames: IntMap::default(),
             node_of_stack: IntMap::default(),
@@ -84,7 +81,7 @@ impl StackTable {
     }
 
     pub fn level(&self, node: NodeId) -> Option<&StackTableLevel> {
-        self.nodes.get(node as usize).and_then(|node| self.levels.get(node.level as usize))
+        self.levels.get(self.nodes.get(node as usize)?.level? as usize)
     }
 
     pub fn parent(&self, node: NodeId) -> NodeId {
@@ -121,7 +118,7 @@ impl StackTable {
             .collect();
         let mut of_node: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
-            let own = of_level.get(node.level as usize).copied().flatten();
+            let own = node.level.and_then(|level| of_level.get(level as usize).copied().flatten());
             let inherited = of_node.get(node.parent as usize).copied().flatten();
             of_node.push(own.or(inherited));
         }
@@ -161,7 +158,7 @@ impl<'a> Maker<'a> {
             let frame = self.definitions.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
             let (from, to) = self.frame(frame);
             for level in (from..to).rev() {
-                self.table.nodes.push(Node { parent: node, level });
+                self.table.nodes.push(Node { parent: node, level: Some(level) });
                 node = self.table.nodes.len() as NodeId - 1;
             }
             self.node_of_stack.insert(stack, node);

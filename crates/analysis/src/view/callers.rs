@@ -76,10 +76,8 @@ impl<'a> Callers<'a> {
             keys.path(table, stack.node, &mut path);
             for (at, (key, node)) in path.iter().enumerate() {
                 functions.add(*key, costs, suppressed, at == 0);
-                let level = table.nodes[*node as usize].level;
-                if !wanted.contains(&level) {
-                    continue;
-                }
+                let level = table.nodes[*node as usize].level.filter(|level| wanted.contains(level));
+                let Some(level) = level else { continue };
                 if let Some((caller, _)) = path.get(at + 1) {
                     callers.add(*caller, costs, suppressed, false);
                 }

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 pub(crate) type Key = u32;
 /// The key of a stack of which nothing is left.
 pub(crate) const NOTHING: Key = 0;
-const HIDDEN: Key = u32::MAX;
 
 pub(crate) struct Keys {
     merge: Merge,
     collapse: bool,
-    of_level: Vec<Key>,
+    /// `None`: the level is not shown.
+    of_level: Vec<Option<Key>>,
     /// The first level with each key.
     first: Vec<Option<u32>>,
     /// With `merge=namespace`: their names.
@@ -41,7 +41,7 @@ impl Keys {
         };
         for (number, level) in table.levels.iter().enumerate() {
             if level.class.is_some_and(|class| query.hide.contains(class)) {
-                keys.of_level.push(HIDDEN);
+                keys.of_level.push(None);
                 continue;
             }
             let offset = if level.function.is_none() { level.offset } else { None };
@@ -64,15 +64,15 @@ impl Keys {
                     _ => None,
                 });
             }
-            keys.of_level.push(key);
+            keys.of_level.push(Some(key));
         }
         keys
     }
 
     /// The key of a node's level; `None`: it is not shown.
     pub(crate) fn of(&self, table: &StackTable, node: NodeId) -> Option<Key> {
-        let level = table.nodes.get(node as usize)?.level;
-        self.of_level.get(level as usize).copied().filter(|key| *key != HIDDEN)
+        let level = table.nodes.get(node as usize)?.level?;
+        self.of_level.get(level as usize).copied().flatten()
     }
 
     /// From a stack's innermost node to the root, with what is hidden and collapsed gone. At least one.

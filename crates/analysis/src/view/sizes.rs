@@ -37,8 +37,7 @@ impl<'a> Sizes<'a> {
         let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
         let mut groups: Vec<(u32, u32)> = Vec::new();
         for alloc_class in engine.alloc_classes_by_size(query).iter() {
-            let band = bands.of(alloc_class.site);
-            if (band as usize) < bands.len() {
+            if let Some(band) = alloc_class.site.number().and_then(|site| bands.of(site)) {
                 let group = (bucket(alloc_class.size), band);
                 numbers.entry(group).or_insert_with(|| {
                     groups.push(group);
@@ -46,12 +45,7 @@ impl<'a> Sizes<'a> {
                 });
             }
         }
-        let of = |alloc_class: crate::definitions::KnownAllocClass| {
-            numbers
-                .get(&(bucket(alloc_class.size), bands.of(alloc_class.site)))
-                .copied()
-                .unwrap_or(crate::counter::NO_GROUP)
-        };
+        let of = |site, size| numbers.get(&(bucket(size), bands.of(site)?)).copied();
         let counter = counter(trace, query, &range, groups.len(), of)?;
         let (mut costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
         if range.instant {

@@ -63,7 +63,7 @@ impl<'a> Timeline<'a> {
         let (engine, table) = (trace.engine, trace.table);
         let range = engine.range(query);
         let bands = Bands::new(engine, table, query);
-        let counter = counter(trace, query, &range, bands.len(), |alloc_class| bands.of(alloc_class.site))?;
+        let counter = counter(trace, query, &range, bands.len(), |site, _| bands.of(site))?;
         let moments = engine.moments(&range, query.points);
         let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
         let mut columns = Columns { time_ns: ends, ..Columns::default() };
@@ -182,11 +182,11 @@ fn split(cells: &[Vec<Cell>], bands: usize, query: &Query) -> (Vec<(usize, Band)
     };
     let mut chosen: Vec<(usize, Band)> = order.iter().map(|band| (*band, empty())).collect();
     let mut other = empty();
-    let mut place = vec![usize::MAX; bands];
-    order.iter().enumerate().for_each(|(at, band)| place[*band] = at);
+    let mut place = vec![None; bands];
+    order.iter().enumerate().for_each(|(at, band)| place[*band] = Some(at));
     for (slice, cells) in cells.iter().enumerate() {
         for cell in cells {
-            let band = match place.get(cell.band as usize).and_then(|at| chosen.get_mut(*at)) {
+            let band = match place.get(cell.band as usize).copied().flatten().and_then(|at| chosen.get_mut(at)) {
                 Some((_, band)) => band,
                 None => &mut other,
             };
