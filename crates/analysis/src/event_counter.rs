@@ -47,6 +47,8 @@ impl EventCounter {
     /// Takes over new allocation classes, and the session's rule of what is temporary.
     pub(crate) fn define(&mut self, definitions: &Definitions, index: &mut Index) {
         let counting = definitions.session.counting();
+        // Also without an index: later walks start at its first checkpoint.
+        index.set_counting(counting);
         match self {
             EventCounter::Session(walker) => {
                 walker.now.counting = counting;
@@ -54,7 +56,6 @@ impl EventCounter {
             }
             EventCounter::Indexed(walker) => {
                 walker.now.counting = counting;
-                index.set_counting(counting);
                 Index::grow(walker, definitions);
             }
         }

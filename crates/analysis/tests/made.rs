@@ -314,6 +314,10 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
         }
         let totals = engines[0].totals();
         assert_eq!(engines[1].totals(), totals, "seed {seed}");
+        for engine in &engines {
+            let profile = engine.profile(&mut BlocksInMemory::new(blocks.iter().cloned()), &Query::default()).unwrap();
+            assert_eq!(profile.totals.temporary, totals.temporary, "a walk counts by the same rule; seed {seed}");
+        }
         let Some(told) = engines[0].definitions().summary.map(|summary| summary.totals) else {
             assert!(is_raw, "seed {seed}");
             continue;
