@@ -50,12 +50,12 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     let start = common::seed();
     for round in 0..common::count(3000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = 20 + rng.below(600);
+        let mut rng = Rng::with_seed(seed);
+        let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 0);
-        let from = (rng.below(5) != 0).then(|| 1 + rng.below(trace.runtime_ns + 200_000));
-        let to = from.unwrap_or(0) + 1 + rng.below(trace.runtime_ns + 1);
+        let from = (rng.u64(..5) != 0).then(|| 1 + rng.u64(..trace.runtime_ns + 200_000));
+        let to = from.unwrap_or(0) + 1 + rng.u64(..trace.runtime_ns + 1);
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
         let summary = trim(&mut file(&blocks), from, to, &mut writer).unwrap().summary;
         let trimmed = read(writer.finish().unwrap());
@@ -124,15 +124,15 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
     let start = common::seed();
     for round in 0..common::count(1000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let count = 1 + rng.below(4) as usize;
+        let mut rng = Rng::with_seed(seed);
+        let count = 1 + rng.usize(..4);
         let traces: Vec<Trace> = (0..count)
             .map(|_| {
-                let steps = rng.below(400);
+                let steps = rng.u64(..400);
                 random_trace(&mut rng, steps)
             })
             .collect();
-        let starts: Vec<u64> = (0..count).map(|_| 1_700_000_000_000_000_000 + 100_000 * rng.below(200)).collect();
+        let starts: Vec<u64> = (0..count).map(|_| 1_700_000_000_000_000_000 + 100_000 * rng.u64(..200)).collect();
         let blocks: Vec<Vec<RawBlock>> =
             traces.iter().zip(&starts).map(|(trace, at)| with_session(trace, *at)).collect();
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
@@ -171,14 +171,14 @@ fn merged(parts: &[Vec<RawBlock>]) -> Vec<RawBlock> {
 
 fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
     let mut query = Query::default();
-    let mut when = || When::Ns(100_000 * rng.below(runtime_ns / 100_000 + 2));
+    let mut when = || When::Ns(100_000 * rng.u64(..runtime_ns / 100_000 + 2));
     let (one, other) = (when(), when());
-    match rng.below(6) {
+    match rng.u64(..6) {
         0 => (),
         1 => query.from = Some(one),
         2 => query.to = Some(one),
         3 => query.at = Some(one),
-        4 => query.threads = vec![rng.below(3) as u32],
+        4 => query.threads = vec![rng.u32(..3)],
         _ => (query.from, query.to) = (Some(one), Some(other)),
     }
     query
@@ -190,8 +190,8 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
     let start = common::seed();
     for round in 0..common::count(1000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = rng.below(500);
+        let mut rng = Rng::with_seed(seed);
+        let steps = rng.u64(..500);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 1_700_000_000_000_000_000);
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
@@ -220,7 +220,7 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     let start = common::seed();
     for round in 0..common::count(300) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let traces: Vec<Trace> = (0..3).map(|_| random_trace(&mut rng, 300)).collect();
         let begin = 1_700_000_000_000_000_000;
         let mut at = begin;
@@ -264,28 +264,28 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
         "X a\ns 2 /a\ni 10 1\nt 1 0\ni 20 1\nt 2 1\n"
     };
     let (mut alloc_classes, mut live, mut now) = (0, Vec::new(), 0);
-    for _ in 0..rng.below(300) {
-        match rng.below(8) {
+    for _ in 0..rng.u64(..300) {
+        match rng.u64(..8) {
             0 if !is_raw => {
-                text += &format!("a {:x} {}\n", rng.below(100), rng.below(3));
+                text += &format!("a {:x} {}\n", rng.u64(..100), rng.u64(..3));
                 alloc_classes += 1;
             }
             1 => {
-                now += rng.below(30);
-                text += &format!("c {now:x}\nR {:x}\n", rng.below(50));
+                now += rng.u64(..30);
+                text += &format!("c {now:x}\nR {:x}\n", rng.u64(..50));
             }
             2..5 if is_raw => {
-                let address = 0x1000 + rng.below(40);
+                let address = 0x1000 + rng.u64(..40);
                 live.push(address);
-                text += &format!("+ {:x} {} {address:x}\n", rng.below(5), rng.below(3));
+                text += &format!("+ {:x} {} {address:x}\n", rng.u64(..5), rng.u64(..3));
             }
             2..5 if alloc_classes > 0 => {
-                let alloc_class = rng.below(alloc_classes);
+                let alloc_class = rng.u64(..alloc_classes);
                 live.push(alloc_class);
                 text += &format!("+ {alloc_class:x}\n");
             }
             _ if !live.is_empty() => {
-                let at = if rng.below(2) == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                let at = if rng.u64(..2) == 0 { live.len() - 1 } else { rng.usize(..live.len()) };
                 text += &format!("- {:x}\n", live.swap_remove(at));
             }
             _ => (),
@@ -300,8 +300,8 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
     let start = common::seed();
     for round in 0..common::count(3000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let is_raw = rng.below(3) == 0;
+        let mut rng = Rng::with_seed(seed);
+        let is_raw = rng.u64(..3) == 0;
         let text = random_kde(&mut rng, is_raw) + "\n# strings: 1\n# ips: 2\n";
         let mut source = Source::new(Cursor::new(text.into_bytes())).unwrap();
         let mut blocks = Vec::new();

@@ -1,5 +1,6 @@
 //! What the tests of this crate share: folders, tools, llvm's answers, and how ours are compared with them.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses its own part")]
+pub use fastrand::Rng;
 use format::Module;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -121,19 +122,6 @@ pub fn module(path: &Path) -> Module {
     Module { instance: 1, path: path.to_string_lossy().into_owned(), build_id: build_id(path), ..Module::default() }
 }
 
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
 pub fn seed() -> u64 {
     let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
@@ -152,8 +140,8 @@ pub fn addresses(path: &Path) -> Vec<u64> {
     let fields: Vec<&str> = line.split(" .text ").nth(1).unwrap().split_whitespace().collect();
     let number = |at: usize| u64::from_str_radix(fields[at], 16).unwrap();
     let (start, size) = (number(1), number(3));
-    let mut rng = Rng(seed());
-    (0..if soak() { 10_000 } else { 1_000 }).map(|_| start + rng.next() % size).collect()
+    let mut rng = Rng::with_seed(seed());
+    (0..if soak() { 10_000 } else { 1_000 }).map(|_| start + rng.u64(..size)).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
