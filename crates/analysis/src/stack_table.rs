@@ -1,7 +1,7 @@
-//! The stacks of a trace for views: each text, each level and each node of the tree of levels once.
+//! The stacks of a trace for views: each text, each level and each node of the tree of levels is stored once.
 //!
-//! Given: the definitions, whose code is whose, and what is suppressed. Gives back: for each stack its innermost node, the one to blame and the
-//! suppression that matches. What must hold: a parent stands before its children, so every walk from a leaf to the root ends.
+//! Receives: the definitions, the classes of code, and the suppressions. Returns: for each stack its innermost node, the node to blame and the
+//! matching suppression. Must hold: a parent comes before its children, so every walk from a leaf to the root ends.
 use crate::code_class::{CodeClass, CodeClasses};
 use crate::definitions::{Definitions, SiteId};
 use crate::frame_names::Level;
@@ -9,7 +9,7 @@ use crate::suppressions::Suppressions;
 use format::{Frame, IntMap};
 use std::collections::HashMap;
 
-/// A node of the tree of levels; 0 is the root, which is no level.
+/// A node of the tree of levels. 0 is the root, which has no level.
 pub type NodeId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct StackTableLevel {
     pub module: Option<u32>,
     pub line: Option<u32>,
     pub offset: Option<u64>,
-    /// `None`: a marker that stands for levels that are not there.
+    /// `None` for a marker, which stands for missing levels.
     pub class: Option<CodeClass>,
     pub inlined: bool,
     is_allocator: bool,
@@ -37,7 +37,7 @@ pub struct Node {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackTableStack {
-    /// 0: nothing is known.
+    /// The innermost level; 0 if nothing is known.
     pub node: NodeId,
     pub blamed: Option<NodeId>,
     /// Index into `suppressions`.
@@ -101,7 +101,7 @@ impl StackTable {
         self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(CodeClass::Program)))
     }
 
-    /// A stack is suppressed by its innermost level that a pattern matches.
+    /// Finds the suppression of each stack: that of its innermost level that matches one.
     fn suppress(&mut self) {
         if self.suppressions.list().is_empty() {
             return;
@@ -151,7 +151,7 @@ impl<'a> Maker<'a> {
             }
             pending.push(at);
             let parent = self.definitions.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
-            // A parent is older than its child; anything else is a lie.
+            // A parent is older than its child. Anything else is malformed and ends the walk.
             at = if parent < at { parent } else { 0 };
         };
         for stack in pending.into_iter().rev() {

@@ -40,12 +40,12 @@ struct Cut {
     until_ns: u64,
 }
 
-/// Folds at some blocks, one after the other, as a file does that grows beyond its bound again and again.
+/// Folds at several blocks, one after the other, like a file that reaches its size limit several times.
 fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
     let mut bytes = file(&trace.blocks);
     for _ in 0..1 + rng.u64(..3) {
         let places = blocks(&bytes);
-        // Behind the definitions; the last one is the end.
+        // After the definitions. The last place is the end.
         let at = rng.usize(..places.len() + 1);
         let cut = places.get(at).map_or(bytes.len() as u64, |(place, _)| *place);
         bytes = folded(&bytes, cut);
@@ -60,7 +60,7 @@ fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
     Cut { until_ns: until_ns.first().copied().unwrap_or(0), blocks }
 }
 
-/// Its own highest moment is all that a folded part does not tell of a stack.
+/// The costs that a folded part knows: all but a stack's own peak.
 fn without_own_peak(sites: BTreeMap<usize, Costs>) -> BTreeMap<usize, Costs> {
     let forget = |costs: Costs| Costs { own_peak_bytes: 0, own_peak_time_ns: 0, ..costs };
     sites.into_iter().map(|(site, costs)| (site, forget(costs))).collect()
@@ -129,7 +129,7 @@ fn what_is_folded_counts_as_if_it_were_there() {
     assert!(folds > 0);
 }
 
-/// All that the timeline knows of the folded part: its highest moment, to the last band.
+/// The timeline shows the highest moment of the folded part, exactly and for each band.
 #[test]
 fn the_timeline_shows_a_folded_peak() {
     let mut seen = 0;
@@ -206,7 +206,7 @@ fn a_trimmed_trace_begins_with_the_same_counts() {
     }
 }
 
-/// Merged alone it has its answers, and merged with a run that came later the higher peak of the two.
+/// Merged alone, a folded trace has the same answers. Merged with a later run, it has the higher peak of the two.
 #[test]
 fn a_merged_trace_keeps_a_folded_peak() {
     for seed in 0..200 {
@@ -239,7 +239,7 @@ fn a_merged_trace_keeps_a_folded_peak() {
     }
 }
 
-/// Sums cannot be cut, so the trace says where they end.
+/// Sums cannot be divided, so a trimmed trace says where they end.
 #[test]
 fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
     let mut seen = 0;

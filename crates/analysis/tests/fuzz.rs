@@ -1,5 +1,5 @@
-//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2): a replay counts them or calls them damaged, never panics,
-//! and its totals are those of its sites; every view answers every question about them. A failure prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
+//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2). A replay counts them or reports damage, and never panics. Its totals are the sums of
+//! its sites. Every view answers every query about them. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 use analysis::{
     AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, Replay, Report, StackTable, Suppressions, View,
@@ -13,7 +13,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `wild`: sizes and times are as large as the format can say.
+/// `wild`: sizes and times may be as large as the format allows.
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];
@@ -60,7 +60,7 @@ fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     blocks
 }
 
-/// Counts that may be anything.
+/// A folded part with random counts.
 fn folded(rng: &mut Rng, alloc_classes: u32) -> RawBlock {
     let mut any = || rng.u64(..) >> rng.u64(..64);
     let mut rows = Vec::new();
@@ -96,10 +96,10 @@ fn check(report: &Report) {
     assert_eq!(sum(|costs| costs.allocations), totals.allocations);
     assert_eq!(sum(|costs| costs.temporary), totals.temporary);
     assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
-    // The peak of folded events is believed as it is told.
+    // The peak of folded events cannot be checked.
     let has_folded = report.folded_until_ns().is_some();
     assert!(has_folded || sum(|costs| costs.peak_allocations) == totals.peak_allocations);
-    // What an image held at its end is neither freed nor leaked.
+    // Blocks that disappeared with an `exec` are neither freed nor leaked.
     assert!(totals.allocations >= totals.deallocations.saturating_add(totals.leaked_allocations));
     assert!(has_folded || sum(|costs| costs.peak_bytes) == totals.peak_bytes);
     assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
@@ -145,7 +145,7 @@ fn question(rng: &mut Rng, view: View) -> Query {
         View::Diff => words.push(("compare", ["@start", "@50%"][rng.usize(..2)])),
         _ => {}
     }
-    // A view refuses what it does not heed, and of one instant only two costs are known.
+    // A view refuses words that it does not heed, and for one instant only two costs are known.
     words.retain(|(name, _)| view::heeding(name).contains(&view));
     let is_instant = |(name, value): &(&str, &str)| *name == "at" || *name == "compare" && !value.contains("..");
     if words.iter().any(is_instant) {
@@ -174,7 +174,7 @@ impl Opened {
     }
 }
 
-/// Any view, any question: an answer in JSON, or a sentence about the question.
+/// A random query for a random view. The answer must be JSON, or a sentence about the query.
 fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
     let (name, view) = View::ALL[rng.usize(..View::ALL.len())];
     let query = question(rng, view);
@@ -192,7 +192,7 @@ fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
     }
 }
 
-/// Taken apart or not, blocks count the same.
+/// Decoded blocks must have the same counts.
 fn check_flat(blocks: &[RawBlock], report: &Report) {
     let (mut engine, mut flat) = (Engine::new(), Flat::default());
     for block in blocks {

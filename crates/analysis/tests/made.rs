@@ -1,4 +1,4 @@
-//! Traces that are made out of others: a trimmed one has the same answers for its time, a merged one is the sum of its parts.
+//! Traces that are made of others. A trimmed trace has the same answers for its time, a merged trace is the sum of its parts.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
@@ -67,7 +67,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
         };
         let (whole, short) = (answer(&blocks), answer(&trimmed));
         assert_eq!(short, whole, "seed {seed}: {from:?}..{to}; left is the trimmed one");
-        // All of it: what lived at its beginning was allocated, what happened then happened.
+        // Blocks that were live at its beginning count as allocated in it, and all later events are there.
         let totals = engine(&trimmed).totals();
         assert_eq!(totals.allocations, whole.1.base_allocations + whole.1.allocations, "seed {seed}");
         assert_eq!(totals.leaked_bytes, whole.1.live_bytes, "seed {seed}");
@@ -82,7 +82,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     }
 }
 
-/// When a process ends: the samples of memory reach to 30 ms.
+/// When a process ends. Its samples of memory reach to 30 ms.
 fn length(trace: &Trace) -> u64 {
     trace.runtime_ns.max(30_000_000)
 }
@@ -184,7 +184,7 @@ fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
     query
 }
 
-/// One trace, merged or trimmed to all of its time, is the same trace: with programs that replaced themselves, too.
+/// One trace that is merged alone, or trimmed to its whole time, is the same trace, also if the program replaced itself.
 #[test]
 fn what_is_made_of_one_whole_trace_has_its_answers() {
     let start = common::seed();
@@ -214,7 +214,7 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
     }
 }
 
-/// Runs that follow each other share no memory: the peak is that of the highest, and at no time is more live than in one of them.
+/// Runs that follow each other share no memory. The peak is the highest of their peaks, and at no time is more live than in one of them.
 #[test]
 fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     let start = common::seed();
@@ -255,7 +255,7 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     }
 }
 
-/// A random file of KDE's: interpreted, or raw with addresses that come again.
+/// A random file of KDE's heaptrack: interpreted, or raw with addresses that are used again.
 fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     let mut text = String::from("v 10400 3\n");
     text += if is_raw {
@@ -294,7 +294,7 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     text
 }
 
-/// The translation counts while it goes, by KDE's own words; the engine counts blocks. Both must come to the same.
+/// The translation counts by KDE's rules while it reads the file, and the engine counts blocks. Both must have the same result.
 #[test]
 fn the_engine_counts_kdes_files_as_their_own_reader_does() {
     let start = common::seed();

@@ -1,4 +1,4 @@
-//! Stacks put together by who is to blame, for views that walk the events once more.
+//! Groups stacks by blamed level, for views that walk the events again.
 use super::Trace;
 use super::summary::blamed_node;
 use crate::counter::Counter;
@@ -11,7 +11,7 @@ use crate::stack_table::{NodeId, StackTable};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Groups of sites.
+/// Groups of sites, one for each blamed level.
 pub(crate) struct Bands {
     /// By site; `None` if the query's patterns leave the site out.
     of_site: Vec<Option<u32>>,

@@ -281,14 +281,14 @@ fn growth(facts: &Facts) -> (Verdict, String) {
     let [_, half, _, end] = quarters;
     if window.len() >= 4 && steps >= 2 && quarters[3] > quarters[2] && end as f64 >= half as f64 * 1.2 {
         let reason =
-            format!("from {half} blocks at half time to {end} at the end, {} bytes a second", facts.slope().max(0));
+            format!("{half} blocks halfway through, {end} at the end; grows by {}", per_second(facts.slope().max(0)));
         return (Verdict::Grows, reason);
     }
     let most = window.iter().copied().max().unwrap_or(0);
     let freed = facts.allocations.saturating_sub(end);
     (
         Verdict::Bounded,
-        format!("never more than {most} blocks, {half} at half time, {end} at the end; {freed} were freed"),
+        format!("never more than {most} blocks, {half} halfway through, {end} at the end; {freed} were freed"),
     )
 }
 
@@ -301,6 +301,15 @@ fn freed_at_exit(facts: &Facts) -> Option<(Verdict, String)> {
     let looks = before.iter().filter(|blocks| **blocks > 0).count();
     (is_kept && looks >= LOOKS / 8)
         .then(|| (Verdict::Exit, format!("{held} blocks were held up to the end and freed only then")))
+}
+
+/// A rate of bytes for people, in powers of 1000.
+fn per_second(bytes: i64) -> String {
+    match bytes {
+        ..1000 => format!("{bytes} B/s"),
+        1000..1_000_000 => format!("{:.1} kB/s", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB/s", bytes as f64 / 1e6),
+    }
 }
 
 /// A time for people.

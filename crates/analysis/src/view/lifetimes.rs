@@ -1,4 +1,4 @@
-//! How long blocks lived: by powers of two of nanoseconds.
+//! Blocks by lifetime, in buckets of powers of two of nanoseconds.
 use super::Trace;
 use super::bands::Bands;
 use super::sizes::{bucket, ends};
@@ -34,7 +34,7 @@ struct Ages<'a> {
 }
 
 impl Ages<'_> {
-    /// The size of a block that counts.
+    /// The size of a block, if the query asks for it.
     fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
         let alloc_class = self.alloc_classes.get(birth.alloc_class as usize)?;
         let counts = alloc_class.site.number().and_then(|site| self.bands.of(site)).is_some()

@@ -1,4 +1,4 @@
-//! How large blocks are: costs by powers of two.
+//! Costs by size of blocks, in buckets of powers of two.
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
@@ -14,7 +14,7 @@ pub(crate) const fn bucket(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
-/// Both ends are in the bucket.
+/// The smallest and the largest value of a bucket.
 pub(crate) const fn ends(bucket: u32) -> (u64, u64) {
     match bucket {
         0 => (0, 0),
@@ -25,7 +25,7 @@ pub(crate) const fn ends(bucket: u32) -> (u64, u64) {
 
 pub(crate) struct Sizes<'a> {
     table: &'a StackTable,
-    /// By bucket: its costs, and its functions, those with most allocations first.
+    /// The costs and functions of each bucket. The functions with the most allocations come first.
     buckets: BTreeMap<u32, (Costs, Vec<(NodeId, Costs)>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The flat answers: the table of stacks, and costs by column.
+//! The flat answers: the table of stacks, and a list for each cost.
 use super::sum::Totals;
 use crate::costs::Costs;
 use crate::profile::Profile;
@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 pub(crate) struct Stacks<'a>(pub(crate) &'a StackTable);
 
-/// A list made while it is written.
+/// A list that is computed while it is written.
 struct List<F>(F);
 
 impl<I: Iterator<Item = T>, T: Serialize, F: Fn() -> I> Serialize for List<F> {

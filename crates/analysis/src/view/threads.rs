@@ -18,7 +18,7 @@ struct ThreadRow {
     sum: Sum,
 }
 
-/// More threads than any trace has: a lie of a file must not cost memory.
+/// The most threads of a trace. A malformed file must not make us allocate for more.
 const MOST: u32 = 1 << 19;
 
 impl Threads {

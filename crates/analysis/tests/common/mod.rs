@@ -1,4 +1,4 @@
-//! Random traces, and a replay that keeps everything in maps and looks at all of it at every event.
+//! Random traces, and a naive replay that keeps everything in maps and visits all of it at every event.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, reason = "shared by tests")]
 use analysis::{Costs, Query, When};
 pub use fastrand::Rng;
@@ -20,7 +20,7 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// A trace twice: as blocks and as a list.
+/// A trace in two forms: as blocks, and as a list of events.
 pub struct Trace {
     pub blocks: Vec<RawBlock>,
     pub events: Vec<Event>,
@@ -32,7 +32,7 @@ pub struct Trace {
 
 const TICK: u64 = 100_000;
 
-/// `steps` random things with some `alloc_classes` and `sites`.
+/// A trace of `steps` random events.
 pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
     let sites = 1 + rng.usize(..12);
     let mut stacks = StackEncoder::new();
@@ -89,7 +89,7 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
                 events.push(Event { time_ns, thread, kind: Kind::Alloc { sequence, alloc_class } });
             }
             choice => {
-                // The youngest often, for temporary blocks.
+                // Often the youngest block, so that there are temporary blocks.
                 let at = if choice % 3 == 0 { live.len() - 1 } else { rng.usize(..live.len()) };
                 let sequence = live.swap_remove(at);
                 let how = rng.u64(..20);
@@ -114,7 +114,7 @@ struct Block {
     born_ns: u64,
 }
 
-/// What the naive replay says.
+/// The answer of the naive replay.
 #[derive(Debug, PartialEq)]
 pub struct Naive {
     /// By site, only those with any cost.
@@ -123,7 +123,7 @@ pub struct Naive {
 }
 
 impl Trace {
-    /// How many entries of `events` come before a point. Images count as what follows the event before them.
+    /// The number of entries of `events` before a point. The end of an image belongs to the event before it.
     fn place(&self, when: When, peak: usize) -> usize {
         let time = |ns: u64| self.events.iter().take_while(|event| event.time_ns <= ns).count();
         match when {
@@ -147,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// Entries up to and with the one that makes the first highest total; 0: nothing was ever held.
+    /// The number of entries up to and including the event of the peak. 0 if nothing was ever held.
     fn peak(&self) -> usize {
         let (mut total, mut best, mut at) = (0, 0, 0);
         let mut sizes = HashMap::new();
@@ -171,7 +171,7 @@ impl Trace {
         at
     }
 
-    /// When each block was freed before `end`, by its number.
+    /// The time at which each block was freed before `end`, by sequence number.
     fn deaths(&self, end: usize) -> HashMap<u64, u64> {
         let mut live = Vec::new();
         let mut deaths = HashMap::new();
@@ -305,7 +305,7 @@ impl Trace {
     }
 }
 
-/// A seed that is printed, or that of `HEAPTRACK_SEED`.
+/// The seed of `HEAPTRACK_SEED`, or a new one. It is printed.
 pub fn seed() -> u64 {
     let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
