@@ -1,4 +1,4 @@
-//! Malformed ELF and DWARF: the frame stays an address, and nothing else happens.
+//! Malformed ELF and DWARF: the frame stays an address, and nothing panics or hangs.
 //!
 //! Real files with random bytes changed, cut or copied within the sections that are read. `HEAPTRACK_FUZZ_SECONDS` says
 //! how long (3 by default).
@@ -15,7 +15,7 @@ const EXACT: u64 = 1 << 47;
 
 struct Seed {
     bytes: Vec<u8>,
-    /// (offset, length) of sections that are worth changing.
+    /// (offset, length) of the sections that are changed.
     sections: Vec<(usize, usize)>,
     addresses: Vec<u64>,
     build_id: Vec<u8>,
@@ -98,7 +98,7 @@ fn malformed_files_never_panic() {
         let work = || {
             let store = Store::new();
             let search = Search::default();
-            // Some expected, some not, and sometimes none.
+            // Some addresses are expected, some are not, and sometimes none is.
             let expected: Vec<u64> = seed.addresses.iter().map(|address| address | EXACT).collect();
             let expected = &expected[..rng.usize(..=expected.len())];
             let mut resolver = Resolver::open(&store, &module, Finder { search: &search, target: None }, expected);

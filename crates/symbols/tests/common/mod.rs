@@ -1,4 +1,4 @@
-//! What the tests of this crate share: folders, tools, llvm's answers, and how ours are compared with them.
+//! Shared by the tests of this crate: folders, tools, llvm's answers, and the comparison with ours.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses its own part")]
 pub use fastrand::Rng;
 use format::Module;
@@ -32,11 +32,11 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Compiles `tests/data/program.cpp`, once for each set of flags: templates take their time.
+    /// Compiles `tests/data/program.cpp`, once for each set of flags, because templates take long.
     pub fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
         let path = self.join(name);
         if flags.contains(&"-gsplit-dwarf") {
-            // The parts lie where the compiler ran, so it runs here.
+            // The compiler writes split parts to its working folder, so it runs here.
             compile(&self.0, &path, flags);
             return path;
         }
@@ -184,7 +184,7 @@ pub fn ask_llvm(path: &Path, addresses: &[u64]) -> Answers {
     answers
 }
 
-/// Ours, in the same form.
+/// Our answers, in the same form.
 pub fn ask_us(path: &Path, search: &Search, addresses: impl Iterator<Item = u64>) -> Answers {
     let store = Store::new();
     const EXACT: u64 = 1 << 47;
@@ -255,7 +255,7 @@ fn same(ours: &[Told], theirs: &[Told], aliases: &Aliases) -> bool {
         })
 }
 
-/// llvm puts a relative compilation folder in front of a path that has it already: `libio/libio/x.h`.
+/// llvm prepends a relative compilation folder to a path that already has it: `libio/libio/x.h`.
 fn same_file(our: &str, their: &str) -> bool {
     let doubled = || their.strip_suffix(our).is_some_and(|folder| !folder.is_empty() && our.starts_with(folder));
     our == their || doubled()
@@ -275,13 +275,13 @@ fn is_partition_label(name: &str) -> bool {
     parts.next().is_some_and(is_hash) && parts.next() == Some("c")
 }
 
-/// Why an answer may differ, as long as few do.
+/// The reason why an answer may differ. Only a few may.
 fn rule(ours: &[Told], theirs: &[Told], labels: &HashSet<String>) -> Option<&'static str> {
     match (ours, theirs) {
         ([our], [their]) if our.line == 0 && their.line == 0 && labels.contains(&their.function) => {
             Some("a label without a size inside of a function")
         }
-        // The label stands in `.debug_info`, and only llvm takes that for a place in the code.
+        // The label is in `.debug_info`, and only llvm takes it for an address of code.
         ([], [their]) if their.line == 0 && is_partition_label(&their.function) => {
             Some("padding behind a label of the link-time optimizer")
         }
@@ -313,7 +313,7 @@ fn aliases(path: &Path) -> Aliases {
     found
 }
 
-/// A compiler's copy of a function is that function.
+/// The copy of a function that a compiler made counts as that function.
 pub fn without_clones(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let clones = [".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".llvm.", ".localalias"];

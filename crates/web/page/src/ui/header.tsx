@@ -112,17 +112,17 @@ const Chips = (): JSX.Element => {
 };
 
 /** A range as it was typed or chosen: "32..63" is "32–63", with either end perhaps missing. */
-const rangeText = (range: string, show: (end: string) => string): string => {
+const rangeText = (range: string, below: "<" | "≤", show: (end: string) => string): string => {
   const [min = "", max = min] = range.split("..");
+  if (min === max) return show(min);
   if (max === "") return `≥ ${show(min)}`;
-  if (min === "" || min === "0") return `< ${show(max)}`;
-  return min === max ? show(max) : `${show(min)}–${show(max)}`;
+  return min === "" || min === "0" ? `${below} ${show(max)}` : `${show(min)}–${show(max)}`;
 };
 
-const lifetimeText = (range: string): string => rangeText(range, (end) => (Number.isFinite(Number(end)) ? time(Number(end)) : end));
+const lifetimeText = (range: string): string => rangeText(range, "<", (end) => (Number.isFinite(Number(end)) ? time(Number(end)) : end));
 
 const sizeText = (range: string): string => {
-  const text = rangeText(range, (end) => end);
+  const text = rangeText(range, "≤", (end) => end);
   return /\d$/.test(text) ? `${text} B` : text;
 };
 
