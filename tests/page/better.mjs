@@ -123,7 +123,7 @@ await check("B7 more measures in every tree, and of each stack", async () => {
   await go(page, "#/top-down");
   await page.getByRole("button", { name: "Columns" }).click();
   const offered = await page.locator(".column-list").innerText();
-  for (const name of ["Allocated", "Frees", "Average size", "Mean life", "Blocks at peak", "Kept share"]) has(offered, name);
+  for (const name of ["Allocated", "Frees", "Average size", "Mean life", "Blocks at peak", "% kept"]) has(offered, name);
   await page.keyboard.press("Escape");
   has((await page.locator(".grid-head .head").allInnerTexts()).join("|"), "Self: Peak");
   await page.locator(".grid-row").first().click();
@@ -178,7 +178,7 @@ await check("B10 flame graph: owners' colours, sorted, both ways up, in ranges a
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "SVG" }).click()]);
   has(readFileSync(await file.path(), "utf8"), "img::Pipeline::");
   await go(page, "#/flame?from=1&to=200000000&cost=allocations");
-  has(await text(".flame-text"), "allocations in all");
+  has(await text(".flame-text"), "allocations in total");
   await go(page, "#/flame?at=peak&compare=@1000");
   has(await text(".flame ~ .legend"), "more than in the base");
 });

@@ -72,7 +72,7 @@ await check("B13 timeline: a line for the base and for every run, told apart wit
   const found = await legend();
   const ends = (name) => print("timeline", trace(name)).range.to_ns;
   equal(found.map(({ name }) => name.split(",")[0]), ["base.htz (base)", "longer.htz"], "names");
-  equal(found.map(({ name }) => name.includes("goes on to")), ["base", "longer"].map((name) => ends(name) > ends("orders")), "which ones are longer");
+  equal(found.map(({ name }) => name.includes("continues to")), ["base", "longer"].map((name) => ends(name) > ends("orders")), "which ones are longer");
   holds(found.every(({ dash }) => dash) && new Set(found.map(({ dash }) => dash)).size === 2, "each has dashes of its own");
   const drawn = (colour) =>
     page.locator(".timeline canvas").evaluate((canvas, wanted) => {

@@ -7,7 +7,7 @@ await settled(page);
 const list = (label) => page.locator(`section[aria-label="${label}"]`);
 
 await check("the leak: who, how many, does it grow, and what is only a cache", async () => {
-  const judged = list("Never freed, judged");
+  const judged = list("Not freed: leak or not?");
   const [first] = await judged.locator(".entry").allInnerTexts();
   has(first, "leaky::makeToken");
   has(first, "grows");
@@ -40,14 +40,14 @@ await check("the peak: decode and blur, and what was live then", async () => {
   await settled(page);
 });
 await check("the churn: formatRow's 360,000 blocks that hardly live, not only those freed at once", async () => {
-  const entries = await list("Allocated most").locator(".entry").allInnerTexts();
+  const entries = await list("Most allocations").locator(".entry").allInnerTexts();
   has(entries[0], "report::formatRow");
   has(entries[0], "288,000");
   has(entries[0], "< 0.1 ms");
   has(entries[1], "72,000");
   has(await page.locator(".figure-card", { hasText: "Short-lived" }).innerText(), "98 %");
   has(await list("Temporary").innerText(), "report::checksum");
-  await list("Allocated most").locator(".entry").first().click();
+  await list("Most allocations").locator(".entry").first().click();
   await settled(page);
   has(await page.locator(".detail").innerText(), "formatRow");
   await page.keyboard.press("Escape");

@@ -33,7 +33,7 @@ await check("A3 peak with its time, RSS, leaked", async () => {
   has(await page.locator(".figure-card", { hasText: "Peak RSS" }).innerText(), "MB");
 });
 await check("A4 four lists, from 1 %, with bars; details with percent and stack", async () => {
-  for (const title of ["Held at the peak", "Never freed, judged", "Allocated most", "Temporary"]) {
+  for (const title of ["Held at the peak", "Not freed: leak or not?", "Most allocations", "Temporary"]) {
     const list = section(title);
     const shares = (await list.locator(".entry-share").allInnerTexts()).map((share) => Number.parseFloat(share));
     holds(shares.length > 0 && shares.every((share) => share >= 1), `${title}: ${shares}`);
@@ -165,7 +165,7 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   await go(page, "#/flame?levels=all");
   const options = await page.locator(".tools select").first().locator("option").allInnerTexts();
   equal(options, ["Peak", "Leaked", "Allocations", "Temporary", "Allocated"], "costs");
-  has(await text(".flame-text"), "32.2 MB peak in all");
+  has(await text(".flame-text"), "32.2 MB at the peak");
   const paper = await page.locator(".flame-paper canvas").boundingBox();
   await page.mouse.move(paper.x + 30, paper.y + 5 * 22 + 8);
   has(await text(".flame-text"), "img::Pipeline::");
@@ -242,7 +242,7 @@ await check("A15 everything is filtered to the range; reset", async () => {
 await check("A16 sizes: bars by function, with count, total and average", async () => {
   await go(page, "#/sizes");
   const bar = page.locator(".bars tr", { hasText: "262.1 kB" }).getByRole("button");
-  has(await bar.getAttribute("aria-label"), "120 allocations of 31.5 MB in all, 262.1 kB each");
+  has(await bar.getAttribute("aria-label"), "120 allocations, 31.5 MB in total, 262.1 kB each");
   holds((await page.locator(".bars tr", { hasText: "32 – 63 B" }).locator("i").count()) >= 2, "stacked by function");
 });
 await check("A17 several files, open, compare, suppressions, switches", async () => {

@@ -70,7 +70,7 @@ for (const name of ["orders", "python", "node"]) {
     await go(page, "#/summary");
     const { lists } = print("summary", trace(name));
     const short = (text) => Number.parseFloat(text.replace(/[, ]/g, ""));
-    const shown = (await page.locator('section[aria-label="Allocated most"] .entry-value').allInnerTexts()).map(short);
+    const shown = (await page.locator('section[aria-label="Most allocations"] .entry-value').allInnerTexts()).map(short);
     equal(shown, lists.allocations.slice(0, shown.length).map((one) => one.value), "allocations");
   });
   await check(`${name}: the folded stacks are print's flame`, async () => {

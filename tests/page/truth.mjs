@@ -60,7 +60,7 @@ await check("3 leaks are those of the whole session, whatever range or moment is
 });
 await check("4 verdicts are explained as the documents do, and what was freed is not among what never was", async () => {
   await go(page, "#/summary");
-  const judged = section("Never freed, judged");
+  const judged = section("Not freed: leak or not?");
   const sites = print("leaks", trace("screens")).sites;
   const live = sites.filter((site) => site.live_allocations > 0).length;
   holds(live < sites.length, "something was freed at exit");
@@ -68,9 +68,9 @@ await check("4 verdicts are explained as the documents do, and what was freed is
   await go(page, "#/leaks");
   equal((await rows(page, "Leaks")).length, live, "the same number of rows there");
   const help = (name) => page.getByRole("group", { name: "Verdict" }).getByRole("button", { name: new RegExp(`^${name}`) }).getAttribute("title");
-  has(await help("at exit"), "freed only when the program ended");
-  has(await help("tail"), "In use when the program ended; earlier ones were freed");
-  await page.getByRole("group", { name: "Verdict" }).getByRole("button", { name: /^at exit/ }).click();
+  has(await help("freed at exit"), "freed only when the program ended");
+  has(await help("in use at end"), "In use when the program ended; earlier blocks were freed");
+  await page.getByRole("group", { name: "Verdict" }).getByRole("button", { name: /^freed at exit/ }).click();
   await settled(page);
   const [exit] = await rows(page, "Leaks");
   has(exit.text, "until_exit");
@@ -92,7 +92,7 @@ await check("5 details follow every change: filters, other code, without", async
     holds(found.every((share) => share >= 0 && share <= 100), `${hash}: ${found}`);
   }
   await go(page, "#/bottom-up?levels=mine");
-  await detail().getByRole("button", { name: "Without" }).click();
+  await detail().getByRole("button", { name: "Exclude" }).click();
   await settled(page);
   holds(!/1,000/.test(await detail().innerText()), "nothing of what is left out");
   await page.keyboard.press("Escape");
@@ -108,7 +108,7 @@ await check("5 a row of Leaks, its details and the Summary have the same numbers
   has(await detail().locator("h3").innerText(), "2 stacks");
   await page.keyboard.press("Escape");
   await go(page, "#/summary");
-  await section("Never freed, judged").locator(".entry", { hasText: "token" }).click();
+  await section("Not freed: leak or not?").locator(".entry", { hasText: "token" }).click();
   await settled(page);
   equal([await detailOf("Leaked"), await detailOf("Leaked blocks")], ["64.0 kB", "1,000"], "from the Summary");
   await page.keyboard.press("Escape");

@@ -1,4 +1,4 @@
-//! How long questions about an open trace take: `ranges FILE [QUESTIONS]`. Random ranges, the seed is printed.
+//! Measures how long questions about an open trace take: `ranges FILE [QUESTIONS]`. The ranges are random; the seed is printed.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 use analysis::{Blocks, Engine, Query};
 use format::{BlockKind, RawBlock, Reader};
@@ -35,12 +35,9 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let path = words.next().unwrap();
     let questions = words.next().map_or(20, |word| word.parse().unwrap());
-    let mut state: u64 = std::env::var("HEAPTRACK_SEED").map_or(1, |seed| seed.parse().unwrap());
-    println!("HEAPTRACK_SEED={state}");
-    let mut random = |limit: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 20) % limit
-    };
+    let seed: u64 = std::env::var("HEAPTRACK_SEED").map_or(1, |seed| seed.parse().unwrap());
+    println!("HEAPTRACK_SEED={seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
     let (wall, start) = (Instant::now(), cpu());
     let mut engine = Engine::indexed();
     let mut reader = Reader::open(&path).unwrap();
@@ -64,7 +61,7 @@ fn main() {
     let runtime = engine.runtime_ns();
     let mut times: Vec<(Duration, Duration)> = (0..questions)
         .map(|_| {
-            let (a, b) = (random(runtime) + 1, random(runtime) + 1);
+            let (a, b) = (rng.u64(1..=runtime), rng.u64(1..=runtime));
             let query = Query::new(
                 [("from", a.min(b).to_string()), ("to", a.max(b).to_string())]
                     .iter()

@@ -1,10 +1,10 @@
-//! How many nanoseconds an event takes to count, the best of many times: `replay FILE [TIMES]`. The blocks are unpacked before.
+//! Measures how many nanoseconds it takes to count an event, best of many runs: `replay FILE [TIMES]`. Unpacking is not measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 use analysis::Engine;
 use format::{BlockKind, RawBlock, Reader};
 use std::time::Duration;
 
-/// CPU time of this thread, which others that run at the same time do not add to.
+/// The CPU time of this thread, so that other processes do not count.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())

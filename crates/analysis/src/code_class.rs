@@ -1,8 +1,7 @@
-//! Whose code a level is: the user's own, or somebody else's.
+//! The class of code that a level belongs to: the user's own program, a dependency, the language's runtime, libc or the kernel.
 //!
-//! Given: a level with its module, source path and name. Gives back: a class, and for a stack the level to blame, which
-//! is the innermost one in the user's own code. The user's rules come first, then the source path, then the name, then the
-//! module; what nobody knows better is as its module is.
+//! Receives: a level with its module, source path and name. Returns: a class, and for a stack the level to blame, which is the innermost
+//! level in the user's own code. The user's rules come first, then the source path, then the name, then the module.
 use crate::frame_names::Level;
 use std::fmt;
 
@@ -10,13 +9,13 @@ use std::fmt;
 pub enum CodeClass {
     /// The user's own code.
     Program,
-    /// Somebody else's library.
+    /// A library of other people.
     Dependency,
     /// The language's runtime and standard library, an interpreter included.
     Runtime,
     /// libc and the loader.
     Libc,
-    /// The kernel's entry (vdso).
+    /// The kernel's code in the process (vdso).
     Kernel,
 }
 
@@ -50,7 +49,7 @@ struct Rule {
     pattern: String,
 }
 
-/// A line of a rules file that says nothing.
+/// A line of a rules file that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRule {
     /// From 1.
@@ -70,7 +69,7 @@ impl fmt::Display for BadRule {
 
 impl std::error::Error for BadRule {}
 
-/// The user's rules, and the program's file.
+/// Decides the classes of levels, by the user's rules and built-in ones.
 #[derive(Clone, Debug, Default)]
 pub struct CodeClasses {
     rules: Vec<Rule>,
@@ -82,7 +81,7 @@ impl CodeClasses {
         CodeClasses { rules: Vec::new(), exe: exe.to_owned() }
     }
 
-    /// Adds the rules of a file; the first that fits counts.
+    /// Adds the rules of a file. The first rule that matches counts.
     ///
     /// ```text
     /// # comment
@@ -121,7 +120,7 @@ impl CodeClasses {
             return CodeClass::Libc;
         }
         let by_path = level.file.and_then(class_of_path);
-        // A bare file name out of a symbol table says nothing about whose it is.
+        // A file name without a folder comes from a symbol table and does not tell the class.
         let by_name = || level.function.filter(|_| !level.file.is_some_and(|file| file.contains('/')));
         by_path
             .or_else(|| by_name().and_then(|name| class_of_name(name, level.short.unwrap_or(name))))
@@ -130,7 +129,7 @@ impl CodeClasses {
 
     fn of_module(&self, level: &Level<'_>, module: &str, base: &str) -> CodeClass {
         if module.is_empty() {
-            // JIT code: functions have files, the engine's own pieces have none.
+            // This is JIT code. Functions of the program have files, the runtime's own code has none.
             return if level.file.is_some() { CodeClass::Program } else { CodeClass::Runtime };
         }
         if is_any_prefix(base, RUNTIME_MODULES) || is_interpreter(base) {
@@ -145,7 +144,7 @@ impl CodeClasses {
         CodeClass::Program
     }
 
-    /// The place of the level to blame, among a stack's levels, leaf first.
+    /// The index of the level to blame, among the levels of a stack, leaf first.
     pub fn blamed<'a>(&self, mut levels: impl Iterator<Item = Level<'a>>) -> Option<usize> {
         levels.position(|level| !level.frame.is_marker() && self.of(&level) == CodeClass::Program)
     }
@@ -304,7 +303,7 @@ fn parse(line: &str) -> Option<Rule> {
     Some(Rule { class, subject, pattern: pattern.trim().to_owned() })
 }
 
-/// `*` stands for any text. Goes back to the last star only, so it never takes long.
+/// `*` stands for any text. Backtracks to the last star only, so the time is bounded.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);

@@ -1,4 +1,4 @@
-//! What a stack, or any group of stacks, cost within a range. docs/views.md has the meaning of each.
+//! The costs of a stack, or of any group of stacks, within a range. docs/views.md has the meaning of each.
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -27,18 +27,18 @@ costs! {
     freed_bytes,
     temporary,
     temporary_bytes,
-    /// Of the blocks freed within the range, how long they lived, together.
+    /// The total lifetime of the blocks freed within the range.
     lifetime_ns,
     /// Live when the range begins.
     base_bytes,
     base_allocations,
-    /// Live when it ends; for the whole session: leaked.
+    /// Live when the range ends. For the whole session, this is what leaked.
     live_bytes,
     live_allocations,
     /// Allocated within the range and live when it ends.
     kept_bytes,
     kept_allocations,
-    /// BlocksInMemory when the program's total was highest within the range.
+    /// Live when the program's total was highest within the range.
     peak_bytes,
     peak_allocations,
     /// The group's own maximum within the range, and when it was first reached.
@@ -48,13 +48,13 @@ costs! {
     size_max,
 }
 
-/// Sizes in a file that lies may be anything: a sum that is too large stays at the largest number.
+/// Saturates, because the sizes in a malformed file may be anything.
 pub fn to_signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 impl Costs {
-    /// Sums. Own peaks of two groups do not add up: what is left is that of the one that had more.
+    /// Adds other costs. Own peaks of two groups do not add up, so the higher one stays.
     pub fn add(&mut self, other: &Costs) {
         let sum = |mine: &mut u64, others: u64| *mine = mine.saturating_add(others);
         sum(&mut self.allocations, other.allocations);
@@ -79,7 +79,7 @@ impl Costs {
         self.size_max = self.size_max.max(other.size_max);
     }
 
-    /// What is known of these at one instant: only what was live.
+    /// The costs that are known at one instant: only live blocks.
     pub fn live_only(&self) -> Costs {
         Costs { live_bytes: self.live_bytes, live_allocations: self.live_allocations, ..Costs::default() }
     }
@@ -88,7 +88,7 @@ impl Costs {
         to_signed(self.live_bytes).saturating_sub(to_signed(self.base_bytes))
     }
 
-    /// Anything happened, or was held. When its own peak was, and how large its blocks are, is no cost by itself.
+    /// Whether nothing happened and nothing was held. The own peak and the largest size do not count by themselves.
     pub fn is_zero(&self) -> bool {
         Costs { own_peak_time_ns: 0, own_peak_bytes: 0, size_max: 0, ..*self } == Costs::default()
     }

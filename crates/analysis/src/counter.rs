@@ -3,7 +3,8 @@
 //! Given: for each allocation class its size and group. What must hold: the moment of the peak is that of the whole program, also when only
 //! some blocks are counted; a group keeps what it held at the peak although peaks come at every event while a heap grows.
 use crate::costs::Costs;
-use crate::definitions::{KnownAllocClass, NO_SITE};
+use crate::definitions::KnownAllocClass;
+use crate::group_id::GroupId;
 use crate::live::{Kept, Live};
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap};
@@ -84,12 +85,12 @@ pub(crate) struct Group {
     pub(crate) own_peak_time_ns: u64,
     pub(crate) size_max: u64,
     /// When it allocated first and last, since the walk began.
-    pub(crate) first_ns: u64,
-    pub(crate) last_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
 }
 
 /// No time is as late.
-pub(crate) const NEVER: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
 
 impl Group {
     const NEW: Group = Group {
@@ -113,6 +114,15 @@ impl Group {
         first_ns: NEVER,
         last_ns: 0,
     };
+
+    /// When it allocated first and last, since the walk began or the times were forgotten.
+    pub(crate) fn allocation_times(&self) -> Option<(u64, u64)> {
+        (self.first_ns != NEVER).then_some((self.first_ns, self.last_ns))
+    }
+
+    pub(crate) const fn forget_allocation_times(&mut self) {
+        (self.first_ns, self.last_ns) = (NEVER, 0);
+    }
 }
 
 /// The highest moment of the program's total.
@@ -146,7 +156,7 @@ impl Selected {
 }
 
 pub(crate) struct Counter<'a> {
-    /// Size and group of each allocation class; the group `NO_GROUP` is counted in the program's total only.
+    /// Size and group of each allocation class; blocks of the group `GroupId::LEFT_OUT` are counted in the program's total only.
     alloc_classes: Cow<'a, [KnownAllocClass]>,
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
@@ -162,9 +172,6 @@ pub(crate) struct Counter<'a> {
     /// How many groups each thread has; the group of an allocation class is one of these. 0: groups have nothing to do with threads.
     per_thread: usize,
 }
-
-/// The group of allocation classes that are left out.
-pub(crate) const NO_GROUP: u32 = NO_SITE - 1;
 
 impl<'a> Counter<'a> {
     pub(crate) fn new(alloc_classes: Cow<'a, [KnownAllocClass]>, groups: usize, selection: Option<Selection>) -> Self {
@@ -189,9 +196,9 @@ impl<'a> Counter<'a> {
     }
 
     #[inline]
-    pub(crate) const fn group(&self, site: u32, thread: u32) -> usize {
-        let first = if self.per_thread > 0 && site < NO_GROUP { thread as usize * self.per_thread } else { 0 };
-        first + site as usize
+    pub(crate) const fn group(&self, site: GroupId, thread: u32) -> usize {
+        let first = if self.per_thread > 0 && site.is_counted() { thread as usize * self.per_thread } else { 0 };
+        first + site.index()
     }
 
     /// AllocClasses and groups that are new.
@@ -376,7 +383,7 @@ impl Sink for Counter<'_> {
 
     #[inline]
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != NO_SITE);
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
         known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 

@@ -1,56 +1,65 @@
-//! What a trace says besides its events: who was recorded, its modules, threads, stacks, allocation classes and names.
+//! Everything that a trace contains besides its events: the session, modules, threads, stacks, allocation classes and names.
 //!
-//! Given: the blocks of a trace, in file order. Gives back: stacks as people read them. What must hold: a stack keeps its number
-//! while a file grows; a module that was loaded again is the same module, so stacks that differ only in that are one.
+//! Receives: the blocks of a trace, in file order. Returns: stacks for people. Must hold: a stack keeps its number while the file grows. A module
+//! that was loaded again is the same module, so stacks that differ only in that are one stack.
 use crate::frame_names::{Level, Names};
+use crate::group_id::GroupId;
 use format::{
     AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
     StackNode, Stacks, Summary, Thread, Unseen,
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Lost definitions that are kept a place for; a file that claims more of them lies.
+/// The most lost definitions that get a placeholder. A file with more of them is malformed.
 const HOLES: usize = 1 << 22;
 const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
-/// Samples of the resident size that are kept; of more, every second one is left out.
+/// The most samples of the resident size. If there are more, every second one is dropped.
 const SAMPLES: usize = 1 << 17;
 
 /// The number of a stack that allocates, in order of its first allocation class.
 pub type SiteId = u32;
-/// The site of an allocation class whose definition was lost.
-pub(crate) const NO_SITE: SiteId = u32::MAX;
 
+/// An allocation class as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownAllocClass {
     pub(crate) size: u64,
-    pub(crate) site: SiteId,
+    /// The group that its blocks are counted in: its site, unless a view groups blocks by something else.
+    pub(crate) site: GroupId,
+}
+
+impl KnownAllocClass {
+    /// The same class in another group; `None` leaves it out. A class that was lost or left out before stays as it is.
+    pub(crate) fn regrouped(self, group: impl FnOnce(SiteId) -> Option<u32>) -> Self {
+        let site = self.site.number().map_or(self.site, |site| GroupId::new(group(site)));
+        KnownAllocClass { site, ..self }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     pub session: Session,
-    /// `None`: the trace was not finished.
+    /// `None` if the recording was not finished.
     pub summary: Option<Summary>,
     pub losses: Losses,
     /// What could not be recorded, and why.
     pub unseen: Vec<Unseen>,
     pub suppressions: String,
-    /// How large the heap was already, of a program that ran when we came.
+    /// The size of the heap when the recorder attached to the program.
     pub heap_at_attach: Option<HeapAtAttach>,
-    /// Events that a bound on the file's size left no room for.
+    /// The counts of events that were dropped because of the file's size limit.
     pub(crate) folded: Vec<Folded>,
-    /// Blocks that went with their process, of a merged trace.
+    /// Blocks of a merged trace that were live when their process ended.
     pub(crate) gone: Vec<Gone>,
     pub threads: BTreeMap<u32, Thread>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,
-    /// Resident size over time; thinned out when they are very many.
+    /// Resident size over time. Samples are dropped if there are very many.
     pub samples: Vec<RssSample>,
     /// The highest of all samples.
     pub peak_rss_bytes: u64,
     pub overhead_bytes: u64,
     pub(crate) alloc_classes: Vec<KnownAllocClass>,
-    /// Stack id - 1.
+    /// By stack id minus 1.
     pub(crate) nodes: Vec<StackNode>,
     /// The stack of each site.
     pub(crate) stacks: Vec<u32>,
@@ -65,15 +74,15 @@ pub struct Definitions {
 #[derive(Clone, Debug, Default)]
 struct Reloads {
     first_of_file: HashMap<(String, Vec<u8>), u16>,
-    /// Only instances that are not the first of their file.
+    /// The first instance of the same file, for instances that are not the first.
     first: HashMap<u16, u16>,
-    /// Since the first reload: the first node of each kind, and for each node the first that is equal.
+    /// Used since the first reload: the first node with each parent and frame, and for each node the first equal one.
     known: Option<HashMap<(u32, Frame), u32>>,
     same: Vec<u32>,
 }
 
 impl Definitions {
-    /// Takes what is no event. False: the block does not fit what came before.
+    /// Adds a block that has no events. Returns false if the block does not fit the earlier ones.
     pub(crate) fn add(&mut self, block: Block) -> bool {
         match block {
             Block::Session(session) => self.session = session,
@@ -107,14 +116,14 @@ impl Definitions {
     }
 
     pub(crate) fn add_alloc_classes(&mut self, block: &AllocClasses) -> bool {
-        let lost = KnownAllocClass { size: 0, site: NO_SITE };
+        let lost = KnownAllocClass { size: 0, site: GroupId::LOST };
         if !pad(&mut self.alloc_classes, block.first as usize, lost, &mut self.holes) {
             return false;
         }
         for &AllocClass { size, stack } in &block.alloc_classes {
             let stack = self.reloads.canonical(stack);
             let site = self.site(stack);
-            self.alloc_classes.push(KnownAllocClass { size, site });
+            self.alloc_classes.push(KnownAllocClass { size, site: GroupId::new(Some(site)) });
         }
         true
     }
@@ -156,17 +165,17 @@ impl Definitions {
         }
     }
 
-    /// Stacks that allocate.
+    /// The number of stacks that allocate.
     pub const fn site_count(&self) -> usize {
         self.stacks.len()
     }
 
-    /// The recorder came to the end of the session.
+    /// Whether the recorder reached the end of the session.
     pub fn has_ended(&self) -> bool {
         self.summary.is_some_and(|summary| summary.complete)
     }
 
-    /// The recorder came to the end of the session, and no event is missing.
+    /// Whether the recorder reached the end of the session, and no event is missing.
     pub fn is_complete(&self) -> bool {
         self.has_ended() && self.losses.lost_events == 0
     }
@@ -184,23 +193,23 @@ impl Definitions {
                 at = 0;
                 return Some(Frame::LOST);
             };
-            // A parent is older than its child; anything else is a lie and ends the walk.
+            // A parent is older than its child. Anything else is malformed and ends the walk.
             at = if node.parent < at { node.parent } else { 0 };
             Some(node.frame)
         })
     }
 
-    /// The same with names: what was inlined has a level of its own, in front of the frame that it is in.
+    /// The levels of a stack, with names. An inlined function has a level of its own, before that of its frame.
     pub fn all_levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
         self.frames(stack).flat_map(|frame| self.levels_of(frame))
     }
 
-    /// The levels that people want: `operator new` is how C++ says malloc, so they begin with who called it.
+    /// The levels without the allocator's own functions at the top, such as `operator new`.
     pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
         self.all_levels(stack).skip_while(Level::is_allocator)
     }
 
-    /// The levels of one frame, innermost first; at least one.
+    /// The levels of one frame, innermost first. There is at least one.
     pub fn levels_of(&self, frame: Frame) -> impl Iterator<Item = Level<'_>> {
         let module = self.module(frame).map(|module| module.path.as_str());
         self.names.levels(frame, module)
@@ -212,7 +221,7 @@ impl Definitions {
 }
 
 impl Reloads {
-    /// Nodes so far are all of first instances: each is its own.
+    /// Starts to look for equal nodes. All nodes so far are of first instances.
     fn start(&mut self, nodes: &[StackNode]) {
         if self.known.is_some() {
             return;
@@ -225,7 +234,7 @@ impl Reloads {
         self.known = Some(known);
     }
 
-    /// Writes the nodes from `first` on in terms of first instances.
+    /// Rewrites the nodes from `first` on so that they refer to first instances.
     fn rewrite(&mut self, nodes: &mut [StackNode], first: usize) {
         let Some(known) = &mut self.known else { return };
         for (node, id) in nodes.iter_mut().zip(1..).skip(first) {
@@ -244,7 +253,7 @@ impl Reloads {
     }
 }
 
-/// Fills up to `first`; false if that goes back or too far.
+/// Fills the list with `lost` up to the index `first`. Returns false if the list is longer already, or the gap is too large.
 fn pad<T: Copy>(list: &mut Vec<T>, first: usize, lost: T, holes: &mut usize) -> bool {
     let Some(gap) = first.checked_sub(list.len()) else { return false };
     if gap > HOLES - *holes {

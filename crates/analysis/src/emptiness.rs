@@ -36,7 +36,7 @@ pub fn why_empty(engine: &Engine, profile: &Profile, query: &Query) -> Option<St
     Some(format!("{what}{when}{that}"))
 }
 
-/// Why no stack has any of a cost; `None` if one has.
+/// Why no stack has any of this cost; `None` if one has.
 pub fn why_none_of(cost: Cost, profile: &Profile, table: &StackTable, query: &Query) -> Option<String> {
     let value = |(site, costs): &(u32, crate::costs::Costs)| {
         cost.of(costs, query.suppressions && table.stack(*site).suppressed.is_some())
@@ -58,11 +58,11 @@ pub fn why_none_of(cost: Cost, profile: &Profile, table: &StackTable, query: &Qu
     })
 }
 
-/// These words of a query, as they were written.
+/// The given words of a query among `words`, as they were written.
 fn given(query: &Query, words: &[&str]) -> Vec<String> {
     let written = query.given().iter().filter(|(word, _)| words.contains(word));
     let mut list: Vec<String> = written.map(|(word, value)| format!("`{word} {value}`")).collect();
-    // KDE's own filter has no word of the query.
+    // KDE's option --filter-bt-function is not a word of the query.
     let named = query.given().iter().filter(|(word, _)| *word == "include").count();
     let others = query.include.iter().skip(named).filter(|_| words.contains(&"include"));
     list.extend(others.map(|pattern| format!("`{pattern}`")));

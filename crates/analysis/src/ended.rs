@@ -1,7 +1,7 @@
-//! Blocks of a merged trace that went with their process: an event frees them, but the program did not (`format::Gone`).
+//! Blocks of a merged trace that were live when their process ended. An event frees them, but the program did not (`format::Gone`).
 //!
-//! What must hold: such a free counts for what is live and for the peak, and for nothing else; what a process had not freed when
-//! it ended is leaked, in every range that reaches the end of the trace.
+//! Must hold: such a free counts only for live blocks and the peak. Blocks that a process had not freed when it ended are leaked, in
+//! every range that reaches the end of the trace.
 use crate::costs::Costs;
 use crate::counter::{Birth, Counter};
 use crate::definitions::{Definitions, KnownAllocClass};
@@ -10,8 +10,8 @@ use crate::moment::Moment;
 use crate::profile::Range;
 use format::{Gone, GoneBlock};
 
-/// Puts right what the frees of these blocks did to the costs of their groups. `first`: the sequence number of the range's
-/// first allocation. `group`: where a block counts, and its size.
+/// Corrects the costs of the groups in which these frees were counted. `first`: the sequence number of the range's first allocation.
+/// `group`: the group of a block, and its size.
 pub(crate) fn add<'a>(
     parts: impl Iterator<Item = &'a Gone>,
     reaches_end: bool,
@@ -42,10 +42,10 @@ pub(crate) fn add<'a>(
 impl Definitions {
     pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
         let KnownAllocClass { size, site } = *self.alloc_classes.get(block.alloc_class as usize)?;
-        Some((site as usize, size))
+        Some((site.index(), size))
     }
 
-    /// Frees that are none.
+    /// The number of frees that the program did not make.
     pub(crate) fn gone_blocks(&self) -> u64 {
         self.gone.iter().map(|part| part.blocks.len() as u64).sum()
     }
@@ -63,7 +63,7 @@ impl Engine {
         !range.instant && self.moment(range.to) == Moment::END
     }
 
-    /// What went with its process within the range.
+    /// The blocks whose process ended within the range.
     pub(crate) fn gone_in(&self, range: &Range) -> impl Iterator<Item = &Gone> {
         let (from_ns, to_ns, instant) = (range.from_ns, range.to_ns, range.instant);
         let (is_from_start, reaches_end) = (self.moment(range.from) == Moment::START, self.reaches_end(range));

@@ -1,4 +1,4 @@
-//! Whether a query fits a trace: its times lie within the session, its threads are there.
+//! Whether a query fits a trace: whether its times are within the session and its threads exist.
 use crate::engine::Engine;
 use crate::moment::When;
 use crate::query::{Compare, Query};
@@ -8,7 +8,7 @@ use crate::query::{Compare, Query};
 pub struct Misfit {
     /// The word: `at`, `from`, `thread` or `compare`.
     pub name: &'static str,
-    /// As it was written.
+    /// The value as it was written.
     pub value: String,
     /// What is wrong, as the end of a sentence that begins with the word.
     pub reason: String,
@@ -26,7 +26,7 @@ impl Query {
         self.late(engine).or_else(|| self.reversed(engine)).or_else(|| self.unknown_thread(engine))
     }
 
-    /// The same query, with an end of the range that is not after the end of the session: blocks get no older after that.
+    /// The same query, with a range that ends with the session at the latest. Blocks do not get older after that.
     pub fn within(&self, engine: &Engine) -> Query {
         let mut query = self.clone();
         query.to = self.to.filter(|to| !is_late(*to, engine));
@@ -77,7 +77,7 @@ impl Query {
     }
 }
 
-/// Only a number of seconds can be too large: shares of the runtime and named moments always lie within it.
+/// Only an absolute time can be too late. Shares of the runtime and named moments are always within it.
 fn is_late(when: When, engine: &Engine) -> bool {
     matches!(when, When::Ns(ns) if ns > engine.runtime_ns())
 }

@@ -1,15 +1,15 @@
-//! Events that are counted but not there any more: a file with a bound on its size folds its oldest events into their counts.
+//! Folded events: a file with a size limit replaces its oldest events by their counts.
 //!
-//! What must hold: a range has a folded part as a whole, or nothing of it. So what begins with the session counts all of it; what begins later
-//! counts nothing, and finds what lived at the cut as blocks like all others.
+//! Must hold: a range contains a folded part as a whole, or not at all. A range that begins with the session counts all of it. A range that
+//! begins later counts nothing of it, and sees the blocks that survived the cut like all others.
 use crate::costs::Costs;
 use crate::counter::{Counter, Peak};
 use crate::definitions::{Definitions, KnownAllocClass};
 use format::{Folded, FoldedRow};
 
-/// The part that holds the highest moment, if that is not among the events that are there.
+/// The part that contains the highest moment, unless an event of the file does.
 pub(crate) fn peaking<'a>(parts: impl Iterator<Item = &'a Folded>, counted: Peak) -> Option<&'a Folded> {
-    // Of equal ones the first counts, which is the folded one.
+    // Of equal peaks the first counts, which is the folded one.
     parts.filter(|part| part.peak_bytes > 0 && part.peak_bytes >= counted.bytes).max_by_key(|part| part.peak_bytes)
 }
 
@@ -17,7 +17,7 @@ pub(crate) const fn peak_of(part: &Folded) -> Peak {
     Peak { bytes: part.peak_bytes, allocations: part.peak_allocations, time_ns: part.peak_time_ns, event: 0 }
 }
 
-/// Adds the counts of a part. `group`: where the blocks of a row count, and their size.
+/// Adds the counts of a part. `group`: the group of a row, and the size of its blocks.
 pub(crate) fn add(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow) -> Option<(usize, u64)>) {
     for row in part.rows.iter().filter(|row| row.allocations > 0) {
         let Some((group, size)) = group(row) else { continue };
@@ -37,7 +37,7 @@ pub(crate) fn add(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow)
     }
 }
 
-/// The highest moment is in this part: what the groups held then.
+/// Sets what the groups held at the peak, which is in this part.
 pub(crate) fn set_peak(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow) -> Option<(usize, u64)>) {
     costs.iter_mut().for_each(|costs| (costs.peak_bytes, costs.peak_allocations) = (0, 0));
     for row in part.rows.iter().filter(|row| row.at_peak > 0) {
@@ -49,19 +49,19 @@ pub(crate) fn set_peak(part: &Folded, costs: &mut [Costs], group: impl Fn(&Folde
 }
 
 impl Definitions {
-    /// The latest cut: what happened before it is known in sum only. `None`: every event is there.
+    /// The time of the latest cut. Events before it are known as sums only. `None` if the file has all events.
     pub fn folded_until_ns(&self) -> Option<u64> {
         self.folded.iter().map(|part| part.until_ns).max()
     }
 
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
         let KnownAllocClass { size, site } = *self.alloc_classes.get(row.alloc_class as usize)?;
-        Some((site as usize, size))
+        Some((site.index(), size))
     }
 }
 
 impl Counter<'_> {
-    /// How long a folded block lived is not known: where that matters, it does not count.
+    /// The group of a row and the size of its blocks. The lifetimes of folded blocks are not known, so a query for lifetimes does not count them.
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
         let KnownAllocClass { size, site } = self.alloc_class(row.alloc_class)?;
         self.selects_folded(row.thread).then(|| (self.group(site, row.thread), size))

@@ -1,4 +1,4 @@
-//! What frames are called: the Symbols blocks of a trace, made one.
+//! The names of frames: all Symbols blocks of a trace, merged.
 use format::{CodeLocation, Frame, Function, IntMap, SymbolState, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,20 +8,20 @@ pub struct Level<'a> {
     pub frame: Frame,
     /// The module's path.
     pub module: Option<&'a str>,
-    /// Demangled, whole.
+    /// The full demangled name.
     pub function: Option<&'a str>,
-    /// Demangled, short.
+    /// The short demangled name.
     pub short: Option<&'a str>,
     /// As the linker knows it.
     pub raw: Option<&'a str>,
     pub file: Option<&'a str>,
     pub line: Option<u32>,
-    /// Has no frame of its own: inlined into the next level.
+    /// Inlined into the next level, so it has no frame of its own.
     pub inlined: bool,
 }
 
 impl Level<'_> {
-    /// What stands for frames that are not there.
+    /// The name of a level that stands for missing frames.
     pub fn marker(&self) -> Option<&'static str> {
         match self.frame {
             Frame::CUT => Some("[frames left out]"),
@@ -30,7 +30,7 @@ impl Level<'_> {
         }
     }
 
-    /// `operator new` and `operator new[]`, in all their forms, and how Rust reports blocks of its own.
+    /// Whether it is `operator new` or `operator new[]`, in any form, or the function of `heaptrack_api` that reports a block.
     pub fn is_allocator(&self) -> bool {
         let reports = |raw: &str| raw.contains("13heaptrack_api") || raw.contains("heaptrack_api..Reported");
         self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna") || reports(raw))
@@ -57,7 +57,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// `first`: instances of modules that were loaded again -> the first one of the same file.
+    /// `first`: maps instances of modules that were loaded again to the first instance of the same file.
     pub(crate) fn add(&mut self, block: Symbols, first: &HashMap<u16, u16>) {
         let Symbols { strings, functions, modules } = block;
         let strings: Vec<u32> = strings.into_iter().map(|text| self.string(text)).collect();
@@ -77,7 +77,7 @@ impl Names {
                     ..*place
                 }));
                 let frame = (instance as u64) << 48 | key & ((1 << 48) - 1);
-                // A name is never replaced by none: a file that was there may be gone later.
+                // A name is never removed, because a later block may have been written when the file was gone.
                 if !places.is_empty() || !self.frames.contains_key(&frame) {
                     self.frames.insert(frame, (from, self.places.len() as u32));
                 }

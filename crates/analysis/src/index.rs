@@ -1,4 +1,4 @@
-//! What makes any instant and any range quick to reach: checkpoints with all live blocks, and the history of each stack.
+//! Makes any instant and any range fast to reach: checkpoints with all live blocks, and the history of each stack.
 //!
 //! ```text
 //! checkpoints  0 ........ 1 ........ 2 ........ 3 ........ now      the state between two blocks of events
@@ -6,8 +6,8 @@
 //! range              A......................B                      walk from 0 to A and on to 1; take slice 1; walk from 2 to B
 //! ```
 //!
-//! What must hold: memory is bounded whatever the trace is. When checkpoints, their live blocks or the histories become too many,
-//! every second checkpoint is dropped and its two slices become one.
+//! Must hold: memory is bounded for any trace. If there are too many checkpoints, live blocks in them or entries of histories, every second
+//! checkpoint is dropped and its two slices become one.
 use crate::counter::{Birth, Counter, Peak};
 use crate::definitions::Definitions;
 use crate::live::Live;
@@ -15,12 +15,12 @@ use crate::moment::Moment;
 use crate::walker::{Now, Walker};
 use format::Counting;
 
-/// Most slices.
+/// The most slices.
 const SLICES: usize = 256;
-/// Fewest events of a slice; also, a slice has some events for each block that its checkpoint keeps.
+/// The fewest events of a slice. A slice also has this many events for each block that its checkpoint keeps.
 const EVENTS: u64 = 1 << 16;
 const EVENTS_PER_BLOCK: u64 = 2;
-/// Bytes of live blocks in all checkpoints together, and of all histories.
+/// The most bytes of live blocks in all checkpoints together, and of all histories.
 const LIVE_BYTES: usize = 96 << 20;
 const HISTORY_BYTES: usize = 96 << 20;
 
@@ -34,7 +34,7 @@ pub(crate) struct Checkpoint {
     latest_of: Vec<(u32, u64)>,
     /// The live blocks, packed.
     live: Vec<u8>,
-    /// The highest moment of the slice that begins here; the last slice's is not known yet.
+    /// The highest moment of the slice that begins here. It is not known yet for the last slice.
     pub(crate) peak: Peak,
 }
 
@@ -79,37 +79,29 @@ pub(crate) struct Index {
     histories: Vec<Vec<Entry>>,
     entries: usize,
     live_bytes: usize,
-    /// Slices have at least so many events, doubled each time that they become too many.
+    /// The fewest events of a slice. Doubled each time that there are too many slices.
     distance: u64,
 }
 
 impl Index {
-    /// Has the start of the trace, which is enough for every question.
+    /// Has only a checkpoint at the start of the trace, which is sufficient for every query.
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let start = Checkpoint {
-            block: 0,
-            now: Now::default(),
-            latest: u64::MAX,
-            latest_of: Vec::new(),
-            live: Vec::new(),
-            peak: Peak::default(),
-        };
         Index {
             distance: bounds.events,
             bounds,
-            checkpoints: vec![start],
+            checkpoints: vec![Checkpoint::of(&Self::feeder(), 0)],
             histories: Vec::new(),
             entries: 0,
             live_bytes: 0,
         }
     }
 
-    /// The session says it, and stands behind the start of the trace.
+    /// Sets the rule of what is temporary. The session says it, and its block comes after the start of the trace.
     pub(crate) fn set_counting(&mut self, counting: Counting) {
         self.checkpoints.iter_mut().for_each(|point| point.now.counting = counting);
     }
 
-    /// After a block of events: makes a checkpoint if it is time. `block`: the one that follows.
+    /// Called after a block of events. Makes a checkpoint if enough events have passed. `block`: the number of the next block.
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
         let distance = self.distance.max(walker.sink.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
@@ -120,7 +112,7 @@ impl Index {
         let checkpoint = Checkpoint::of(walker, block);
         self.live_bytes += checkpoint.live.len();
         self.checkpoints.push(checkpoint);
-        // With the last one dropped, the slice that it ended would go on.
+        // With an even number, the last checkpoint would be dropped, and the slice that it ended would continue.
         while self.is_too_large() && self.checkpoints.len() > 2 && self.checkpoints.len() % 2 == 1 {
             self.halve();
         }
@@ -166,7 +158,7 @@ impl Index {
         counter.begin_peak(&walker.now, time_ns);
     }
 
-    /// Drops every second checkpoint; the last one stays.
+    /// Drops every second checkpoint. The last one stays.
     fn halve(&mut self) {
         let mut kept = Vec::with_capacity(self.checkpoints.len() / 2 + 1);
         for (number, checkpoint) in std::mem::take(&mut self.checkpoints).into_iter().enumerate() {
@@ -204,11 +196,16 @@ impl Index {
         self.distance = self.distance.saturating_mul(2);
     }
 
+    /// The peaks of the slices that have ended.
+    pub(crate) fn finished_peaks(&self) -> impl Iterator<Item = Peak> {
+        self.checkpoints.iter().rev().skip(1).rev().map(|point| point.peak)
+    }
+
     /// The last checkpoint that is not after the moment.
     pub(crate) fn before(&self, moment: Moment) -> usize {
         let after = match moment {
             Moment::Time(ns) => self.checkpoints.partition_point(|point| point.now.time_ns <= ns),
-            // Behind its last event a checkpoint may already be in a new image.
+            // After its last event, the program of a checkpoint may already have been replaced by `exec`.
             Moment::Event(events) => self.checkpoints.partition_point(|point| point.now.events < events),
             Moment::Block(block) => self.checkpoints.partition_point(|point| point.block <= block),
         };
@@ -246,7 +243,7 @@ impl Checkpoint {
         }
     }
 
-    /// A walker in this state.
+    /// A walker that starts in this state.
     pub(crate) fn walker<'a>(&self, counter: Counter<'a>) -> Walker<Counter<'a>> {
         let mut walker = Walker::new(counter);
         walker.now = self.now;
@@ -261,7 +258,7 @@ impl Checkpoint {
         walker
     }
 
-    /// A walker of another sort in this state; it has nothing but the blocks.
+    /// A walker for another sink that starts in this state. The sink is not told about the live blocks.
     pub(crate) fn other_walker<S: crate::walker::Sink<Kept = Birth>>(&self, sink: S) -> Walker<S> {
         let mut walker = Walker::new(sink);
         walker.now = self.now;
@@ -274,8 +271,8 @@ impl Checkpoint {
     }
 }
 
-/// Per block: sequence number - the one before, allocation class, thread, time - that of the one before in 0.1 ms; all of seven bits a byte.
-/// Sequence numbers and times grow together, so both differences are small.
+/// Packs for each block the difference to the sequence number before, the allocation class, the thread, and the difference to the time before in
+/// 0.1 ms, as variable-length integers. Sequence numbers and times grow together, so both differences are small.
 fn pack(live: &Live<Birth>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut last_sequence, mut last_time) = (0, 0);
@@ -290,7 +287,7 @@ fn pack(live: &Live<Birth>) -> Vec<u8> {
     out
 }
 
-/// What time marks are multiples of.
+/// All times of a trace are multiples of this.
 const TICK_NS: u64 = 100_000;
 
 fn unpack(mut bytes: &[u8], mut each: impl FnMut(u64, Birth)) {
@@ -325,7 +322,7 @@ fn get(bytes: &mut &[u8]) -> u64 {
 }
 
 impl Index {
-    /// A walker that counts stacks, from the start of the trace; it is what the index is made with.
+    /// The walker that fills the index: it counts stacks from the start of the trace.
     pub(crate) fn feeder() -> Walker<Counter<'static>> {
         Walker::new(Counter::new(Vec::new().into(), 0, None))
     }

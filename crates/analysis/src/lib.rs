@@ -1,20 +1,20 @@
-//! What a trace means: a replay of its events into totals and costs per stack.
+//! What a trace means: replays its events into totals and costs per stack.
 //!
-//! Given: the blocks of a trace, in file order. Gives back: a `Report`. What must hold:
+//! Receives: the blocks of a trace, in file order. Returns: a `Report`, or answers to queries. Must hold:
 //!
-//! - Pure: the same blocks give the same report. No files, no clock, no printing.
+//! - Pure: the same blocks have the same report. No files, no clock, no printing.
 //! - Memory is bounded by live blocks and sites, not by events.
-//! - Blocks that lie, or miss what they refer to, are counted as damage; nothing panics.
+//! - Malformed blocks, and references to missing definitions, are counted as damage. Nothing panics.
 //!
 //! How things are counted:
 //!
 //! - An allocation counts when it is recorded (it returned non-null); sizes are the requested ones.
 //! - A realloc arrives as a free and an allocation, and counts as one each.
-//! - The peak is the first strict maximum of live bytes; a site's share is what it held at that very event.
+//! - The peak is the first strict maximum of live bytes. A site's share is what it held at that event.
 //! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free
-//!   half of a realloc, and a free that nobody saw, never make one.
-//! - Leaked is what is live at the end. What was live when `exec` ended an image is gone with it: neither freed nor leaked.
-//!   Of several processes in one trace, each leaks what it had not freed when it ended.
+//!   half of a realloc, and a free that was not recorded, never make a block temporary.
+//! - Blocks that are live at the end are leaked. Blocks that were live when `exec` replaced the program are neither freed nor leaked.
+//!   If one trace has several processes, each leaks what it had not freed when it ended.
 #![forbid(unsafe_code)]
 
 mod code_class;
@@ -24,9 +24,11 @@ mod definitions;
 mod emptiness;
 mod ended;
 mod engine;
+mod event_counter;
 mod fitting;
 mod folds;
 mod frame_names;
+mod group_id;
 mod index;
 mod lifespans;
 mod live;
@@ -37,7 +39,10 @@ mod pass;
 mod pattern;
 mod profile;
 mod query;
+mod query_words;
+mod range_costs;
 mod replay;
+mod selecting;
 mod session_counter;
 mod session_report;
 mod stack_table;
@@ -59,6 +64,7 @@ pub use pass::{Blocks, BlocksInMemory, Gone};
 pub use pattern::Pattern;
 pub use profile::{Profile, Range};
 pub use query::{BadQuery, By, CodeClassSet, Compare, Cost, Merge, NOT_A_TIME, Query, Span};
+pub use query_words::{WORDS, Word};
 pub use replay::Replay;
 pub use session_report::{Faults, Report, SiteCosts};
 pub use stack_table::{Node, NodeId, StackTable, StackTableLevel, StackTableStack};

@@ -1,4 +1,4 @@
-//! How long blocks lived: which ones lived as long as asked for.
+//! Finds the blocks whose lifetime is within a given span.
 use crate::counter::{Birth, Bits};
 use crate::definitions::KnownAllocClass;
 use crate::live::Live;
@@ -9,7 +9,7 @@ use format::Freed;
 pub(crate) struct Lifespans<'a> {
     span: Span,
     alloc_classes: &'a [KnownAllocClass],
-    /// Blocks that were freed at a fitting age.
+    /// The blocks that were freed at an age within the span.
     pub(crate) bits: Bits,
 }
 
@@ -23,8 +23,7 @@ impl Sink for Lifespans<'_> {
     type Kept = Birth;
 
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known =
-            self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != crate::definitions::NO_SITE);
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
         known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 
@@ -36,7 +35,7 @@ impl Sink for Lifespans<'_> {
         }
     }
 
-    /// What lived until its image ended lived until then.
+    /// The blocks of a program that was replaced lived until then.
     fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
         live.each_from(0, |sequence, birth| {
             if self.span.contains(now.time_ns.saturating_sub(birth.time_ns)) {

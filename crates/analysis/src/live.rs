@@ -1,27 +1,27 @@
-//! The live blocks: sequence number -> what is kept of a block.
+//! The live blocks: maps a sequence number to the data that is kept of the block.
 //!
-//! Sequence numbers are dense and most blocks die young. So the youngest have a place each, in a ring that one computation
-//! leads to; what leaves the ring goes into chunks of neighbours, which become smaller as their blocks die.
+//! Sequence numbers are dense and most blocks die young. So each of the youngest blocks has a slot in a ring, whose index is computed from the
+//! number. Older blocks are moved into chunks of neighbouring numbers, which become smaller as their blocks die.
 //!
 //! ```text
 //! chunks 0 1 2 3 ... | the ring: `start` ... `start` + its length
 //! ```
-//! Where numbers are left out (folded events, lost blocks), chunks without a block are not there.
+//! If numbers are missing (folded events, lost blocks), there are no chunks for them.
 use format::IntMap;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const WORDS: usize = CHUNK / 64;
-/// Places of the ring at most; 1 MB where only the allocation class is kept, which stays in the cache.
+/// The most slots of the ring. They take 1 MB if only the allocation class is kept, which stays in the CPU cache.
 const RING: usize = 1 << 18;
-/// With so few blocks left in a chunk, a list takes less room than a map.
+/// With at most this many blocks left in a chunk, a list takes less memory than a map.
 const FEW: u32 = 32;
 
 /// What is kept of a live block.
 pub(crate) trait Kept: Copy {
-    /// The mark of a place whose block is dead.
+    /// The mark of a slot whose block is dead.
     const DEAD: Self;
-    /// With so few blocks left in a chunk, a map takes less room than places.
+    /// With at most this many blocks left in a chunk, a map takes less memory than slots.
     const MANY: u32;
     fn is_dead(&self) -> bool;
     fn alloc_class(&self) -> u32;
@@ -33,7 +33,7 @@ impl Kept for u32 {
     const MANY: u32 = 256;
     #[inline]
     fn is_dead(&self) -> bool {
-        *self == u32::MAX
+        *self == Self::DEAD
     }
     #[inline]
     fn alloc_class(&self) -> u32 {
@@ -41,15 +41,15 @@ impl Kept for u32 {
     }
 }
 
-/// A chunk grows old:
+/// A chunk changes its form as its blocks die:
 ///
 /// ```text
 /// Dense -> Mapped -> Listed -> Empty
 /// ```
-/// In the last two but one, dead blocks stay until they are half of all.
+/// In `Mapped` and `Listed`, dead blocks stay until they are half of all.
 enum Chunk<K> {
     Empty,
-    /// A place for each.
+    /// A slot for each number.
     Dense {
         live: u32,
         places: Box<[K]>,
@@ -59,17 +59,17 @@ enum Chunk<K> {
         map: Box<Map>,
         values: Vec<K>,
     },
-    /// By place in the chunk.
+    /// Sorted by place in the chunk.
     Listed {
         live: u32,
         pairs: Vec<(u16, K)>,
     },
 }
 
-/// Which places of a chunk have a value, and which value.
+/// The places of a chunk that have a value, and the index of each value.
 struct Map {
     bits: [u64; WORDS],
-    /// Bits in all words before.
+    /// The number of bits in all words before.
     ranks: [u16; WORDS],
 }
 
@@ -102,11 +102,11 @@ impl Map {
 }
 
 pub(crate) struct Live<K> {
-    /// A place for each of the youngest: by sequence number, modulo its length, which is a power of two.
+    /// A slot for each of the youngest blocks, by sequence number modulo the length, which is a power of two.
     ring: Vec<K>,
-    /// The first sequence number of the ring, a multiple of a chunk's; all chunks are before.
+    /// The first sequence number of the ring, a multiple of `CHUNK`. All chunks are before it.
     start: u64,
-    /// By number; those whose blocks are all dead are not there.
+    /// By number of the chunk. A chunk whose blocks are all dead is removed.
     chunks: IntMap<u64, Chunk<K>>,
 }
 
@@ -117,7 +117,7 @@ impl<K> Default for Live<K> {
 }
 
 impl<K: Kept> Live<K> {
-    /// False: that number is live already, or the last there is, so the file lies.
+    /// Returns false if the file is malformed: the number is live already, or it is the highest possible one.
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64, kept: K) -> bool {
         match self.young(sequence) {
@@ -126,7 +126,7 @@ impl<K: Kept> Live<K> {
         }
     }
 
-    /// What was kept of the block that dies.
+    /// Removes a block, and returns what was kept of it.
     #[inline]
     pub(crate) fn remove(&mut self, sequence: u64) -> Option<K> {
         let Some(slot) = self.young(sequence) else { return self.remove_old(sequence) };
@@ -134,7 +134,7 @@ impl<K: Kept> Live<K> {
         if kept.is_dead() { None } else { Some(kept) }
     }
 
-    /// The place in the ring; `None`: it is not for this number.
+    /// The slot of this number in the ring. `None` if the ring does not contain the number.
     #[inline]
     fn young(&mut self, sequence: u64) -> Option<&mut K> {
         let length = self.ring.len();
@@ -144,7 +144,7 @@ impl<K: Kept> Live<K> {
         self.ring.get_mut(sequence as usize & length.wrapping_sub(1))
     }
 
-    /// Beyond the ring, which then moves; or before it, where only a file that lies goes back to.
+    /// Inserts a block after the ring, which then moves, or before it, which happens only in malformed files.
     #[cold]
     #[inline(never)]
     fn insert_far(&mut self, sequence: u64, kept: K) -> bool {
@@ -160,7 +160,7 @@ impl<K: Kept> Live<K> {
         is_new
     }
 
-    /// Makes the ring go as far as a number that is beyond it.
+    /// Moves or enlarges the ring so that it contains a number after it.
     fn reach(&mut self, sequence: u64) -> bool {
         let Some(end) = (sequence | (CHUNK as u64 - 1)).checked_add(1) else { return false };
         if sequence - self.start >= 2 * RING as u64 {
@@ -176,7 +176,7 @@ impl<K: Kept> Live<K> {
         true
     }
 
-    /// Nothing that is in the ring is near that number: it begins again there, short, so that the next jump costs little.
+    /// The number is far after the ring. Starts the ring again there, with a small size, so that the next jump is cheap.
     fn jump(&mut self, sequence: u64) {
         for _ in 0..self.ring.len() / CHUNK {
             self.leave();
@@ -197,7 +197,7 @@ impl<K: Kept> Live<K> {
         }
     }
 
-    /// Takes the oldest blocks out of the ring.
+    /// Moves the oldest blocks of the ring into a chunk.
     fn leave(&mut self) {
         let from = self.start as usize & (self.ring.len() - 1);
         let places = &mut self.ring[from..from + CHUNK];
@@ -213,7 +213,7 @@ impl<K: Kept> Live<K> {
     fn remove_old(&mut self, sequence: u64) -> Option<K> {
         let (number, place) = split(sequence);
         let chunk = self.chunks.get_mut(&number)?;
-        // A chunk becomes another one when so few are left.
+        // `few`: with this many blocks left, the chunk changes its form.
         let (live, slot, few) = match chunk {
             Chunk::Empty => return None,
             Chunk::Dense { live, places } => (live, places.get_mut(place)?, K::MANY),
@@ -240,7 +240,7 @@ impl<K: Kept> Live<K> {
         Some(kept)
     }
 
-    /// All blocks, by sequence number, from `first` on.
+    /// Calls `each` with all blocks from `first` on, sorted by sequence number.
     pub(crate) fn each_from(&self, first: u64, mut each: impl FnMut(u64, K)) {
         let mut numbers: Vec<u64> = self.chunks.keys().copied().filter(|number| *number >= split(first).0).collect();
         numbers.sort_unstable();
@@ -263,13 +263,13 @@ impl<K: Kept> Live<K> {
         }
     }
 
-    /// All are gone; those to come begin with `next`.
+    /// Removes all blocks. The next sequence number is `next`.
     pub(crate) fn clear(&mut self, next: u64) {
         *self = Live { start: next & !(CHUNK as u64 - 1), ..Live::default() };
     }
 }
 
-/// False: there is a block already.
+/// Returns false if the slot has a live block already.
 #[inline]
 fn put<K: Kept>(slot: &mut K, kept: K) -> bool {
     let is_free = slot.is_dead() && !kept.is_dead();
@@ -280,7 +280,7 @@ fn put<K: Kept>(slot: &mut K, kept: K) -> bool {
 }
 
 impl<K: Kept> Chunk<K> {
-    /// As small as its blocks allow.
+    /// Makes a chunk in the smallest form for its blocks.
     fn of(places: Box<[K]>) -> Self {
         let live = places.iter().filter(|kept| !kept.is_dead()).count() as u32;
         let mut chunk = Chunk::Dense { live, places };
@@ -319,7 +319,7 @@ impl<K: Kept> Chunk<K> {
         }
     }
 
-    /// Living blocks by place.
+    /// Calls `each` with the live blocks, sorted by place.
     fn each(&self, mut each: impl FnMut(u16, K)) {
         let mut living = |place: u16, kept: K| {
             if !kept.is_dead() {
@@ -400,7 +400,7 @@ mod tests {
         assert!(live.insert(0, 9), "a number that died may come again");
     }
 
-    /// As folded events leave them: few blocks, far apart, then all of them.
+    /// As after folded events: a few blocks far apart, then consecutive ones.
     #[test]
     fn numbers_may_be_left_out() {
         let mut live = Live::default();

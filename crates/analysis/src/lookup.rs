@@ -1,8 +1,8 @@
-//! One allocation of a trace by its number, for those who want to compare a single stack.
+//! Finds one allocation of a trace by its number, to compare a single stack.
 use crate::definitions::Definitions;
 use format::{AllocClass, AllocClasses, Block, Event, Events, Malformed, RawBlock};
 
-/// Give it the blocks in file order until `found`.
+/// Receives the blocks in file order.
 #[derive(Default)]
 pub struct Lookup {
     sequence: u64,

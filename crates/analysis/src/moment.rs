@@ -1,7 +1,7 @@
-//! Points in a trace, as people name them and as a walk finds them.
+//! Points in a trace: as people name them (`When`), and as a walk finds them (`Moment`).
 use std::fmt;
 
-/// A point as it was asked for.
+/// A point as a query names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
     /// Before the first event.
@@ -10,9 +10,9 @@ pub enum When {
     Peak,
     /// After the last event.
     End,
-    /// Nanoseconds since the session's start: after every event that is not later.
+    /// Nanoseconds since the session's start. The point is after every event that is not later.
     Ns(u64),
-    /// Of the runtime.
+    /// A share of the runtime.
     Percent(f64),
 }
 
@@ -21,9 +21,9 @@ pub enum When {
 pub(crate) enum Moment {
     /// After every event that is not later than this.
     Time(u64),
-    /// After so many events.
+    /// After this many events.
     Event(u64),
-    /// Before this block of events, after all that stands in the one before.
+    /// Before this block of events, and after all events of the block before it.
     Block(usize),
 }
 

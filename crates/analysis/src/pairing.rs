@@ -1,7 +1,7 @@
-//! Which function of one trace is which of another: by its name and its file, as far as that needs telling (docs/decisions/0031).
+//! Pairs the functions of two traces by name, and by file where the name is ambiguous (docs/decisions/0031).
 //!
-//! Given: the tables of two traces. Gives back: a number for each function, the same in both where it is the same function. What must hold:
-//! it is the same whichever trace is called the first; two files of one trace are never made one. The page has the same rule in
+//! Receives: the tables of two traces. Returns: a number for each function, equal in both traces for the same function. Must hold: the order
+//! of the traces does not matter. Two files of one trace are never merged. The page has the same rule in
 //! `crates/web/page/src/work/pairing.ts`.
 use crate::frame_names::Level;
 use crate::stack_table::{StackTable, StackTableLevel};
@@ -14,7 +14,7 @@ pub enum Side {
     Before,
 }
 
-/// What of a level tells which function it is.
+/// The parts of a level that identify its function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called<'a> {
     pub function: Option<&'a str>,
@@ -28,7 +28,7 @@ impl<'a> Called<'a> {
         Called { function: text(level.function), file: text(level.file), module: text(level.module) }
     }
 
-    /// Code without a name: an address says nothing in another build, so all of a module is one.
+    /// The name for code without a function name. All such code of a module is one, because addresses mean nothing in another build.
     pub fn module_name(&self) -> &'a str {
         let module = self.module.unwrap_or("?");
         module.rsplit('/').next().unwrap_or(module)
@@ -41,7 +41,7 @@ impl<'a> From<&Level<'a>> for Called<'a> {
     }
 }
 
-/// The files of a function; `None`: it is there without one.
+/// The files of a function. `None` stands for levels without a file.
 type Files<'a> = BTreeSet<Option<&'a str>>;
 
 /// Function and file -> number.
@@ -51,11 +51,11 @@ type Numbers<'a> = HashMap<(&'a str, Option<&'a str>), u32>;
 pub struct Pairing<'a> {
     after: Numbers<'a>,
     before: Numbers<'a>,
-    /// Of code without a name.
+    /// The numbers of code without a function name, by module.
     modules: HashMap<&'a str, u32>,
 }
 
-/// What is in neither trace.
+/// The number of a function that is in neither trace.
 const NOTHING: u32 = 0;
 
 impl<'a> Pairing<'a> {
@@ -91,7 +91,7 @@ impl<'a> Pairing<'a> {
         pairing
     }
 
-    /// Equal for two levels of the same function.
+    /// A number that is equal for all levels of the same function.
     pub fn number(&self, side: Side, called: Called<'_>) -> u32 {
         let numbers = match side {
             Side::After => &self.after,
@@ -105,7 +105,7 @@ impl<'a> Pairing<'a> {
     }
 }
 
-/// The files in which a trace has each function. Where it has one, a level that lost its file is of that one.
+/// The files of each function in a trace. If a function has one file, levels without a file belong to it.
 fn files<'a>(levels: &[Called<'a>]) -> BTreeMap<&'a str, Files<'a>> {
     let mut found: BTreeMap<&str, Files<'_>> = BTreeMap::new();
     for called in levels {
@@ -119,7 +119,7 @@ fn files<'a>(levels: &[Called<'a>]) -> BTreeMap<&'a str, Files<'a>> {
     found
 }
 
-/// Levels that lost their file get the number of their function's only one.
+/// Levels without a file get the number of their function's only file.
 fn without_a_file<'a>(numbers: &mut Numbers<'a>, files: &BTreeMap<&'a str, Files<'a>>) {
     for (name, files) in files {
         let only = files.first().filter(|_| files.len() == 1);
@@ -129,7 +129,7 @@ fn without_a_file<'a>(numbers: &mut Numbers<'a>, files: &BTreeMap<&'a str, Files
     }
 }
 
-/// Of the files of one function in two traces, those that are the same.
+/// Pairs the files of one function in two traces.
 fn pairs<'a>(one: &Files<'a>, other: &Files<'a>) -> BTreeMap<Option<&'a str>, Option<&'a str>> {
     if let (1, 1, Some(one), Some(other)) = (one.len(), other.len(), one.first(), other.first()) {
         return BTreeMap::from([(*one, *other)]);
@@ -148,7 +148,7 @@ fn pairs<'a>(one: &Files<'a>, other: &Files<'a>) -> BTreeMap<Option<&'a str>, Op
             }
         }
         for [lefts, rights] in tails.into_values() {
-            // Of two that fit equally well nobody knows which it was: they stay apart.
+            // If several files fit equally well, none of them is paired.
             if let ([one], [other]) = (&lefts[..], &rights[..]) {
                 found.insert(Some(one), Some(other));
                 left.remove(one);
@@ -159,7 +159,7 @@ fn pairs<'a>(one: &Files<'a>, other: &Files<'a>) -> BTreeMap<Option<&'a str>, Op
     found
 }
 
-/// The last components of a path, if it has so many.
+/// The last `length` components of a path, if it has that many.
 fn tail(path: &str, length: usize) -> Option<&str> {
     let mut borders = path.rmatch_indices('/').map(|(at, _)| at);
     match borders.nth(length - 1) {
@@ -187,27 +187,27 @@ mod tests {
     type Case = (&'static [&'static str], &'static [&'static str], &'static [(&'static str, &'static str)]);
 
     const CASES: &[Case] = &[
-        // One each: the name alone.
+        // One file each: the name of the function is enough.
         (&["/a/x.c"], &["/b/x.c"], &[("/a/x.c", "/b/x.c")]),
         (&["/a/x.c"], &["/a/renamed.c"], &[("/a/x.c", "/a/renamed.c")]),
         (&["/a/x.c"], &["?"], &[("/a/x.c", "?")]),
         (&["?"], &["?"], &[("?", "?")]),
         (&["/a/x.c"], &[], &[]),
-        // Several: the file's name.
+        // Several files: their names decide.
         (&["/a/x.c", "/a/y.c"], &["/b/x.c", "/b/y.c"], &[("/a/x.c", "/b/x.c"), ("/a/y.c", "/b/y.c")]),
         (&["/a/x.c", "/a/y.c"], &["/b/y.c"], &[("/a/y.c", "/b/y.c")]),
         (&["/a/x.c", "/a/y.c"], &["/b/y.c", "/b/z.c"], &[("/a/y.c", "/b/y.c")]),
-        // The same name in several folders: as much of the path as tells them apart.
+        // The same file name in several folders: as many components of the path as are needed.
         (
             &["/a/net/x.c", "/a/gui/x.c"],
             &["/b/c/gui/x.c", "/b/c/net/x.c"],
             &[("/a/gui/x.c", "/b/c/gui/x.c"), ("/a/net/x.c", "/b/c/net/x.c")],
         ),
-        // What is left when the better ones are gone.
+        // Files that remain after better matches.
         (&["/a/x.c", "/a/sub/x.c"], &["/b/x.c", "/b/sub/x.c"], &[("/a/sub/x.c", "/b/sub/x.c"), ("/a/x.c", "/b/x.c")]),
         (&["x.c", "src/x.c"], &["x.c", "/b/src/x.c"], &[("src/x.c", "/b/src/x.c"), ("x.c", "x.c")]),
         (&["x.c", "src/x.c"], &["x.c"], &[("x.c", "x.c")]),
-        // Nobody knows which.
+        // Ambiguous files.
         (&["/a/net/x.c", "/a/gui/x.c"], &["/b/x.c"], &[]),
         (&["/a/x.c", "/a/y.c"], &["?"], &[]),
         (&["/a/x.c", "/a/y.c", "?"], &["/b/x.c", "/b/z.c", "?"], &[("/a/x.c", "/b/x.c"), ("?", "?")]),

@@ -3,9 +3,9 @@ use crate::moment::Moment;
 use crate::walker::{Sink, Walker};
 use format::{BlockKind, RawBlock, Walked};
 
-/// Gives out the blocks of events of a trace again, for questions that need them.
+/// Reads the blocks of events of a trace again, for queries that need them.
 pub trait Blocks {
-    /// The n-th block of events in file order, from 0; `None`: it cannot be read any more.
+    /// The n-th block of events in file order, from 0. `None` if it cannot be read any more.
     fn events(&mut self, number: usize) -> Option<&RawBlock>;
 }
 
@@ -25,7 +25,7 @@ impl Blocks for BlocksInMemory {
     }
 }
 
-/// The file changed under us: a block that was there cannot be read again.
+/// The file was changed: a block that was read before cannot be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -45,8 +45,8 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// Walks from the stretch's beginning, in whose state `walker` is, to the last of the moments, and calls `at` at each.
-    /// A moment that is not reached is where the stretch ends.
+    /// Walks from the beginning of the stretch to the last of the moments, and calls `at` at each. `walker` must be in the state of the
+    /// stretch's beginning. A moment that is not reached counts as the end of the stretch.
     pub(crate) fn walk<S: Sink>(
         self,
         walker: &mut Walker<S>,
@@ -63,14 +63,14 @@ impl Stretch<'_> {
             }
             let block = self.blocks.events(number).ok_or(Gone)?;
             number += 1;
-            // What makes no sense was counted when the trace was opened.
+            // Malformed blocks were counted when the trace was opened.
             let Ok(mut events) = block.events() else { continue };
             let base = walker.now.events;
             let mut entered = false;
             while let Some(moment) = moments.get(next) {
                 walker.time_limit = moment.time_limit();
                 let limit = moment.event_limit().saturating_sub(base);
-                // A moment that is over when its turn comes is here.
+                // A moment may already be in the past when its turn comes. It is then the current state.
                 let is_over = walker.now.time_ns > walker.time_limit;
                 entered = entered || !is_over && walker.enter(events.start());
                 match if entered && !is_over { events.walk(walker, limit) } else { Ok(Walked::Stopped) } {

@@ -1,4 +1,4 @@
-//! What `include` and `exclude` look for: a text or a regular expression in a level's function, file or module.
+//! A pattern of `include` and `exclude`: a text or a regular expression, for the function, file or module of a level.
 use crate::frame_names::Level;
 use crate::stack_table::{StackTable, StackTableLevel};
 use regex_lite::{Regex, RegexBuilder};
@@ -29,7 +29,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// `[function:|file:|module:]TEXT` or `[...]/REGEX/`; case does not matter. The error is a sentence.
+    /// Parses `[function:|file:|module:]TEXT` or `[...]/REGEX/`. Case does not matter. The error is a sentence.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let subjects = [("function:", Subject::Function), ("file:", Subject::File), ("module:", Subject::Module)];
         let (subject, rest) = subjects
@@ -52,12 +52,12 @@ impl Pattern {
         Ok(Pattern { subject, test, text: text.to_owned() })
     }
 
-    /// A text in a function's name, as it is written.
+    /// A pattern for a text in the name of a function, with the same case.
     pub fn exact_function(text: &str) -> Pattern {
         Pattern { subject: Subject::Function, test: Test::Exact(text.to_owned()), text: text.to_owned() }
     }
 
-    /// Looks for functions if nothing else is said.
+    /// The same as `parse`, but without a prefix the pattern is for functions only.
     pub fn parse_function(text: &str) -> Result<Pattern, String> {
         let mut pattern = Self::parse(text)?;
         if pattern.subject == Subject::Any {

@@ -1,4 +1,4 @@
-//! The answer to most questions: what each stack cost within a range.
+//! The answer to most queries: the costs of each stack within a range.
 use crate::costs::Costs;
 use crate::definitions::SiteId;
 use crate::moment::When;
@@ -10,18 +10,19 @@ pub struct Range {
     pub to: When,
     pub from_ns: u64,
     pub to_ns: u64,
-    /// One point: only what lives matters.
+    /// The range is one point, so only live blocks matter.
     pub instant: bool,
 }
 
 impl Range {
-    /// When a slice ends, of so many of equal length.
+    /// The end of a slice. All `slices` have the same length.
     pub(crate) fn slice_end(&self, slice: usize, slices: usize) -> u64 {
         let length = (self.to_ns - self.from_ns) as u128;
         self.from_ns + (length * slice as u128 / slices as u128) as u64
     }
 
-    /// Before a cut only what survived it is known, which always looks like growth: what is judged by its course begins there.
+    /// The part of the range after the cut. Before the cut only surviving blocks are known, which always looks like growth, so verdicts do not
+    /// use that time.
     pub(crate) fn after_cut(self, cut: Option<u64>) -> Self {
         match cut {
             Some(cut) if self.from_ns < cut => {
@@ -35,7 +36,7 @@ impl Range {
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub range: Range,
-    /// Every stack with any cost, by number.
+    /// Every stack that has any cost, sorted by number.
     pub stacks: Vec<(SiteId, Costs)>,
     pub totals: Costs,
     /// When the program's total was highest within the range.

@@ -1,10 +1,12 @@
-//! A question about a trace: which part of it, and how to look. docs/views.md has the words.
+//! A question about a trace: which part of it, and how to look at it.
 //!
-//! The same words are options of `print` and parameters of the server's URLs; both come in through `Query::set`.
+//! `Query::set` takes its words one by one, as options of `print` or as parameters of the server's URLs. The table of words is in
+//! `query_words.rs`.
 use crate::code_class::CodeClass;
 use crate::costs::{Costs, to_signed};
-use crate::moment::{When, parse_duration};
+use crate::moment::When;
 use crate::pattern::Pattern;
+use crate::query_words::Word;
 use format::Domain;
 
 /// Numbers from `min` to `max`, both included.
@@ -19,23 +21,12 @@ impl Span {
         self.min <= value && value <= self.max
     }
 
-    fn parse(text: &str, number: impl Fn(&str) -> Option<u64>) -> Option<Span> {
+    pub(crate) fn parse(text: &str, number: impl Fn(&str) -> Option<u64>) -> Option<Span> {
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let end = |text: &str, missing: u64| if text.is_empty() { Some(missing) } else { number(text) };
         let span = Span { min: end(min, 0)?, max: end(max, u64::MAX)? };
         (span.min <= span.max).then_some(span)
     }
-}
-
-/// Bytes, with `k`, `M`, `G` of 1024 each.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let (number, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// What makes two levels of a tree the same.
@@ -46,6 +37,15 @@ pub enum Merge {
     Line,
     Module,
     Namespace,
+}
+
+impl Merge {
+    pub(crate) const ALL: [(&'static str, Merge); 4] = [
+        ("function", Merge::Function),
+        ("line", Merge::Line),
+        ("module", Merge::Module),
+        ("namespace", Merge::Namespace),
+    ];
 }
 
 /// What trees and lists are sorted by and flame graphs are made of.
@@ -79,7 +79,7 @@ impl Cost {
         Self::ALL.iter().find(|(_, cost)| *cost == self).map_or("", |(name, _)| name)
     }
 
-    /// `suppressed`: a known leak, which is none.
+    /// The value of this cost. `suppressed`: the stack is a known leak, so nothing of it counts as leaked.
     pub fn of(self, costs: &Costs, suppressed: bool) -> i64 {
         let value = match self {
             Cost::Peak => costs.peak_bytes,
@@ -105,7 +105,7 @@ impl Cost {
     }
 }
 
-/// Classes of levels.
+/// A set of classes of code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeClassSet(u8);
 
@@ -113,7 +113,8 @@ impl CodeClassSet {
     pub const fn contains(self, class: CodeClass) -> bool {
         self.0 & 1 << class as u8 != 0
     }
-    const fn insert(&mut self, class: CodeClass) {
+
+    pub(crate) const fn insert(&mut self, class: CodeClass) {
         self.0 |= 1 << class as u8;
     }
 }
@@ -129,7 +130,7 @@ pub enum Compare {
     Range(When, When),
 }
 
-/// What bands of a timeline are.
+/// What the bands of a timeline are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// The innermost level in the user's own code.
@@ -141,7 +142,7 @@ pub enum By {
 
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// Whose blocks: who opens a trace reads only these.
+    /// Whose blocks. The caller that opens the trace reads only these; the engine does not look at it.
     pub domain: Domain,
     pub at: Option<When>,
     pub from: Option<When>,
@@ -157,19 +158,20 @@ pub struct Query {
     pub suppressions: bool,
     pub cost: Option<Cost>,
     pub compare: Option<Compare>,
-    /// Most rows; 0: all.
+    /// The most rows of a list; 0: all.
     pub limit: usize,
-    /// Most levels of a tree; 0: all.
+    /// The most levels of a tree; 0: all.
     pub depth: usize,
-    /// Slices of a timeline.
+    /// The number of slices of a timeline.
     pub points: usize,
-    /// Bands of a timeline, functions of a bucket.
+    /// The number of bands of a timeline, or of functions of a bucket.
     pub top: usize,
     pub by: By,
-    /// Whose callers and callees.
+    /// The function whose callers and callees are asked for.
     pub function: Option<Pattern>,
-    /// Whose lines.
+    /// A part of the paths of the files whose lines are asked for.
     pub file: Option<String>,
+    /// The words that were set, and their values as they were written.
     given: Vec<(&'static str, String)>,
 }
 
@@ -218,7 +220,7 @@ impl BadQuery {
     }
 }
 
-/// As the server of the page says it; `heaptrack print` names the option instead of the word.
+/// The wording of the page's server. `heaptrack print` names the option instead of the word.
 impl std::fmt::Display for BadQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -230,12 +232,11 @@ impl std::fmt::Display for BadQuery {
 
 impl std::error::Error for BadQuery {}
 
-/// What is said of a text that is not a time.
+/// The reason why a text that is not a time is refused.
 pub const NOT_A_TIME: &str = "not a valid time (examples: 1.5s, 200ms, 2min, 50%, start, peak, end)";
-const MOST_POINTS: usize = 4096;
 
 impl Query {
-    /// A query of names and values, as a URL has them.
+    /// A query made of names and values, as a URL has them.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, BadQuery> {
         let mut query = Query::default();
         for (name, value) in pairs {
@@ -245,7 +246,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Things that cannot be asked together.
+    /// Refuses words that contradict each other.
     pub fn check(&self) -> Result<(), BadQuery> {
         if self.at.is_some() && (self.from.is_some() || self.to.is_some()) {
             let sentence = "`at` is one instant, `from` and `to` are a range: give one or the other";
@@ -258,128 +259,30 @@ impl Query {
         Ok(())
     }
 
-    /// One word of the query; repeatable ones add up, others are replaced.
+    /// Adds one word to the query. Repeatable words add up, others are replaced.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), BadQuery> {
-        let bad = |reason: &str| BadQuery::word(name, value, reason);
-        let when = || When::parse(value).ok_or_else(|| bad(NOT_A_TIME));
-        let number = || value.parse::<usize>().map_err(|_| bad("must be a number"));
-        let pattern = || Pattern::parse(value).map_err(|error| bad(&error));
-        let name: &'static str = match name {
-            "domain" => {
-                self.domain = match value {
-                    "malloc" => Domain::Malloc,
-                    "custom" => Domain::Custom,
-                    _ => return Err(bad("must be malloc or custom")),
-                };
-                "domain"
-            }
-            "at" => (self.at = Some(when()?), "at").1,
-            "from" => (self.from = Some(when()?), "from").1,
-            "to" => (self.to = Some(when()?), "to").1,
-            "include" => (self.include.push(pattern()?), "include").1,
-            "exclude" => (self.exclude.push(pattern()?), "exclude").1,
-            "thread" => {
-                (
-                    self.threads
-                        .push(value.parse().map_err(|_| bad("must be the index of a thread (see --view threads)"))?),
-                    "thread",
-                )
-                    .1
-            }
-            "size" => {
-                let span = Span::parse(value, parse_bytes);
-                self.size = Some(span.ok_or_else(|| bad("not a range of sizes (example: 100..4k)"))?);
-                "size"
-            }
-            "lifetime" => {
-                let span = Span::parse(value, parse_duration);
-                self.lifetime = Some(span.ok_or_else(|| bad("not a range of times (example: 1ms..2s)"))?);
-                "lifetime"
-            }
-            "hide" => {
-                self.hide = parse_classes(value)
-                    .ok_or_else(|| bad("classes are runtime (or std), libc, dependency, kernel; or all-but-mine"))?;
-                "hide"
-            }
-            "collapse" => {
-                self.collapse = match value {
-                    "recursion" => true,
-                    "" | "none" => false,
-                    _ => return Err(bad("only `recursion` can be collapsed")),
-                };
-                "collapse"
-            }
-            "merge" => {
-                self.merge = match value {
-                    "function" => Merge::Function,
-                    "line" => Merge::Line,
-                    "module" => Merge::Module,
-                    "namespace" => Merge::Namespace,
-                    _ => return Err(bad("must be function, line, module or namespace")),
-                };
-                "merge"
-            }
-            "suppressions" => {
-                self.suppressions = match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err(bad("must be on or off")),
-                };
-                "suppressions"
-            }
-            "cost" => {
-                let found = Cost::ALL.iter().find(|(name, _)| *name == value);
-                let names = || Cost::ALL.map(|(name, _)| name).join(", ");
-                self.cost = Some(found.ok_or_else(|| bad(&format!("must be one of {}", names())))?.1);
-                "cost"
-            }
-            "compare" => {
-                self.compare = Some(parse_compare(value).ok_or_else(|| bad(NOT_A_TIME))?);
-                "compare"
-            }
-            "limit" => (self.limit = number()?, "limit").1,
-            "depth" => (self.depth = number()?, "depth").1,
-            "points" => {
-                self.points = number()?;
-                if !(1..=MOST_POINTS).contains(&self.points) {
-                    return Err(bad("must be from 1 to 4096"));
-                }
-                "points"
-            }
-            "top" => (self.top = number()?, "top").1,
-            "by" => {
-                self.by = match value {
-                    "blamed" => By::Blamed,
-                    "function" => By::Function,
-                    _ => return Err(bad("must be blamed or function")),
-                };
-                "by"
-            }
-            "function" => {
-                self.function = Some(Pattern::parse_function(value).map_err(|error| bad(&error))?);
-                "function"
-            }
-            "file" => (self.file = Some(value.to_owned()), "file").1,
-            _ => return Err(BadQuery::Whole(format!("`{name}` is not a word of a query"))),
+        let Some(word) = Word::find(name) else {
+            return Err(BadQuery::Whole(format!("`{name}` is not a word of a query")));
         };
-        if !matches!(name, "include" | "exclude" | "thread") {
-            self.given.retain(|(known, _)| *known != name);
+        (word.read)(self, value).map_err(|reason| BadQuery::word(name, value, reason))?;
+        if !word.is_repeatable {
+            self.given.retain(|(known, _)| *known != word.name);
         }
-        self.given.push((name, value.to_owned()));
+        self.given.push((word.name, value.to_owned()));
         Ok(())
     }
 
-    /// What was given, as it was written.
+    /// The words that were set, and their values as they were written.
     pub fn given(&self) -> &[(&'static str, String)] {
         &self.given
     }
 
-    /// The cost that was asked for. The default is the peak, or what was live if an instant is asked for or compared with.
+    /// The cost that was asked for. The default is `live` if an instant is asked for or compared with, else `peak`.
     pub fn cost(&self) -> Cost {
         self.cost.unwrap_or(if self.is_of_an_instant() { Cost::Live } else { Cost::Peak })
     }
 
-    /// The same query of the other point or range of the trace that `compare` names; `None` if it names none.
+    /// The same query for the instant or range that `compare` names. `None` if there is no `compare`, or it names a file.
     pub fn base(&self) -> Option<Query> {
         let (at, from, to) = match self.compare {
             Some(Compare::At(when)) => (Some(when), None, None),
@@ -389,12 +292,12 @@ impl Query {
         Some(Query { at, from, to, ..self.clone() })
     }
 
-    /// One of the profiles that the query needs has only what was live at one instant.
+    /// Whether one of the profiles that the query needs is that of an instant, and so knows only live blocks.
     pub const fn is_of_an_instant(&self) -> bool {
         self.at.is_some() || matches!(self.compare, Some(Compare::At(_)))
     }
 
-    /// The same for a diff: a moment has nothing but what lives then.
+    /// The cost of a diff. If the base is an instant, only live blocks are known.
     pub fn cost_of_diff(&self) -> Cost {
         match self.compare {
             Some(Compare::At(_)) => self.cost.unwrap_or(Cost::Live),
@@ -402,42 +305,16 @@ impl Query {
         }
     }
 
-    /// Blocks are picked by what only the events know.
+    /// Whether the query picks blocks by thread, size or lifetime, which needs a walk over the events.
     pub const fn picks_blocks(&self) -> bool {
         !self.threads.is_empty() || self.size.is_some() || self.lifetime.is_some()
     }
 
-    /// Anything that changes numbers, not only how they are shown.
+    /// Whether the query is about all blocks of the whole session. How they are shown does not matter.
     pub const fn is_whole(&self) -> bool {
         let of_time = self.at.is_some() || self.from.is_some() || self.to.is_some();
         !of_time && self.include.is_empty() && self.exclude.is_empty() && !self.picks_blocks()
     }
-}
-
-fn parse_classes(text: &str) -> Option<CodeClassSet> {
-    let mut set = CodeClassSet::default();
-    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        match word {
-            "all-but-mine" => {
-                CodeClass::ALL
-                    .into_iter()
-                    .filter(|class| *class != CodeClass::Program)
-                    .for_each(|class| set.insert(class));
-            }
-            "std" => set.insert(CodeClass::Runtime),
-            "program" => return None,
-            _ => set.insert(CodeClass::ALL.into_iter().find(|class| class.name() == word)?),
-        }
-    }
-    Some(set)
-}
-
-fn parse_compare(text: &str) -> Option<Compare> {
-    let Some(time) = text.strip_prefix('@') else { return Some(Compare::File(text.to_owned())) };
-    Some(match time.split_once("..") {
-        Some((from, to)) => Compare::Range(When::parse(from)?, When::parse(to)?),
-        None => Compare::At(When::parse(time)?),
-    })
 }
 
 #[cfg(test)]

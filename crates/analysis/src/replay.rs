@@ -1,4 +1,4 @@
-//! Counts the whole session of a trace, and nothing else.
+//! Counts the whole session of a trace.
 use crate::engine::Engine;
 use crate::session_report::Report;
 use format::RawBlock;

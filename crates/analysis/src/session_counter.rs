@@ -2,7 +2,7 @@
 //!
 //! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
 use crate::costs::Costs;
-use crate::definitions::{Definitions, NO_SITE};
+use crate::definitions::Definitions;
 use crate::live::Live;
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap};
@@ -52,7 +52,7 @@ impl SessionCounter {
     pub(crate) fn grow(&mut self, definitions: &Definitions) {
         let new = definitions.alloc_classes.get(self.uses.len()..).unwrap_or_default();
         self.uses.extend(new.iter().map(|alloc_class| Use {
-            size: if alloc_class.site == NO_SITE { LOST } else { alloc_class.size },
+            size: if alloc_class.site.is_lost() { LOST } else { alloc_class.size },
             allocations: 0,
             temporary: 0,
             live: 0,
@@ -68,7 +68,7 @@ impl SessionCounter {
         for (((used, alloc_class), gone), number) in
             self.uses.iter().zip(&definitions.alloc_classes).zip(gone).zip(0u32..)
         {
-            let Some(site) = sites.get_mut(alloc_class.site as usize).filter(|_| used.allocations > 0) else {
+            let Some(site) = sites.get_mut(alloc_class.site.index()).filter(|_| used.allocations > 0) else {
                 continue;
             };
             let at_peak = if used.epoch == self.epoch { used.at_peak } else { used.live } as u64;

@@ -1,4 +1,4 @@
-//! The result of a replay: what a trace says, and the costs of the whole session.
+//! The result of a replay: the definitions of a trace, and the costs of the whole session.
 use crate::code_class::CodeClasses;
 use crate::costs::Costs;
 use crate::definitions::{Definitions, SiteId};
@@ -8,7 +8,7 @@ use format::{BlockKind, Malformed, Totals};
 use std::collections::HashSet;
 use std::ops::Deref;
 
-/// Kinds of malformed blocks kept one by one.
+/// How many malformed blocks are listed one by one.
 const KEPT: usize = 64;
 
 /// What could not be counted because the file is damaged.
@@ -18,7 +18,7 @@ pub struct Faults {
     pub damaged_events: u64,
     /// Allocations in lost blocks of events.
     pub missing_allocations: u64,
-    /// Blocks whose content makes no sense, at most the first 64.
+    /// Malformed blocks, at most the first 64.
     pub malformed: Vec<(BlockKind, Malformed)>,
     pub malformed_count: u64,
 }
@@ -54,7 +54,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What matches is not leaked. Totals stay: they are what the program did.
+    /// Stacks that match do not count as leaked. The totals do not change, because they say what the program did.
     pub fn suppress(&mut self, known: Suppressions) {
         let table = StackTable::new(&self.definitions, &CodeClasses::new(&self.definitions.session.exe), known);
         let sites = (0..table.stacks.len() as SiteId).filter(|site| table.stack(*site).suppressed.is_some());
@@ -65,7 +65,7 @@ impl Report {
     }
 }
 
-/// A report is read as the definitions that it is made of.
+/// Gives direct access to the definitions.
 impl Deref for Report {
     type Target = Definitions;
     fn deref(&self) -> &Definitions {

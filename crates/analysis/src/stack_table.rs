@@ -1,7 +1,7 @@
-//! The stacks of a trace for views: each text, each level and each node of the tree of levels once.
+//! The stacks of a trace for views: each text, each level and each node of the tree of levels is stored once.
 //!
-//! Given: the definitions, whose code is whose, and what is suppressed. Gives back: for each stack its innermost node, the one to blame and the
-//! suppression that matches. What must hold: a parent stands before its children, so every walk from a leaf to the root ends.
+//! Receives: the definitions, the classes of code, and the suppressions. Returns: for each stack its innermost node, the node to blame and the
+//! matching suppression. Must hold: a parent comes before its children, so every walk from a leaf to the root ends.
 use crate::code_class::{CodeClass, CodeClasses};
 use crate::definitions::{Definitions, SiteId};
 use crate::frame_names::Level;
@@ -9,7 +9,7 @@ use crate::suppressions::Suppressions;
 use format::{Frame, IntMap};
 use std::collections::HashMap;
 
-/// A node of the tree of levels; 0 is the root, which is no level.
+/// A node of the tree of levels. 0 is the root, which has no level.
 pub type NodeId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct StackTableLevel {
     pub module: Option<u32>,
     pub line: Option<u32>,
     pub offset: Option<u64>,
-    /// `None`: a marker that stands for levels that are not there.
+    /// `None` for a marker, which stands for missing levels.
     pub class: Option<CodeClass>,
     pub inlined: bool,
     is_allocator: bool,
@@ -31,12 +31,13 @@ pub struct StackTableLevel {
 pub struct Node {
     /// Towards the root.
     pub parent: NodeId,
-    pub level: u32,
+    /// `None` for the root.
+    pub level: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackTableStack {
-    /// 0: nothing is known.
+    /// The innermost level; 0 if nothing is known.
     pub node: NodeId,
     pub blamed: Option<NodeId>,
     /// Index into `suppressions`.
@@ -58,11 +59,7 @@ impl StackTable {
         let mut maker = Maker {
             definitions,
             classes,
-            table: StackTable {
-                nodes: vec![Node { parent: 0, level: u32::MAX }],
-                suppressions,
-                ..StackTable::default()
-            },
+            table: StackTable { nodes: vec![Node { parent: 0, level: None }], suppressions, ..StackTable::default() },
             strings: HashMap::new(),
             frames: IntMap::default(),
             node_of_stack: IntMap::default(),
@@ -84,7 +81,7 @@ impl StackTable {
     }
 
     pub fn level(&self, node: NodeId) -> Option<&StackTableLevel> {
-        self.nodes.get(node as usize).and_then(|node| self.levels.get(node.level as usize))
+        self.levels.get(self.nodes.get(node as usize)?.level? as usize)
     }
 
     pub fn parent(&self, node: NodeId) -> NodeId {
@@ -104,7 +101,7 @@ impl StackTable {
         self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(CodeClass::Program)))
     }
 
-    /// A stack is suppressed by its innermost level that a pattern matches.
+    /// Finds the suppression of each stack: that of its innermost level that matches one.
     fn suppress(&mut self) {
         if self.suppressions.list().is_empty() {
             return;
@@ -121,7 +118,7 @@ impl StackTable {
             .collect();
         let mut of_node: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
-            let own = of_level.get(node.level as usize).copied().flatten();
+            let own = node.level.and_then(|level| of_level.get(level as usize).copied().flatten());
             let inherited = of_node.get(node.parent as usize).copied().flatten();
             of_node.push(own.or(inherited));
         }
@@ -154,14 +151,14 @@ impl<'a> Maker<'a> {
             }
             pending.push(at);
             let parent = self.definitions.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
-            // A parent is older than its child; anything else is a lie.
+            // A parent is older than its child. Anything else is malformed and ends the walk.
             at = if parent < at { parent } else { 0 };
         };
         for stack in pending.into_iter().rev() {
             let frame = self.definitions.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
             let (from, to) = self.frame(frame);
             for level in (from..to).rev() {
-                self.table.nodes.push(Node { parent: node, level });
+                self.table.nodes.push(Node { parent: node, level: Some(level) });
                 node = self.table.nodes.len() as NodeId - 1;
             }
             self.node_of_stack.insert(stack, node);

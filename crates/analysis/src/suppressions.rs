@@ -1,7 +1,7 @@
-//! Leaks that are known and not worth a line: LeakSanitizer's suppressions.
+//! Known leaks that are not reported, in the format of LeakSanitizer's suppressions.
 //!
-//! Given: files of lines `leak:PATTERN`. Gives back: for a text, the first pattern that matches it. `*` stands for anything, `^` and `$` are the
-//! text's ends; a pattern without them matches anywhere. As with LeakSanitizer, the text may be a function, a file or a module.
+//! Receives: files of lines `leak:PATTERN`. Returns: the first pattern that matches a text. `*` stands for any characters, `^` and `$` are the
+//! ends of the text. A pattern without them matches anywhere. As with LeakSanitizer, the text may be a function, a file or a module.
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Suppression {
     pub source: Source,
 }
 
-/// A line that is no suppression.
+/// A line that is not a suppression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSuppression {
     /// From 1.
@@ -42,9 +42,9 @@ impl fmt::Display for BadSuppression {
     }
 }
 
-/// Blocks that libc and glib hold on purpose until the process is gone: the loader's tables and scopes, name service modules, character set
-/// tables, the list of exit handlers, the time zone, glib's main context and thread record. Each was seen in recordings of ordinary programs.
-/// The pools of libstdc++ and of interpreters are not here: they are judged (`once`), not hidden.
+/// Blocks that libc and glib keep on purpose until the process ends: the loader's tables and scopes, name service modules, character set
+/// tables, the list of exit handlers, the time zone, glib's main context and thread record. Each was found in recordings of ordinary programs.
+/// The pools of libstdc++ and of interpreters are not here: they get a verdict (`once`) and are not hidden.
 const BUILTIN: &str = "\
 leak:__nss_module_allocate
 leak:__gconv_read_conf
@@ -65,13 +65,13 @@ impl Suppressions {
         Self::default()
     }
 
-    /// Ours.
+    /// Adds the built-in suppressions.
     pub fn add_builtin(&mut self) {
-        // They are all well-formed: a test says so.
+        // A test checks that all of them are well-formed.
         self.add(BUILTIN, Source::Builtin);
     }
 
-    /// The lines of a file. Those that say nothing are given back; the others count.
+    /// Adds the lines of a file. Returns the lines that are not suppressions.
     pub fn add(&mut self, text: &str, source: Source) -> Vec<BadSuppression> {
         let mut bad = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -97,7 +97,7 @@ impl Suppressions {
     }
 }
 
-/// LeakSanitizer's templates.
+/// Whether a pattern of LeakSanitizer matches a text.
 fn matches(pattern: &str, text: &str) -> bool {
     let (from_start, pattern) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
     let (to_end, pattern) = pattern.strip_suffix('$').map_or((false, pattern), |rest| (true, rest));

@@ -1,7 +1,7 @@
-//! Answers as JSON: what `print --json --view NAME` and the page's server give. docs/views.md is the contract.
+//! Answers as JSON, for `print --json --view NAME` and the page's server. docs/views.md is the contract.
 //!
-//! Given: an engine, the table of its stacks, its blocks, a query. What must hold: trees, flame graphs, callers and callees are sums over
-//! the same costs per stack, so they agree with each other to the last byte.
+//! Receives: an engine, the table of its stacks, its blocks, a query. Returns: JSON. Must hold: trees, flame graphs, callers and callees are
+//! sums over the same costs per stack, so they agree with each other to the last byte.
 mod bands;
 mod callers;
 mod diff;
@@ -32,6 +32,7 @@ use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};
 use crate::profile::{Profile, Range};
 use crate::query::{BadQuery, Compare, Query};
+use crate::query_words::Word;
 use crate::stack_table::StackTable;
 use keys::Keys;
 use serde::{Serialize, Serializer};
@@ -43,7 +44,7 @@ pub struct Trace<'a> {
     pub engine: &'a Engine,
     pub table: &'a StackTable,
     pub blocks: &'a mut dyn Blocks,
-    /// All that happened is in it.
+    /// The trace has all events of the session.
     pub complete: bool,
 }
 
@@ -125,7 +126,7 @@ impl From<BadQuery> for AnswerError {
     }
 }
 
-/// Writes the answer to `out`. `base`: the trace of `compare=FILE`, which only the caller can open.
+/// Writes the answer to `out`. `base`: the trace of `compare=FILE`, which the caller has to open.
 pub fn answer(
     view: View,
     query: &Query,
@@ -136,24 +137,15 @@ pub fn answer(
     query.check()?;
     support::check(view, query)?;
     let (asked, query) = (query, &query.within(trace.engine));
-    let (engine, table) = (trace.engine, trace.table);
-    let profile = engine.profile(trace.blocks, query)?;
-    let totals = Totals::new(&profile, table, query);
-    let note = query.misfit(engine).map(|misfit| misfit.to_string());
-    let note = note.or_else(|| why_empty(engine, &profile, query));
-    let mut envelope = Envelope { view, query, range: profile.range, totals, note, out };
-    let keys = || Keys::new(table, query);
+    let profile = trace.engine.profile(trace.blocks, query)?;
+    let mut envelope = Envelope::new(view, query, trace, &profile, out);
+    let table = trace.table;
     let none_of_cost = || why_none_of(query.cost(), &profile, table, query);
+    let keys = || Keys::new(table, query);
     match view {
         View::Summary => envelope.write(summary::Summary::new(trace, &profile, query), None),
         View::Stacks => envelope.write(stacks::Stacks(table), None),
-        View::Profile => match base_profile(trace, query)? {
-            None => envelope.write(stacks::Columns(&profile), None),
-            Some(before) => {
-                let totals = Totals::new(&before, table, query);
-                envelope.write(stacks::Compared { profile: &profile, base: &before, base_totals: totals }, None)
-            }
-        },
+        View::Profile => write_profile(&mut envelope, trace, &profile, query),
         View::BottomUp => {
             envelope.write(tree::Tree::new(&profile, table, &keys(), query, tree::Direction::BottomUp), none_of_cost())
         }
@@ -171,32 +163,49 @@ pub fn answer(
         View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?, None),
         View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?, None),
         View::Threads => envelope.write(threads::Threads::new(trace, query)?, None),
-        View::Leaks => {
-            let sites = leaks::judge(trace, query)?;
-            let note = sites.is_empty().then(|| "nothing is live at the end of this time".to_owned());
-            envelope.write(leaks::Leaks { table, sites }, note)
-        }
+        View::Leaks => write_leaks(&mut envelope, trace, query),
         View::Source => {
             let source = source::Source::new(&profile, table, query);
             let note = source.why_empty(query);
             envelope.write(source, note)
         }
-        View::Suppressions => {
-            let suppressions = summary::suppression_rows(&profile, table);
-            let note = suppressions.is_empty().then(|| "no suppression matches anything that is live".to_owned());
-            envelope.write(summary::SuppressionTable { suppressions }, note)
-        }
+        View::Suppressions => write_suppressions(&mut envelope, table, &profile),
         View::Diff => {
             let diff = diff::Diff::new(trace, base, &profile, asked, query)?;
-            // Only one side may be empty: that is a difference.
-            envelope.note = query.misfit(engine).map(|misfit| misfit.to_string());
+            // One side may be empty. That is a difference and not an empty answer.
+            envelope.note = query.misfit(trace.engine).map(|misfit| misfit.to_string());
             let note = diff.why_empty();
             envelope.write(diff, note)
         }
     }
 }
 
-/// What a diff is to: another trace's profile has stacks of its own, so only other points of the same trace are here.
+fn write_profile(
+    envelope: &mut Envelope<'_>,
+    trace: &mut Trace<'_>,
+    profile: &Profile,
+    query: &Query,
+) -> Result<(), AnswerError> {
+    let Some(base) = base_profile(trace, query)? else {
+        return envelope.write(stacks::Columns(profile), None);
+    };
+    let base_totals = Totals::new(&base, trace.table, query);
+    envelope.write(stacks::Compared { profile, base: &base, base_totals }, None)
+}
+
+fn write_leaks(envelope: &mut Envelope<'_>, trace: &mut Trace<'_>, query: &Query) -> Result<(), AnswerError> {
+    let sites = leaks::judge(trace, query)?;
+    let note = sites.is_empty().then(|| "nothing is live at the end of this time".to_owned());
+    envelope.write(leaks::Leaks { table: trace.table, sites }, note)
+}
+
+fn write_suppressions(envelope: &mut Envelope<'_>, table: &StackTable, profile: &Profile) -> Result<(), AnswerError> {
+    let suppressions = summary::suppression_rows(profile, table);
+    let note = suppressions.is_empty().then(|| "no suppression matches anything that is live".to_owned());
+    envelope.write(summary::SuppressionTable { suppressions }, note)
+}
+
+/// The profile of the other point or range of the same trace. Another trace has other stacks, so `compare=FILE` is refused.
 fn base_profile(trace: &mut Trace<'_>, query: &Query) -> Result<Option<Profile>, AnswerError> {
     if let Some(Compare::File(_)) = query.compare {
         return Err(
@@ -213,13 +222,27 @@ struct Envelope<'a> {
     query: &'a Query,
     range: Range,
     totals: Totals,
-    /// Why the answer is empty, or what of the query does not fit the trace.
+    /// Why the answer is empty, or which word of the query does not fit the trace.
     note: Option<String>,
     out: &'a mut dyn Write,
 }
 
+impl<'a> Envelope<'a> {
+    fn new(view: View, query: &'a Query, trace: &Trace<'_>, profile: &Profile, out: &'a mut dyn Write) -> Self {
+        let note = query.misfit(trace.engine).map(|misfit| misfit.to_string());
+        Envelope {
+            view,
+            query,
+            range: profile.range,
+            totals: Totals::new(profile, trace.table, query),
+            note: note.or_else(|| why_empty(trace.engine, profile, query)),
+            out,
+        }
+    }
+}
+
 impl Envelope<'_> {
-    /// `note`: what only the view knows, for an answer about which nothing was said before.
+    /// `note`: the view's own note, used if there is no other one.
     fn write(&mut self, body: impl Serialize, note: Option<String>) -> Result<(), AnswerError> {
         #[derive(Serialize)]
         struct Times {
@@ -249,7 +272,7 @@ impl Envelope<'_> {
     }
 }
 
-/// What was asked, as it was written; what may be repeated is a list.
+/// The words of the query as they were written. Repeatable words are lists.
 struct Given<'a>(&'a Query);
 
 impl Serialize for Given<'_> {
@@ -261,7 +284,7 @@ impl Serialize for Given<'_> {
             if given[..at].iter().any(|(known, _)| known == name) {
                 continue;
             }
-            if matches!(*name, "include" | "exclude" | "thread") {
+            if Word::find(name).is_some_and(|word| word.is_repeatable) {
                 let all: Vec<&str> =
                     given.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect();
                 map.serialize_entry(name, &all)?;

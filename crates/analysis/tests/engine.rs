@@ -14,33 +14,33 @@ fn engine(mut engine: Engine, trace: &Trace) -> Engine {
 }
 
 fn random_when(rng: &mut Rng, trace: &Trace) -> When {
-    match rng.below(8) {
+    match rng.u64(..8) {
         0 => When::Start,
         1 => When::End,
         2 => When::Peak,
-        3 => When::Percent(rng.below(101) as f64),
-        _ => When::Ns(1 + rng.below(trace.runtime_ns + 200_000)),
+        3 => When::Percent(rng.u64(..101) as f64),
+        _ => When::Ns(1 + rng.u64(..trace.runtime_ns + 200_000)),
     }
 }
 
 fn random_query(rng: &mut Rng, trace: &Trace) -> Query {
     let mut query = Query::default();
-    if rng.below(4) == 0 {
+    if rng.u64(..4) == 0 {
         query.at = Some(random_when(rng, trace));
     } else {
-        query.from = (rng.below(4) != 0).then(|| random_when(rng, trace));
-        query.to = (rng.below(4) != 0).then(|| random_when(rng, trace));
+        query.from = (rng.u64(..4) != 0).then(|| random_when(rng, trace));
+        query.to = (rng.u64(..4) != 0).then(|| random_when(rng, trace));
     }
-    if rng.below(5) == 0 {
-        query.threads = (0..1 + rng.below(2)).map(|_| rng.below(3) as u32).collect();
+    if rng.u64(..5) == 0 {
+        query.threads = (0..1 + rng.u64(..2)).map(|_| rng.u32(..3)).collect();
     }
-    if rng.below(5) == 0 {
-        let min = rng.below(500);
-        query.size = Some(Span { min, max: min + rng.below(500) });
+    if rng.u64(..5) == 0 {
+        let min = rng.u64(..500);
+        query.size = Some(Span { min, max: min + rng.u64(..500) });
     }
-    if rng.below(5) == 0 {
-        let min = rng.below(trace.runtime_ns / 2 + 1);
-        query.lifetime = Some(Span { min, max: min + rng.below(trace.runtime_ns) });
+    if rng.u64(..5) == 0 {
+        let min = rng.u64(..trace.runtime_ns / 2 + 1);
+        query.lifetime = Some(Span { min, max: min + rng.u64(..=trace.runtime_ns) });
     }
     query
 }
@@ -60,12 +60,12 @@ fn any_range_of_any_trace_is_as_a_replay_with_maps_says() {
     let start = common::seed();
     for round in 0..common::count(6000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = 20 + rng.below(600);
+        let mut rng = Rng::with_seed(seed);
+        let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let plain = engine(Engine::new(), &trace);
-        let slices = 2 + rng.below(12) as usize;
-        let live_bytes = if rng.below(2) == 0 { 1 << 20 } else { 200 };
+        let slices = 2 + rng.usize(..12);
+        let live_bytes = if rng.u64(..2) == 0 { 1 << 20 } else { 200 };
         let indexed = engine(Engine::indexed_finely(slices, live_bytes), &trace);
         let context = format!("seed {seed}, {slices} slices");
         assert_eq!(plain.totals(), indexed.totals(), "{context}");
@@ -84,7 +84,7 @@ fn a_range_may_be_asked_for_while_the_trace_grows() {
     let start = common::seed();
     for round in 0..common::count(100) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let trace = random_trace(&mut rng, 500);
         let mut growing = Engine::indexed_finely(6, 1 << 20);
         for (number, block) in trace.blocks.iter().enumerate() {
@@ -101,7 +101,7 @@ fn a_range_may_be_asked_for_while_the_trace_grows() {
 
 #[test]
 fn blocks_that_are_gone_are_told() {
-    let trace = random_trace(&mut Rng(1), 300);
+    let trace = random_trace(&mut Rng::with_seed(1), 300);
     let engine = engine(Engine::new(), &trace);
     assert!(engine.profile(&mut BlocksInMemory::default(), &Query::default()).is_err());
 }

@@ -40,13 +40,13 @@ struct Cut {
     until_ns: u64,
 }
 
-/// Folds at some blocks, one after the other, as a file does that grows beyond its bound again and again.
+/// Folds at several blocks, one after the other, like a file that reaches its size limit several times.
 fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
     let mut bytes = file(&trace.blocks);
-    for _ in 0..1 + rng.below(3) {
+    for _ in 0..1 + rng.u64(..3) {
         let places = blocks(&bytes);
-        // Behind the definitions; the last one is the end.
-        let at = rng.below(places.len() as u64 + 1) as usize;
+        // After the definitions. The last place is the end.
+        let at = rng.usize(..places.len() + 1);
         let cut = places.get(at).map_or(bytes.len() as u64, |(place, _)| *place);
         bytes = folded(&bytes, cut);
     }
@@ -60,7 +60,7 @@ fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
     Cut { until_ns: until_ns.first().copied().unwrap_or(0), blocks }
 }
 
-/// Its own highest moment is all that a folded part does not tell of a stack.
+/// The costs that a folded part knows: all but a stack's own peak.
 fn without_own_peak(sites: BTreeMap<usize, Costs>) -> BTreeMap<usize, Costs> {
     let forget = |costs: Costs| Costs { own_peak_bytes: 0, own_peak_time_ns: 0, ..costs };
     sites.into_iter().map(|(site, costs)| (site, forget(costs))).collect()
@@ -76,8 +76,8 @@ fn compare(engine: &Engine, cut: &Cut, trace: &Trace, query: &Query, context: &s
 
 fn whole_query(rng: &mut Rng) -> Query {
     let mut query = Query::default();
-    match rng.below(4) {
-        0 => query.threads = vec![rng.below(3) as u32],
+    match rng.u64(..4) {
+        0 => query.threads = vec![rng.u32(..3)],
         1 => query.size = Some(Span { min: 100, max: 600 }),
         2 => query.at = Some(When::Peak),
         _ => {}
@@ -86,15 +86,15 @@ fn whole_query(rng: &mut Rng) -> Query {
 }
 
 fn later_query(rng: &mut Rng, cut: &Cut, trace: &Trace) -> Query {
-    let mut later = || When::Ns(cut.until_ns + rng.below((trace.runtime_ns - cut.until_ns) * 2 + 1));
+    let mut later = || When::Ns(cut.until_ns + rng.u64(..(trace.runtime_ns - cut.until_ns) * 2 + 1));
     let mut query = Query::default();
     let (first, second) = (later(), later());
-    match rng.below(3) {
+    match rng.u64(..3) {
         0 => query.at = Some(first),
         1 => query.from = Some(first),
         _ => (query.from, query.to) = (Some(first), Some(second)),
     }
-    if rng.below(3) == 0 {
+    if rng.u64(..3) == 0 {
         query.lifetime = Some(Span { min: 100_000, max: 5_000_000 });
     }
     query
@@ -106,13 +106,13 @@ fn what_is_folded_counts_as_if_it_were_there() {
     let mut folds = 0;
     for round in 0..common::count(4000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = 20 + rng.below(600);
+        let mut rng = Rng::with_seed(seed);
+        let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let cut = random_cut(&mut rng, &trace);
         folds += cut.blocks.iter().filter(|block| block.kind == BlockKind::Folded).count();
         let context = format!("seed {seed}");
-        let engines = [Engine::new(), Engine::indexed_finely(2 + rng.below(12) as usize, 1 << 20)].map(|mut engine| {
+        let engines = [Engine::new(), Engine::indexed_finely(2 + rng.usize(..12), 1 << 20)].map(|mut engine| {
             cut.blocks.iter().for_each(|block| engine.add(block));
             assert!(engine.faults().is_empty(), "{context}: {:?}", engine.faults());
             engine
@@ -129,12 +129,12 @@ fn what_is_folded_counts_as_if_it_were_there() {
     assert!(folds > 0);
 }
 
-/// All that the timeline knows of the folded part: its highest moment, to the last band.
+/// The timeline shows the highest moment of the folded part, exactly and for each band.
 #[test]
 fn the_timeline_shows_a_folded_peak() {
     let mut seen = 0;
     for seed in 0..300 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let trace = random_trace(&mut rng, 400);
         let cut = random_cut(&mut rng, &trace);
         let mut engine = Engine::new();
@@ -162,7 +162,7 @@ fn the_timeline_shows_a_folded_peak() {
 #[test]
 fn a_merged_trace_has_the_counts_of_both() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let traces = [random_trace(&mut rng, 300), random_trace(&mut rng, 300)];
         let sources = traces.iter().map(|trace| {
             let mut blocks = vec![format::Session::default().to_block()];
@@ -192,7 +192,7 @@ fn unfolded(trace: &Trace) -> Totals {
 #[test]
 fn a_trimmed_trace_begins_with_the_same_counts() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let trace = random_trace(&mut rng, 400);
         let cut = random_cut(&mut rng, &trace);
         let mut out = FileWriter::new(Vec::new(), 1).unwrap();
@@ -206,11 +206,11 @@ fn a_trimmed_trace_begins_with_the_same_counts() {
     }
 }
 
-/// Merged alone it has its answers, and merged with a run that came later the higher peak of the two.
+/// Merged alone, a folded trace has the same answers. Merged with a later run, it has the higher peak of the two.
 #[test]
 fn a_merged_trace_keeps_a_folded_peak() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let traces = [random_trace(&mut rng, 400), random_trace(&mut rng, 300)];
         let mut at = 1_700_000_000_000_000_000;
         let parts = traces.each_ref().map(|trace| {
@@ -239,12 +239,12 @@ fn a_merged_trace_keeps_a_folded_peak() {
     }
 }
 
-/// Sums cannot be cut, so the trace says where they end.
+/// Sums cannot be divided, so a trimmed trace says where they end.
 #[test]
 fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
     let mut seen = 0;
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let trace = random_trace(&mut rng, 400);
         let cut = random_cut(&mut rng, &trace);
         let mut whole = Engine::new();

@@ -1,34 +1,19 @@
-//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2): a replay counts them or calls them damaged, never panics,
-//! and its totals are those of its sites; every view answers every question about them. A failure prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
+//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2). A replay counts them or reports damage, and never panics. Its totals are the sums of
+//! its sites. Every view answers every query about them. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 use analysis::{
     AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, Replay, Report, StackTable, Suppressions, View,
     view,
 };
+use fastrand::Rng;
 use format::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `wild`: sizes and times are as large as the format can say.
+/// `wild`: sizes and times may be as large as the format allows.
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];
@@ -37,37 +22,37 @@ fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let (mut known_stacks, mut known_alloc_classes) = (0, 0);
     let mut live = Vec::new();
     for _ in 0..4 {
-        for _ in 0..1 + rng.below(5) {
-            let parent = rng.below(known_stacks as usize + 1) as u32;
-            known_stacks = stacks.push(parent, Frame::new(rng.below(4) as u16, rng.next() & 0xfff, false));
-            let size = if wild { rng.next() >> rng.below(64) } else { rng.next() >> rng.below(40).max(16) };
+        for _ in 0..1 + rng.usize(..5) {
+            let parent = rng.u32(..known_stacks + 1);
+            known_stacks = stacks.push(parent, Frame::new(rng.u16(..4), rng.u64(..) & 0xfff, false));
+            let size = if wild { rng.u64(..) >> rng.usize(..64) } else { rng.u64(..) >> rng.usize(..40).max(16) };
             known_alloc_classes = alloc_classes.push(size, known_stacks) + 1;
         }
-        for _ in 0..rng.below(200) {
-            match rng.below(20) {
-                0 => events.thread(rng.below(3) as u32),
-                1 if wild && rng.below(20) == 0 => events.time(rng.next() >> rng.below(64)),
+        for _ in 0..rng.usize(..200) {
+            match rng.usize(..20) {
+                0 => events.thread(rng.u32(..3)),
+                1 if wild && rng.usize(..20) == 0 => events.time(rng.u64(..) >> rng.usize(..64)),
                 1 => events.time(events.next_sequence().saturating_mul(50_000)),
                 2 => events.unknown_free(),
-                3 if rng.below(10) == 0 => events.latest_gone(),
-                3 if rng.below(10) == 0 => {
-                    let far = if wild { rng.next() >> rng.below(64) } else { rng.next() % 100_000 };
+                3 if rng.usize(..10) == 0 => events.latest_gone(),
+                3 if rng.usize(..10) == 0 => {
+                    let far = if wild { rng.u64(..) >> rng.usize(..64) } else { rng.u64(..100_000) };
                     events.skip_to(events.next_sequence().saturating_add(far).min(u64::MAX / 2));
                 }
-                3 if rng.below(20) == 0 => {
-                    events.image(rng.below(4) as u32);
+                3 if rng.usize(..20) == 0 => {
+                    events.image(rng.u32(..4));
                     live.clear();
                 }
                 4..10 if !live.is_empty() => {
-                    let at = rng.below(live.len());
+                    let at = rng.usize(..live.len());
                     let sequence = live.swap_remove(at);
-                    if rng.below(4) == 0 { events.free_by_realloc(sequence) } else { events.free(sequence) }
+                    if rng.usize(..4) == 0 { events.free_by_realloc(sequence) } else { events.free(sequence) }
                 }
-                _ => live.push(events.alloc(rng.below(known_alloc_classes as usize) as u32)),
+                _ => live.push(events.alloc(rng.u32(..known_alloc_classes))),
             }
         }
         blocks.extend([stacks.take(), alloc_classes.take()]);
-        if rng.below(4) == 0 {
+        if rng.usize(..4) == 0 {
             blocks.push(folded(rng, known_alloc_classes));
         }
         blocks.push(events.take());
@@ -75,9 +60,9 @@ fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     blocks
 }
 
-/// Counts that may be anything.
+/// A folded part with random counts.
 fn folded(rng: &mut Rng, alloc_classes: u32) -> RawBlock {
-    let mut any = || rng.next() >> (rng.next() % 64);
+    let mut any = || rng.u64(..) >> rng.u64(..64);
     let mut rows = Vec::new();
     for alloc_class in 0..alloc_classes + 2 {
         let allocations = any();
@@ -111,10 +96,10 @@ fn check(report: &Report) {
     assert_eq!(sum(|costs| costs.allocations), totals.allocations);
     assert_eq!(sum(|costs| costs.temporary), totals.temporary);
     assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
-    // The peak of folded events is believed as it is told.
+    // The peak of folded events cannot be checked.
     let has_folded = report.folded_until_ns().is_some();
     assert!(has_folded || sum(|costs| costs.peak_allocations) == totals.peak_allocations);
-    // What an image held at its end is neither freed nor leaked.
+    // Blocks that disappeared with an `exec` are neither freed nor leaked.
     assert!(totals.allocations >= totals.deallocations.saturating_add(totals.leaked_allocations));
     assert!(has_folded || sum(|costs| costs.peak_bytes) == totals.peak_bytes);
     assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
@@ -144,23 +129,23 @@ const QUESTIONS: [(&str, &[&str]); 16] = [
 ];
 
 fn question(rng: &mut Rng, view: View) -> Query {
-    let time = |rng: &mut Rng| TIMES[rng.below(TIMES.len())];
-    let mut words = match rng.below(4) {
+    let time = |rng: &mut Rng| TIMES[rng.usize(..TIMES.len())];
+    let mut words = match rng.usize(..4) {
         0 => vec![("at", time(rng))],
         1 => vec![],
         _ => vec![("from", time(rng)), ("to", time(rng))],
     };
-    for _ in 0..rng.below(4) {
-        let (name, values) = QUESTIONS[rng.below(QUESTIONS.len())];
-        words.push((name, values[rng.below(values.len())]));
+    for _ in 0..rng.usize(..4) {
+        let (name, values) = QUESTIONS[rng.usize(..QUESTIONS.len())];
+        words.push((name, values[rng.usize(..values.len())]));
     }
     match view {
         View::Callers => words.push(("function", "a")),
         View::Source => words.push(("file", "/a")),
-        View::Diff => words.push(("compare", ["@start", "@50%"][rng.below(2)])),
+        View::Diff => words.push(("compare", ["@start", "@50%"][rng.usize(..2)])),
         _ => {}
     }
-    // A view refuses what it does not heed, and of one instant only two costs are known.
+    // A view refuses words that it does not heed, and for one instant only two costs are known.
     words.retain(|(name, _)| view::heeding(name).contains(&view));
     let is_instant = |(name, value): &(&str, &str)| *name == "at" || *name == "compare" && !value.contains("..");
     if words.iter().any(is_instant) {
@@ -189,12 +174,12 @@ impl Opened {
     }
 }
 
-/// Any view, any question: an answer in JSON, or a sentence about the question.
+/// A random query for a random view. The answer must be JSON, or a sentence about the query.
 fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
-    let (name, view) = View::ALL[rng.below(View::ALL.len())];
+    let (name, view) = View::ALL[rng.usize(..View::ALL.len())];
     let query = question(rng, view);
     let mut out = Vec::new();
-    let mut base = (view == View::Diff && rng.below(2) == 0).then(|| other.trace());
+    let mut base = (view == View::Diff && rng.usize(..2) == 0).then(|| other.trace());
     match analysis::answer(view, &query, &mut opened.trace(), base.as_mut(), &mut out) {
         Ok(()) => {
             let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
@@ -207,7 +192,7 @@ fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
     }
 }
 
-/// Taken apart or not, blocks count the same.
+/// Decoded blocks must have the same counts.
 fn check_flat(blocks: &[RawBlock], report: &Report) {
     let (mut engine, mut flat) = (Engine::new(), Flat::default());
     for block in blocks {
@@ -222,30 +207,30 @@ fn check_flat(blocks: &[RawBlock], report: &Report) {
 }
 
 fn round(seed: u64) {
-    let mut rng = Rng(seed);
-    let wild = rng.below(3) == 0;
+    let mut rng = Rng::with_seed(seed);
+    let wild = rng.usize(..3) == 0;
     let mut blocks = blocks(&mut rng, wild);
     let report = replay(&blocks);
     assert!(report.faults.is_empty() || wild);
     check(&report);
     let mut honest = Opened::new(Engine::indexed_finely(4, 1 << 10), &blocks);
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.below(blocks.len());
-        match rng.below(4) {
+    for _ in 0..1 + rng.usize(..4) {
+        let at = rng.usize(..blocks.len());
+        match rng.usize(..4) {
             0 => drop(blocks.remove(at)),
             1 => {
-                let other = rng.below(blocks.len());
+                let other = rng.usize(..blocks.len());
                 blocks.swap(at, other);
             }
             2 => blocks.insert(at, blocks[at].clone()),
             _ => {
                 let payload = &mut blocks[at].payload;
-                let place = rng.below(payload.len());
-                match rng.below(3) {
-                    _ if payload.is_empty() => payload.push(rng.next() as u8),
-                    0 => payload[place] ^= 1 << rng.below(8),
+                let place = rng.usize(..payload.len().max(1));
+                match rng.usize(..3) {
+                    _ if payload.is_empty() => payload.push(rng.u8(..)),
+                    0 => payload[place] ^= 1 << rng.usize(..8),
                     1 => payload.truncate(place),
-                    _ => payload[place] = rng.next() as u8,
+                    _ => payload[place] = rng.u8(..),
                 }
             }
         }
@@ -253,12 +238,12 @@ fn round(seed: u64) {
     let report = replay(&blocks);
     check(&report);
     check_flat(&blocks, &report);
-    let engine = if rng.below(2) == 0 { Engine::new() } else { Engine::indexed_finely(4, 1 << 10) };
+    let engine = if rng.usize(..2) == 0 { Engine::new() } else { Engine::indexed_finely(4, 1 << 10) };
     let mut opened = Opened::new(engine, &blocks);
     for _ in 0..4 {
         ask(&mut rng, &mut opened, &mut honest);
     }
-    let mut lookup = Lookup::new(rng.below(100) as u64);
+    let mut lookup = Lookup::new(rng.u64(..100));
     for block in &blocks {
         lookup.add(block).ok();
     }
@@ -274,11 +259,11 @@ fn hostile_blocks_are_harmless() {
     }
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(2));
-    let mut rng = Rng(clock);
+    let mut rng = Rng::with_seed(clock);
     let mut rounds = 0u64;
     eprintln!("first seed {clock}");
     while Instant::now() < end {
-        let seed = rng.next();
+        let seed = rng.u64(..);
         let result = std::panic::catch_unwind(|| round(seed));
         assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
         rounds += 1;

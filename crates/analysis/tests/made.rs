@@ -1,4 +1,4 @@
-//! Traces that are made out of others: a trimmed one has the same answers for its time, a merged one is the sum of its parts.
+//! Traces that are made of others. A trimmed trace has the same answers for its time, a merged trace is the sum of its parts.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
@@ -50,12 +50,12 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     let start = common::seed();
     for round in 0..common::count(3000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = 20 + rng.below(600);
+        let mut rng = Rng::with_seed(seed);
+        let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 0);
-        let from = (rng.below(5) != 0).then(|| 1 + rng.below(trace.runtime_ns + 200_000));
-        let to = from.unwrap_or(0) + 1 + rng.below(trace.runtime_ns + 1);
+        let from = (rng.u64(..5) != 0).then(|| 1 + rng.u64(..trace.runtime_ns + 200_000));
+        let to = from.unwrap_or(0) + 1 + rng.u64(..trace.runtime_ns + 1);
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
         let summary = trim(&mut file(&blocks), from, to, &mut writer).unwrap().summary;
         let trimmed = read(writer.finish().unwrap());
@@ -67,7 +67,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
         };
         let (whole, short) = (answer(&blocks), answer(&trimmed));
         assert_eq!(short, whole, "seed {seed}: {from:?}..{to}; left is the trimmed one");
-        // All of it: what lived at its beginning was allocated, what happened then happened.
+        // Blocks that were live at its beginning count as allocated in it, and all later events are there.
         let totals = engine(&trimmed).totals();
         assert_eq!(totals.allocations, whole.1.base_allocations + whole.1.allocations, "seed {seed}");
         assert_eq!(totals.leaked_bytes, whole.1.live_bytes, "seed {seed}");
@@ -82,7 +82,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     }
 }
 
-/// When a process ends: the samples of memory reach to 30 ms.
+/// When a process ends. Its samples of memory reach to 30 ms.
 fn length(trace: &Trace) -> u64 {
     trace.runtime_ns.max(30_000_000)
 }
@@ -124,15 +124,15 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
     let start = common::seed();
     for round in 0..common::count(1000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let count = 1 + rng.below(4) as usize;
+        let mut rng = Rng::with_seed(seed);
+        let count = 1 + rng.usize(..4);
         let traces: Vec<Trace> = (0..count)
             .map(|_| {
-                let steps = rng.below(400);
+                let steps = rng.u64(..400);
                 random_trace(&mut rng, steps)
             })
             .collect();
-        let starts: Vec<u64> = (0..count).map(|_| 1_700_000_000_000_000_000 + 100_000 * rng.below(200)).collect();
+        let starts: Vec<u64> = (0..count).map(|_| 1_700_000_000_000_000_000 + 100_000 * rng.u64(..200)).collect();
         let blocks: Vec<Vec<RawBlock>> =
             traces.iter().zip(&starts).map(|(trace, at)| with_session(trace, *at)).collect();
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
@@ -171,27 +171,27 @@ fn merged(parts: &[Vec<RawBlock>]) -> Vec<RawBlock> {
 
 fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
     let mut query = Query::default();
-    let mut when = || When::Ns(100_000 * rng.below(runtime_ns / 100_000 + 2));
+    let mut when = || When::Ns(100_000 * rng.u64(..runtime_ns / 100_000 + 2));
     let (one, other) = (when(), when());
-    match rng.below(6) {
+    match rng.u64(..6) {
         0 => (),
         1 => query.from = Some(one),
         2 => query.to = Some(one),
         3 => query.at = Some(one),
-        4 => query.threads = vec![rng.below(3) as u32],
+        4 => query.threads = vec![rng.u32(..3)],
         _ => (query.from, query.to) = (Some(one), Some(other)),
     }
     query
 }
 
-/// One trace, merged or trimmed to all of its time, is the same trace: with programs that replaced themselves, too.
+/// One trace that is merged alone, or trimmed to its whole time, is the same trace, also if the program replaced itself.
 #[test]
 fn what_is_made_of_one_whole_trace_has_its_answers() {
     let start = common::seed();
     for round in 0..common::count(1000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let steps = rng.below(500);
+        let mut rng = Rng::with_seed(seed);
+        let steps = rng.u64(..500);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 1_700_000_000_000_000_000);
         let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
@@ -214,13 +214,13 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
     }
 }
 
-/// Runs that follow each other share no memory: the peak is that of the highest, and at no time is more live than in one of them.
+/// Runs that follow each other share no memory. The peak is the highest of their peaks, and at no time is more live than in one of them.
 #[test]
 fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     let start = common::seed();
     for round in 0..common::count(300) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let traces: Vec<Trace> = (0..3).map(|_| random_trace(&mut rng, 300)).collect();
         let begin = 1_700_000_000_000_000_000;
         let mut at = begin;
@@ -255,7 +255,7 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     }
 }
 
-/// A random file of KDE's: interpreted, or raw with addresses that come again.
+/// A random file of KDE's heaptrack: interpreted, or raw with addresses that are used again.
 fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     let mut text = String::from("v 10400 3\n");
     text += if is_raw {
@@ -264,28 +264,28 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
         "X a\ns 2 /a\ni 10 1\nt 1 0\ni 20 1\nt 2 1\n"
     };
     let (mut alloc_classes, mut live, mut now) = (0, Vec::new(), 0);
-    for _ in 0..rng.below(300) {
-        match rng.below(8) {
+    for _ in 0..rng.u64(..300) {
+        match rng.u64(..8) {
             0 if !is_raw => {
-                text += &format!("a {:x} {}\n", rng.below(100), rng.below(3));
+                text += &format!("a {:x} {}\n", rng.u64(..100), rng.u64(..3));
                 alloc_classes += 1;
             }
             1 => {
-                now += rng.below(30);
-                text += &format!("c {now:x}\nR {:x}\n", rng.below(50));
+                now += rng.u64(..30);
+                text += &format!("c {now:x}\nR {:x}\n", rng.u64(..50));
             }
             2..5 if is_raw => {
-                let address = 0x1000 + rng.below(40);
+                let address = 0x1000 + rng.u64(..40);
                 live.push(address);
-                text += &format!("+ {:x} {} {address:x}\n", rng.below(5), rng.below(3));
+                text += &format!("+ {:x} {} {address:x}\n", rng.u64(..5), rng.u64(..3));
             }
             2..5 if alloc_classes > 0 => {
-                let alloc_class = rng.below(alloc_classes);
+                let alloc_class = rng.u64(..alloc_classes);
                 live.push(alloc_class);
                 text += &format!("+ {alloc_class:x}\n");
             }
             _ if !live.is_empty() => {
-                let at = if rng.below(2) == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                let at = if rng.u64(..2) == 0 { live.len() - 1 } else { rng.usize(..live.len()) };
                 text += &format!("- {:x}\n", live.swap_remove(at));
             }
             _ => (),
@@ -294,14 +294,14 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     text
 }
 
-/// The translation counts while it goes, by KDE's own words; the engine counts blocks. Both must come to the same.
+/// The translation counts by KDE's rules while it reads the file, and the engine counts blocks. Both must have the same result.
 #[test]
 fn the_engine_counts_kdes_files_as_their_own_reader_does() {
     let start = common::seed();
     for round in 0..common::count(3000) {
         let seed = start.wrapping_add(round);
-        let mut rng = Rng(seed);
-        let is_raw = rng.below(3) == 0;
+        let mut rng = Rng::with_seed(seed);
+        let is_raw = rng.u64(..3) == 0;
         let text = random_kde(&mut rng, is_raw) + "\n# strings: 1\n# ips: 2\n";
         let mut source = Source::new(Cursor::new(text.into_bytes())).unwrap();
         let mut blocks = Vec::new();
@@ -314,6 +314,10 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
         }
         let totals = engines[0].totals();
         assert_eq!(engines[1].totals(), totals, "seed {seed}");
+        for engine in &engines {
+            let profile = engine.profile(&mut BlocksInMemory::new(blocks.iter().cloned()), &Query::default()).unwrap();
+            assert_eq!(profile.totals.temporary, totals.temporary, "a walk counts by the same rule; seed {seed}");
+        }
         let Some(told) = engines[0].definitions().summary.map(|summary| summary.totals) else {
             assert!(is_raw, "seed {seed}");
             continue;

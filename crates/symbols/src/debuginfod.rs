@@ -1,12 +1,12 @@
-//! Debug files from a server, by build-id: debuginfod's protocol, and the cache that its own client keeps.
+//! Debug files from a server, by build-id: debuginfod's protocol, and the cache of the standard client.
 //!
-//! Given: servers and a cache folder, as the environment names them. Gives back: files. What must hold: asked only when the
-//! user said so, and never while a program is recorded; a file is in the cache whole or not at all; a server that does not
-//! have it is not asked again for a while; one that does not answer costs its time once.
+//! Receives: servers and a cache folder, as the environment names them. Returns: files. Must hold: servers are asked only if the
+//! user allowed it, and never while a program is recorded. A file is in the cache completely or not at all. A server that does not
+//! have a file is not asked for it again for a while. A server that does not answer is waited for only once.
 //!
 //! ```text
-//! CACHE/BUILD-ID/debuginfo      the file; empty: no server has it, as of its time of change
-//! CACHE/cache_miss_s            how many seconds that is believed (600 if not there)
+//! CACHE/BUILD-ID/debuginfo      the file; if it is empty, no server had it at its modification time
+//! CACHE/cache_miss_s            for how many seconds such an empty file is valid (600 if this file is missing)
 //! ```
 use crate::finder::{hex, open};
 use std::fs::{File, OpenOptions};
@@ -18,13 +18,13 @@ use std::time::{Duration, SystemTime};
 
 const MISS_SECONDS: u64 = 600;
 const CONNECT: Duration = Duration::from_secs(10);
-/// What the standard client waits for an answer.
+/// How long the standard client waits for an answer.
 const ANSWER_SECONDS: u64 = 90;
-/// A server may offer anything.
+/// The largest file that is accepted from a server.
 const LARGEST: u64 = 8 << 30;
 const STEP: usize = 256 << 10;
 
-/// Servers, and where what they gave is kept.
+/// The servers, and the folder that caches their files.
 pub struct Debuginfod {
     servers: Vec<Server>,
     cache: PathBuf,
@@ -35,19 +35,19 @@ pub struct Debuginfod {
 
 struct Server {
     url: String,
-    /// It did not answer; it is not waited for again.
+    /// It did not answer once, so it is not asked again.
     is_silent: AtomicBool,
 }
 
-/// A file on its way.
+/// A download that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
     pub bytes: u64,
-    /// As the server says.
+    /// The size, if the server sent it.
     pub total: Option<u64>,
 }
 
-/// What one server said.
+/// The answer of one server.
 enum Answer {
     File,
     NotThere,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Debuginfod {
 }
 
 impl Debuginfod {
-    /// As `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` and `DEBUGINFOD_TIMEOUT` say. `None`: no server is named.
+    /// Configured by `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` and `DEBUGINFOD_TIMEOUT`. Returns `None` if no server is named.
     pub fn from_environment() -> Option<Self> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let urls = variable("DEBUGINFOD_URLS")?.into_string().ok()?;
@@ -75,7 +75,7 @@ impl Debuginfod {
         Self::new(&urls, cache, Duration::from_secs(seconds.unwrap_or(ANSWER_SECONDS)))
     }
 
-    /// `urls`: with blanks in between.
+    /// `urls` are separated by blanks. Returns `None` if there are none.
     pub fn new(urls: &str, cache: PathBuf, answer: Duration) -> Option<Self> {
         let server =
             |url: &str| Server { url: url.trim_end_matches('/').to_owned(), is_silent: AtomicBool::new(false) };
@@ -83,7 +83,7 @@ impl Debuginfod {
         if servers.is_empty() {
             return None;
         }
-        // The machine's own certificates: many servers are inside of a company.
+        // Many servers are internal to a company, so the machine's own certificates are used.
         let certificates = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
         let config = ureq::Agent::config_builder()
             .tls_config(certificates)
@@ -96,12 +96,12 @@ impl Debuginfod {
         Some(Debuginfod { servers, cache, agent, download: Mutex::default(), troubles: Mutex::default() })
     }
 
-    /// What is being fetched right now.
+    /// The download that is in progress.
     pub fn download(&self) -> Option<Download> {
         *self.download.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sentences about what did not work, for people.
+    /// Sentences for people about everything that did not work.
     pub fn troubles(&self) -> Vec<String> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -183,7 +183,7 @@ impl Debuginfod {
         }
     }
 
-    /// Writes beside `path` first: whoever finds a file there finds all of it.
+    /// Writes to a temporary name first, so that a file at `path` is always complete.
     fn keep(&self, mut body: impl Read, total: Option<u64>, path: &Path) -> io::Result<()> {
         let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
         let written = (|| {

@@ -1,14 +1,14 @@
-//! Names that people can read, from names that linkers can.
+//! Demangles the names of symbols.
 //!
-//! Given: a raw name. Gives back: the raw, the full and the short one. What must hold: whatever cannot be demangled
-//! stays as it is; no input makes it panic or run away.
+//! Receives: a raw name. Returns: the raw, the full and the short name. Must hold: a name that cannot be demangled stays as it is.
+//! No input causes a panic, or takes more than a bounded time.
 mod d;
 mod nim;
 mod short;
 
 const LONGEST: usize = 16 << 10;
 
-/// What the module is known to be written in, where names alone do not tell.
+/// The language that the module is known to be written in, for names that do not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     None,
@@ -24,7 +24,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// A name that means itself.
+    /// A name that needs no demangling.
     pub fn plain(text: &str) -> Self {
         Name { raw: text.to_owned(), full: text.to_owned(), short: text.to_owned() }
     }
@@ -47,7 +47,7 @@ pub fn demangle(raw: &str, hint: Hint) -> Name {
     Name { raw: raw.to_owned(), full: plain.to_owned(), short: plain.to_owned() }
 }
 
-/// The short form of a name that somebody else has demangled already.
+/// The short form of a name that was demangled by another tool.
 pub fn shorten(full: &str) -> String {
     if full.len() > LONGEST {
         return full.to_owned();
@@ -61,14 +61,14 @@ pub fn shorten(full: &str) -> String {
     }
 }
 
-/// Whether it looks like a name that only a program in Nim has.
+/// Whether it looks like a name of Nim.
 pub(crate) fn may_be_nim(raw: &str) -> bool {
     nim::demangle(raw).is_some()
 }
 
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
-    // `{:#}` leaves the hash out.
+    // `{:#}` omits the hash.
     Some(format!("{name:#}"))
 }
 
@@ -79,7 +79,7 @@ fn cpp(raw: &str) -> Option<String> {
     cpp_demangle::Symbol::new(raw).ok()?.demangle().ok()
 }
 
-/// A compiler's copy of a function (`.cold`, `.part.0`) is that function; so is a version of it (`@@GLIBC_2.2.5`).
+/// Removes the suffixes of a compiler's copies of a function (`.cold`, `.part.0`) and symbol versions (`@@GLIBC_2.2.5`).
 fn without_clones(raw: &str) -> &str {
     let raw = match raw.find('@') {
         Some(at) if at > 0 => &raw[..at],
@@ -87,7 +87,7 @@ fn without_clones(raw: &str) -> &str {
     };
     const CLONES: [&str; 8] =
         [".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".llvm.", ".localalias", ".resolver"];
-    // Few names have a dot, and this is asked of every name.
+    // This is called for every name, and few names have a dot.
     let mut dots = raw.match_indices('.').map(|(at, _)| at);
     let cut = dots.find(|at| CLONES.iter().any(|clone| raw[*at..].starts_with(clone)));
     match cut {
@@ -233,15 +233,13 @@ mod tests {
 
     #[test]
     fn noise_never_panics() {
-        let mut state = 0x1234_5678_9abc_def0u64;
+        let mut rng = fastrand::Rng::with_seed(0x1234_5678_9abc_def0);
         let alphabet = b"_ZNRDSt4IEv0123456789abQTMFX<>(){}:, .@$operator";
         for _ in 0..20_000 {
-            let mut text = String::from(["_Z", "_R", "_D", "_ZN", ""][(state >> 60) as usize % 5]);
-            for _ in 0..(state >> 32) % 60 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                text.push(alphabet[(state >> 33) as usize % alphabet.len()] as char);
+            let mut text = String::from(["_Z", "_R", "_D", "_ZN", ""][rng.usize(..5)]);
+            for _ in 0..rng.usize(..60) {
+                text.push(alphabet[rng.usize(..alphabet.len())] as char);
             }
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             for hint in [Hint::None, Hint::Nim] {
                 demangle(&text, hint);
             }

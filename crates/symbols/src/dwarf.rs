@@ -1,7 +1,7 @@
-//! DWARF of one module: the main part, what dwz moved away, and split parts that are loaded when needed.
+//! The DWARF of one module: the main file, the parts that dwz moved to a shared file, and split parts, which are loaded when needed.
 //!
-//! Given: a file with debug information. Gives back: for an address the functions there, innermost first, each with its
-//! file and line. What must hold: nothing is followed without an end; what is damaged is missing, and nothing else is.
+//! Receives: a file with debug information. Returns: the functions at an address, innermost first, each with its file and line.
+//! Must hold: every chain of references has a limit. If a part of the file is damaged, only that part is missing.
 use crate::elf::Elf;
 use crate::finder::Finder;
 use crate::functions::{Offset, Value, read};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 pub(crate) struct DebugInfo<'f> {
     units: Units<'f>,
-    /// What dwz moved away.
+    /// The units that dwz moved to a shared file.
     shared: Option<Units<'f>>,
     package: Option<DwarfPackage<Part<'f>>>,
     store: &'f Store,
@@ -29,7 +29,7 @@ pub(crate) struct Level {
     pub(crate) line: Option<u32>,
 }
 
-/// A name may be said by an entry that another one refers to, and so on.
+/// An entry without a name may refer to another entry that has it, which may refer to another one. This is the limit.
 const MOST_REFERENCES: usize = 16;
 
 fn load<'f>(file: &Elf<'f>) -> Dwarf<Part<'f>> {
@@ -49,19 +49,19 @@ fn load_split<'f>(file: &Elf<'f>) -> Dwarf<Part<'f>> {
 }
 
 impl<'f> DebugInfo<'f> {
-    /// `file` has the debug information of the module at `module`; `at` is where it lies itself.
+    /// `file` has the debug information of the module at the path `module`, and has itself the path `at`.
     pub(crate) fn new(store: &'f Store, file: &Elf<'f>, at: &Path, module: &Path, finder: &Finder<'_>) -> Self {
         let mut dwarf = load(file);
         let shared = alternate(store, file, at, finder);
         if let Some(shared) = &shared {
-            // For strings; its units are reached by `shared`.
+            // gimli needs it for strings only. Its units are found through `shared`.
             dwarf.set_sup(load(shared));
         }
         let shared = shared.map(|file| Units::new(store, load(&file)));
         DebugInfo { units: Units::new(store, dwarf), shared, package: package(store, at, module, finder), store }
     }
 
-    /// These addresses will be asked for. `file` as for `new`.
+    /// Announces the addresses that will be asked for. `file` is the same as for `new`.
     pub(crate) fn expect(&self, file: &Elf<'f>, addresses: &[u64]) {
         if let Some(info) = file.section(SectionId::DebugInfo.name()).filter(|info| info.is_packed())
             && let Some(end) = self.units.end_of(addresses)
@@ -70,12 +70,12 @@ impl<'f> DebugInfo<'f> {
         }
     }
 
-    /// False: nothing in it can be read.
+    /// Whether anything in it can be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.units.dwarf.units().next().is_ok_and(|header| header.is_some())
     }
 
-    /// Innermost first; empty if it is not known.
+    /// The functions at an address, innermost first. Empty if none is known.
     pub(crate) fn levels(&self, address: u64, finder: &Finder<'_>) -> Vec<Level> {
         self.units.find(address, |unit| self.levels_in(unit, address, finder)).unwrap_or_default()
     }
@@ -103,7 +103,7 @@ impl<'f> DebugInfo<'f> {
         Some(levels)
     }
 
-    /// The name of an entry: the linker's, else the source's, else that of the entry that it is a copy of.
+    /// The name of an entry: its linkage name, else its name in the source, else the name of the entry that it is a copy of.
     fn name(&self, units: &Units<'f>, unit: &Unit<'f>, offset: Offset, references: usize) -> Option<String> {
         let whole = units.with(unit);
         let mut entries = whole.entries_raw(Some(offset)).ok()?;
@@ -136,7 +136,7 @@ impl<'f> DebugInfo<'f> {
         }
     }
 
-    /// The part of one compilation, from the package or from its own file; only the right one.
+    /// The split part of one compilation, from the package or from its own file. Its id must be the unit's.
     fn split(&self, unit: &Unit<'f>, finder: &Finder<'_>) -> Option<Split<'f>> {
         let id = unit.unit.dwo_id?;
         if let Some(package) = &self.package
@@ -169,7 +169,7 @@ fn as_path(bytes: Part<'_>) -> PathBuf {
     bytes.bytes().map_or_else(|_| PathBuf::new(), |bytes| PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
-/// The file that dwz moved common parts to. Its build-id stands in the link.
+/// The file that dwz moved shared parts to. The link contains its build-id.
 fn alternate<'f>(store: &'f Store, file: &Elf<'f>, at: &Path, finder: &Finder<'_>) -> Option<Elf<'f>> {
     let (name, build_id) = file.alt_link()?;
     let name = Path::new(OsStr::from_bytes(name));
@@ -180,7 +180,7 @@ fn alternate<'f>(store: &'f Store, file: &Elf<'f>, at: &Path, finder: &Finder<'_
     candidates.into_iter().find_map(right).or_else(|| finder.remote(build_id).and_then(right))
 }
 
-/// `program.dwp`, beside the module or beside its debug file. Each part in it is found by its own id.
+/// `program.dwp`, next to the module or next to its debug file. Each part in it is found by its own id.
 fn package<'f>(store: &'f Store, at: &Path, module: &Path, finder: &Finder<'_>) -> Option<DwarfPackage<Part<'f>>> {
     let with_suffix = |path: &Path| {
         let mut name = path.as_os_str().to_owned();

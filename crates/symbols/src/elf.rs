@@ -1,4 +1,4 @@
-//! One ELF file: its sections, its build-id, what it says about other files.
+//! One ELF file: its sections, its build-id, and its links to other files.
 use crate::packing::Packing;
 use crate::part::Part;
 use crate::section::{Extent, Section};
@@ -16,14 +16,14 @@ use std::rc::Rc;
 type Header = FileHeader64<LittleEndian>;
 type OneSection = SectionHeader64<LittleEndian>;
 
-/// Not `object`'s own file: that reads all symbol tables at once.
+/// Used instead of `object`'s own file type, which reads all symbol tables at once.
 pub(crate) struct Elf<'f> {
     store: &'f Store,
     cache: &'f Cache,
     header: &'f Header,
     table: SectionTable<'f, Header, &'f Cache>,
     source: Rc<Source>,
-    /// Sections that were asked for: whoever asks again gets the same one.
+    /// The sections that were asked for, so that each is made once.
     sections: RefCell<HashMap<String, Option<&'f Section>>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct SymbolSection {
 }
 
 impl<'f> Elf<'f> {
-    /// `None`: this is no ELF file for x86-64 or another 64-bit little-endian machine.
+    /// Returns `None` if this is not an ELF file for a 64-bit little-endian machine, such as x86-64.
     pub(crate) fn parse(store: &'f Store, opened: Opened<'f>) -> Option<Self> {
         let Opened { cache, source } = opened;
         let header = Header::parse(cache).ok()?;
@@ -80,7 +80,7 @@ impl<'f> Elf<'f> {
         })
     }
 
-    /// Bytes of memory that the sections which are read take because they are packed.
+    /// How much memory the packed sections take when they are unpacked. Counts only sections that are used.
     pub(crate) fn unpacked_size(&self) -> u64 {
         let name = |section: &OneSection| self.table.section_name(LittleEndian, section).unwrap_or_default();
         let sections = self.table.iter().filter(|section| is_looked_at(name(section)));
@@ -97,18 +97,18 @@ impl<'f> Elf<'f> {
     /// Name and CRC of the file with the debug information.
     pub(crate) fn debug_link(&self) -> Option<(&'f [u8], u32)> {
         let (name, rest) = self.bytes(".gnu_debuglink").and_then(split_name)?;
-        // The sum stands at the next multiple of four.
+        // The checksum is at the next multiple of four.
         let padding = (name.len() + 1).wrapping_neg() % 4;
         let sum = rest.get(padding..)?.first_chunk()?;
         Some((name, u32::from_le_bytes(*sum)))
     }
 
-    /// Path and build-id of the file with what several debug files share (dwz).
+    /// Path and build-id of the file with the parts that several debug files share (dwz).
     pub(crate) fn alt_link(&self) -> Option<(&'f [u8], &'f [u8])> {
         self.bytes(".gnu_debugaltlink").and_then(split_name)
     }
 
-    /// A section; `None` if it is not there or lies.
+    /// A section; `None` if there is no such section or its header is wrong.
     pub(crate) fn section(&self, name: &str) -> Option<&'f Section> {
         if let Some(known) = self.sections.borrow().get(name) {
             return *known;
@@ -156,7 +156,7 @@ impl<'f> Elf<'f> {
     }
 }
 
-/// What stands before and behind the first 0.
+/// The bytes before and after the first 0.
 fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))

@@ -1,7 +1,7 @@
-//! Where files may lie: the module itself, and what belongs to it.
+//! Finds the files of a module: its own file, and its debug files.
 //!
-//! Given: a path that was true in the target. Gives back: files to try, the most trustworthy first. What must hold:
-//! nothing that is no regular file is opened for reading (a trace may name a pipe, which would be waited for).
+//! Receives: a path as it was in the target. Returns: files to try, the most trustworthy first. Must hold: only regular files are
+//! opened. A trace may name a pipe, and opening that would block.
 use crate::debuginfod::Debuginfod;
 use crate::kept::Kept;
 use crate::target_files::Target;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 
 const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/usr/local/lib/debug"];
 
-/// Where the user says that files are.
+/// Where to look for files, as the user said.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// Folders with debug files: `.build-id/ab/cdef.debug`, the target's own paths, or plain names.
+    /// Folders with debug files, named `.build-id/ab/cdef.debug`, by the target's own paths, or by their file names alone.
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the target's file system.
     pub sysroot: Option<PathBuf>,
-    /// Servers that are asked for what is not here.
+    /// Servers that are asked for files that are not on this machine.
     pub debuginfod: Option<Arc<Debuginfod>>,
-    /// Started then: a file without a build-id that was changed since is another one.
+    /// When the recording started. A file without a build-id that was changed later is not used.
     pub started_unix_ns: u64,
 }
 
-/// `Search`, and the process if it still lives.
+/// `Search`, and the process if it still runs.
 #[derive(Clone, Copy)]
 pub struct Finder<'a> {
     pub search: &'a Search,
@@ -34,12 +34,12 @@ pub struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// What was unpacked of the target's files.
+    /// The unpacked sections of the target's files.
     pub(crate) fn kept(&self) -> Arc<Kept> {
         self.target.map(|target| Arc::clone(&target.kept)).unwrap_or_default()
     }
 
-    /// Files at `path`, as the target meant it: in its own root, in the sysroot, here.
+    /// Files at `path`: in the target's own root, in the sysroot, and on this machine.
     pub(crate) fn at(&self, path: &Path) -> Vec<(PathBuf, File)> {
         let mut found = Vec::new();
         if let Some(file) = self.target.and_then(|target| target.open(path)) {
@@ -58,7 +58,7 @@ impl Finder<'_> {
         given.chain(DEBUG_FOLDERS.iter().map(PathBuf::from))
     }
 
-    /// Files whose name is their build-id.
+    /// Files that are named after their build-id.
     pub(crate) fn by_build_id(&self, build_id: &[u8]) -> Vec<(PathBuf, File)> {
         let Some((first, rest)) = build_id.split_first().filter(|(_, rest)| !rest.is_empty()) else {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Finder<'_> {
         self.search.debuginfod.as_ref()?.find(build_id)
     }
 
-    /// Files that `.gnu_debuglink` may mean: beside the module, in `.debug`, and under each debug folder.
+    /// Files that `.gnu_debuglink` may mean: next to the module, in `.debug`, and under each debug folder.
     pub(crate) fn by_link(&self, module: &Path, name: &str) -> Vec<(PathBuf, File)> {
         let beside = module.parent().unwrap_or(Path::new("/"));
         let mut paths = vec![beside.join(name), beside.join(".debug").join(name)];
@@ -86,7 +86,7 @@ impl Finder<'_> {
         paths.iter().filter(|path| *path != module).flat_map(|path| self.at(path)).collect()
     }
 
-    /// A file that the compiler named relative to its own folder (`.dwo`), or that lies in a debug folder by its name.
+    /// A file that the compiler named relative to its own folder (`.dwo`), there or in a debug folder.
     pub(crate) fn by_source(&self, path: &Path) -> Vec<(PathBuf, File)> {
         let mut found = self.at(path);
         if let Some(name) = path.file_name() {
@@ -99,14 +99,14 @@ impl Finder<'_> {
     }
 }
 
-/// `path` under another root; `..` cannot leave it.
+/// `path` under another root. `..` cannot lead out of it.
 pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
     let mut joined = root.to_owned();
     joined.extend(path.components().filter(|part| matches!(part, Component::Normal(_))));
     joined
 }
 
-/// A regular file, never waiting for anything.
+/// Opens a regular file, without ever blocking.
 pub(crate) fn open(path: &Path) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).ok()?;
     is_regular(&file).then_some(file)

@@ -1,7 +1,7 @@
-//! The functions of one unit, and what was inlined into them.
+//! The functions of one unit, and the functions that were inlined into them.
 //!
-//! What must hold: entries are gone through without recursion, so no nesting is too deep; what one function says is
-//! bounded; names are looked up only for what an address hits.
+//! Must hold: entries are visited without recursion, so no nesting is too deep. The data of one function is bounded. Names are
+//! looked up only for functions at a requested address.
 use crate::part::Part;
 use gimli::{AttributeValue, DwAt, EntriesRaw, UnitRef};
 use std::cell::OnceCell;
@@ -9,11 +9,11 @@ use std::cell::OnceCell;
 pub(crate) type Offset = gimli::UnitOffset<usize>;
 pub(crate) type Value<'f> = AttributeValue<Part<'f>>;
 
-/// More pieces of inlined code than any function has.
+/// No real function has more pieces of inlined code.
 const MOST_SPANS: usize = 1 << 20;
-/// Inlining that deep is a lie.
+/// No real inlining is deeper.
 const MOST_INLINED: usize = 256;
-/// Functions may overlap in bad files; so many before the nearest are looked at.
+/// In malformed files, functions may overlap. A search looks at this many functions before the nearest one.
 const LOOK_BACK: usize = 16;
 
 pub(crate) struct Functions {
@@ -27,7 +27,7 @@ pub(crate) struct Function {
     inlined: OnceCell<Spans>,
 }
 
-/// In the order of the entries: what is inlined into something comes behind it.
+/// In the order of the entries: a function that is inlined into another one comes after it.
 #[derive(Default)]
 struct Spans {
     inlined: Vec<Inlined>,
@@ -39,7 +39,7 @@ pub(crate) struct Inlined {
     pub(crate) offset: Offset,
     pub(crate) call_file: Option<u64>,
     pub(crate) call_line: Option<u32>,
-    /// How many others it is inside of.
+    /// How many other inlined functions it is inside of.
     depth: usize,
 }
 
@@ -70,25 +70,25 @@ impl Functions {
         Ok(Functions { functions, ranges })
     }
 
-    /// Bytes of memory, without what is inlined.
+    /// Bytes of memory, without inlined functions.
     pub(crate) const fn size(&self) -> usize {
         self.functions.len() * size_of::<Function>() + self.ranges.len() * size_of::<(gimli::Range, u32)>()
     }
 
     pub(crate) fn find(&self, address: u64) -> Option<&Function> {
-        let behind = self.ranges.partition_point(|(range, _)| range.begin <= address);
-        let near = self.ranges.get(behind.saturating_sub(LOOK_BACK)..behind)?;
+        let after = self.ranges.partition_point(|(range, _)| range.begin <= address);
+        let near = self.ranges.get(after.saturating_sub(LOOK_BACK)..after)?;
         let (_, number) = near.iter().rev().find(|(range, _)| address < range.end)?;
         self.functions.get(*number as usize)
     }
 }
 
 impl Function {
-    /// What is inlined at an address, the outermost first.
+    /// The functions that are inlined at an address, the outermost first.
     pub(crate) fn inlined(&self, unit: UnitRef<'_, Part<'_>>, address: u64) -> Vec<Inlined> {
         let known = self.inlined.get_or_init(|| {
             let mut spans = Spans::default();
-            // What was read before an error is still true.
+            // The entries before an error are still valid.
             let _ = spans.read(unit, self.offset);
             spans
         });
@@ -114,7 +114,7 @@ impl Spans {
         if let Some(abbreviation) = entries.read_abbreviation()? {
             entries.skip_attributes(abbreviation.attributes())?;
         }
-        // Depths of the inlined functions that we are inside of.
+        // The depths of the inlined functions around the current entry.
         let mut inside: Vec<isize> = Vec::new();
         while entries.next_depth() > top && !entries.is_empty() {
             let (offset, depth) = (entries.next_offset(), entries.next_depth());
@@ -124,28 +124,10 @@ impl Spans {
             }
             match abbreviation.tag() {
                 gimli::DW_TAG_inlined_subroutine => {
-                    let mut place = CodeRange::default();
-                    let (mut call_file, mut call_line) = (None, None);
-                    let version = unit.header.version();
-                    read(&mut entries, abbreviation, |name, value| match (name, &value) {
-                        // Before DWARF 5 there was no file 0.
-                        (gimli::DW_AT_call_file, AttributeValue::FileIndex(file)) => {
-                            call_file = Some(*file).filter(|file| *file > 0 || version >= 5);
-                        }
-                        (gimli::DW_AT_call_line, _) => {
-                            call_line = value.udata_value().and_then(|line| u32::try_from(line).ok());
-                        }
-                        _ => place.take(unit, name, value),
-                    })?;
-                    let number = self.inlined.len() as u32;
-                    self.inlined.push(Inlined { offset, call_file, call_line, depth: inside.len() });
-                    place.each(unit, |range| {
-                        self.spans.push((range, number));
-                        self.spans.len() < MOST_SPANS
-                    });
+                    self.add(unit, offset, inside.len(), &mut entries, abbreviation)?;
                     inside.push(depth);
                 }
-                // A function of its own, as in a class within the function.
+                // A separate function, such as a method of a class inside the function.
                 gimli::DW_TAG_subprogram => {
                     entries.skip_attributes(abbreviation.attributes())?;
                     skip_children(&mut entries, depth)?;
@@ -156,6 +138,37 @@ impl Spans {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Adds an inlined function whose abbreviation was just read. `depth`: how many others it is inside of.
+    fn add<'f>(
+        &mut self,
+        unit: UnitRef<'_, Part<'f>>,
+        offset: Offset,
+        depth: usize,
+        entries: &mut EntriesRaw<'_, Part<'f>>,
+        abbreviation: &gimli::Abbreviation,
+    ) -> gimli::Result<()> {
+        let mut place = CodeRange::default();
+        let (mut call_file, mut call_line) = (None, None);
+        let version = unit.header.version();
+        read(entries, abbreviation, |name, value| match (name, &value) {
+            // Before DWARF 5 there was no file 0.
+            (gimli::DW_AT_call_file, AttributeValue::FileIndex(file)) => {
+                call_file = Some(*file).filter(|file| *file > 0 || version >= 5);
+            }
+            (gimli::DW_AT_call_line, _) => {
+                call_line = value.udata_value().and_then(|line| u32::try_from(line).ok());
+            }
+            _ => place.take(unit, name, value),
+        })?;
+        let number = self.inlined.len() as u32;
+        self.inlined.push(Inlined { offset, call_file, call_line, depth });
+        place.each(unit, |range| {
+            self.spans.push((range, number));
+            self.spans.len() < MOST_SPANS
+        });
         Ok(())
     }
 }
@@ -182,7 +195,7 @@ pub(crate) fn read<'f>(
     Ok(())
 }
 
-/// Where an entry has its code, as its attributes say.
+/// Where the code of an entry is, according to its attributes.
 #[derive(Default)]
 pub(crate) struct CodeRange {
     low: Option<u64>,
@@ -206,9 +219,9 @@ impl CodeRange {
         self.list.is_some()
     }
 
-    /// Until `give` says that it is enough.
+    /// Calls `give` with each range, until it returns false.
     pub(crate) fn each(&self, unit: UnitRef<'_, Part<'_>>, mut give: impl FnMut(gimli::Range) -> bool) {
-        // The linker leaves what it threw away at 0.
+        // The linker leaves functions that it removed at address 0.
         let fits = |range: &gimli::Range| range.begin != 0 && range.begin < range.end;
         if let Some(list) = self.list {
             let Ok(mut ranges) = unit.ranges(list) else { return };

@@ -1,7 +1,7 @@
-//! Code without files: what a JIT compiler says about the functions it made.
+//! The functions that a JIT compiler made, according to the compiler itself.
 //!
-//! Given: the perf map of a process (`/tmp/perf-PID.map`) or its jitdump file, while they grow. Gives back: the function
-//! at an address. What must hold: hostile files are only wrong; of two functions at one place the later one counts.
+//! Receives: the perf map of a process (`/tmp/perf-PID.map`) or its jitdump file, while they grow. Returns: the function at an
+//! address. Must hold: hostile files lead to wrong names and to nothing else. If two functions overlap, the later one counts.
 use crate::demangle::Name;
 use crate::finder::{Finder, open};
 use crate::target_files::Target;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// More of a perf map than any program writes.
+/// No real program writes a larger file.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_CODES: usize = 4 << 20;
 const STEP: usize = 1 << 20;
@@ -34,7 +34,7 @@ pub struct Code {
 struct Growing {
     file: File,
     at: u64,
-    /// Bytes of an entry that is not whole yet.
+    /// The beginning of an entry that is not complete yet.
     rest: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Growing {
         Growing { file, at: 0, rest: Vec::new() }
     }
 
-    /// False: no more for now.
+    /// Reads the next bytes. Returns false if there are none now.
     fn more(&mut self) -> bool {
         let have = self.rest.len();
         self.rest.resize(have + STEP, 0);
@@ -60,14 +60,14 @@ pub struct Jit {
     map: Option<Growing>,
     dump: Option<Growing>,
     codes: BTreeMap<u64, Code>,
-    /// jitdump tells lines before it tells the function.
+    /// Files and lines of functions that jitdump has not named yet: it writes the lines first.
     pending: BTreeMap<u64, (String, u32)>,
     header_read: bool,
     looked: Option<Instant>,
 }
 
 impl Jit {
-    /// Looks where the files mostly are, for a time when the target is gone. Costs the target nothing.
+    /// Opens the files at their usual places, so that they can be read after the target's end. Costs the target nothing.
     pub fn open(&mut self, target: &Target) {
         if self.map.is_none() {
             self.map = open_map(target).map(Growing::new);
@@ -77,10 +77,10 @@ impl Jit {
         }
     }
 
-    /// Looks for the files, and reads what is new in them.
+    /// Looks for the files, and reads the new entries.
     pub fn refresh(&mut self, target: &Target) {
         self.open(target);
-        // Few programs have one, and to look for it is not free for the target.
+        // Few programs have one, and the search slows the target down.
         let look = self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
         if self.dump.is_none() && look {
             self.looked = Some(Instant::now());
@@ -94,13 +94,13 @@ impl Jit {
         self.read();
     }
 
-    /// The last look, when the process has ended.
+    /// Reads the files for the last time, when the process has ended.
     pub fn finish(&mut self, target: &Target) {
         self.looked = None;
         self.refresh(target);
     }
 
-    /// The files of a process that is gone, if they are still there and not of a later one with the same number.
+    /// The files of a process that has ended, if they still exist and do not belong to a later process with the same pid.
     pub fn after(pid: u32, finder: &Finder<'_>) -> Self {
         let mut jit = Jit::default();
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
@@ -119,7 +119,7 @@ impl Jit {
         self.find_start(address).map(|(_, code)| code)
     }
 
-    /// The function at an address, and where it begins.
+    /// The function at an address, with its start.
     pub fn find_start(&self, address: u64) -> Option<(u64, &Code)> {
         let (start, code) = self.codes.range(..=address).next_back()?;
         (address - start < code.size).then_some((*start, code))
@@ -140,10 +140,10 @@ impl Jit {
         }
     }
 
-    /// Takes whole lines off the front: `START SIZE name`, both numbers in hexadecimal.
+    /// Removes all complete lines and reads them: `START SIZE name`, both numbers in hexadecimal.
     fn lines(&mut self, bytes: &mut Vec<u8>) {
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
-            // No line is that long.
+            // No real line is that long.
             if bytes.len() > STEP {
                 bytes.clear();
             }
@@ -165,7 +165,7 @@ impl Jit {
         if code.size == 0 || self.codes.len() >= MOST_CODES {
             return;
         }
-        // What the new function lies on is gone.
+        // The new function replaces older ones that it overlaps.
         let end = start.saturating_add(code.size);
         if let Some((before, old)) = self.codes.range_mut(..start).next_back()
             && before.saturating_add(old.size) > start
@@ -194,7 +194,7 @@ impl Jit {
         while let (Some(id), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at + 4)) {
             let size = size as usize;
             let Some(record) = bytes.get(at..at.saturating_add(size)).filter(|record| record.len() >= 16) else {
-                // Not whole yet; a size that makes no sense ends it.
+                // The record is not complete yet. An impossible size ends the reading.
                 if size < 16 || size as u64 > MOST_BYTES {
                     bytes.clear();
                     return;
@@ -245,7 +245,7 @@ fn open_map(target: &Target) -> Option<File> {
     target.open(&inside).or_else(|| open(Path::new(&format!("/tmp/perf-{}.map", target.pid()))))
 }
 
-/// V8 leaves it where it runs.
+/// V8 writes the file to its working folder.
 fn open_dump(target: &Target) -> Option<File> {
     target.open_beside(&format!("jit-{}.dump", target.inner_pid()))
 }
@@ -353,7 +353,7 @@ mod tests {
             bytes.extend(body);
         }
         let mut jit = Jit::default();
-        // In pieces, as a growing file comes.
+        // In pieces, as a growing file is read.
         let mut rest = bytes[..70].to_vec();
         jit.records(&mut rest);
         rest.extend(&bytes[70..]);

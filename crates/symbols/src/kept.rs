@@ -1,13 +1,12 @@
-//! Sections that were unpacked, kept for whoever asks for them again: the end of a recording asks for files that were read
-//! while it ran.
+//! A cache of unpacked sections: the end of a recording needs files again that were read while it ran.
 //!
-//! What must hold: together they are never larger than was allowed; what is kept is that very section of that very file.
+//! Must hold: the cache is never larger than allowed, and a section is found only for the same place of the same, unchanged file.
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A file as it was when it was opened.
+/// Identifies a file, and the version of it that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     device: u64,
@@ -23,7 +22,7 @@ impl Identity {
     }
 }
 
-/// A box, because a vector's bytes would be copied into an `Arc`.
+/// A box, because making an `Arc<[u8]>` of a vector would copy its bytes.
 pub(crate) type Bytes = Arc<Box<[u8]>>;
 
 #[derive(Debug, Default)]
@@ -35,7 +34,7 @@ pub(crate) struct Kept {
 struct Inner {
     most: u64,
     bytes: u64,
-    /// By file and place in it; of some only the beginning.
+    /// By file and by offset in it. Some have only the beginning of a section.
     sections: HashMap<(Identity, u64), Bytes>,
 }
 
@@ -44,7 +43,7 @@ impl Kept {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps up to so many bytes from now on; 0: gives all of them back.
+    /// Sets the limit. If the cache is larger than that, it becomes empty.
     pub(crate) fn allow(&self, most: u64) {
         let mut inner = self.lock();
         inner.most = most;
@@ -57,7 +56,7 @@ impl Kept {
         self.lock().sections.get(&(file, start)).cloned()
     }
 
-    /// To be called before so many bytes are unpacked: what is kept goes if both together are too much.
+    /// Must be called before this many bytes are unpacked. Empties the cache if both together exceed the limit.
     pub(crate) fn make_room(&self, bytes: u64) {
         let mut inner = self.lock();
         if bytes <= inner.most && inner.bytes + bytes > inner.most {
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!((kept.get(file, 1), kept.get(file, 3)), (Some(bytes(5)), Some(bytes(1))));
         kept.put(file, 3, &bytes(0));
         kept.put(file, 1, &bytes(6));
-        // What will never fit drives nothing out.
+        // A section that can never fit does not empty the cache.
         kept.make_room(11);
         assert_eq!(kept.get(file, 1), Some(bytes(6)));
         kept.make_room(1);

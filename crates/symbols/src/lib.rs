@@ -1,12 +1,12 @@
-//! Addresses to what people wrote: function, file, line, inlined frames.
+//! Translates addresses to source code: function, file, line, and inlined frames.
 //!
-//! Given: a module (a path, a build-id, perhaps a living process) and offsets in it. Gives back: frames, innermost
-//! first, and how well the module is known. What must hold:
+//! Receives: a module (a path, a build-id, perhaps a process that still runs) and offsets in it. Returns: frames, innermost first,
+//! and how well the module is known. Must hold:
 //!
-//! - The only code that opens debug files.
-//! - **A file that is not the one that ran is never used**: its build-id must be the recorded one. What does not fit is said.
-//! - **Malformed files never panic**: the frame stays an address.
-//! - Files are read, not mapped: a file that shrinks while it is read is an error, not the end of the process.
+//! - No other crate opens debug files.
+//! - **Only the file that ran is used**: its build-id must be the recorded one. A file that does not fit is reported.
+//! - **Malformed files never cause a panic**: the frame stays an address.
+//! - Files are read, not mapped. If a file shrinks while it is read, that is an error and not a SIGBUS.
 //!
 //! ```text
 //! Wanted (modules, frames of a trace) -> Finder (files) -> Resolver (one module) -> format::Symbols

@@ -1,4 +1,4 @@
-//! The line table of one unit: addresses to files and lines.
+//! The line table of one unit: maps addresses to files and lines.
 use crate::part::Part;
 use gimli::UnitRef;
 use std::cell::OnceCell;
@@ -10,7 +10,7 @@ struct Row {
     line: u32,
 }
 
-/// Rows that stand together in memory: `rows[first..]` up to the next sequence's.
+/// Rows of contiguous code: `count` rows from `rows[first]` on.
 struct Sequence {
     start: u64,
     end: u64,
@@ -20,13 +20,13 @@ struct Sequence {
 
 pub(crate) struct Lines {
     rows: Vec<Row>,
-    /// By start.
+    /// Sorted by start.
     sequences: Vec<Sequence>,
-    /// Paths are made when they are asked for.
+    /// Paths, each made at its first use.
     files: Vec<OnceCell<Option<Rc<str>>>>,
 }
 
-/// Sequences may overlap in bad files; so many before the nearest are looked at.
+/// In malformed files, sequences may overlap. A search looks at this many sequences before the nearest one.
 const LOOK_BACK: usize = 8;
 
 impl Lines {
@@ -47,9 +47,10 @@ impl Lines {
                 continue;
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
+            // A number that does not fit names no file, and neither does the highest one.
             let row = Row { address, file: u32::try_from(row.file_index()).unwrap_or(u32::MAX), line };
             match rows.get_mut(first..).and_then(<[Row]>::last_mut) {
-                // The last one said about an address counts.
+                // Of several rows for one address the last counts.
                 Some(last) if last.address == address => *last = row,
                 _ => rows.push(row),
             }
@@ -68,15 +69,15 @@ impl Lines {
 
     /// File and line of an address.
     pub(crate) fn find(&self, unit: UnitRef<'_, Part<'_>>, address: u64) -> Option<(Option<Rc<str>>, Option<u32>)> {
-        let behind = self.sequences.partition_point(|sequence| sequence.start <= address);
-        let near = self.sequences.get(behind.saturating_sub(LOOK_BACK)..behind)?;
+        let after = self.sequences.partition_point(|sequence| sequence.start <= address);
+        let near = self.sequences.get(after.saturating_sub(LOOK_BACK)..after)?;
         let sequence = near.iter().rev().find(|sequence| address < sequence.end)?;
         let rows = self.rows.get(sequence.first..sequence.first + sequence.count)?;
         let row = rows.get(rows.partition_point(|row| row.address <= address).checked_sub(1)?)?;
         Some((self.file(unit, row.file as u64), Some(row.line).filter(|line| *line != 0)))
     }
 
-    /// Where the unit has code.
+    /// The ranges of the unit's code.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = gimli::Range> {
         self.sequences.iter().map(|sequence| gimli::Range { begin: sequence.start, end: sequence.end })
     }
@@ -91,7 +92,7 @@ fn path(unit: UnitRef<'_, Part<'_>>, number: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(number)?;
     let mut path = unit.comp_dir.and_then(Part::text).unwrap_or_default();
-    // Folder 0 is the unit's own.
+    // Folder 0 is that of the unit.
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {

@@ -1,8 +1,7 @@
-//! Of many symbols, those that may have one of some addresses.
+//! Selects the few symbols of a large table that can name one of the wanted addresses.
 //!
-//! Given: addresses, then symbols in any order. Gives back: by address, the symbols that cover one of the addresses, and of
-//! those between two addresses the last (with all its names). What must hold: memory grows with the addresses, not with the
-//! symbols.
+//! Receives: addresses, then symbols in any order. Returns, sorted by address: the symbols that cover one of the addresses, and for
+//! each address the last symbol before it (with all its names). Must hold: memory grows with the number of addresses, not of symbols.
 //!
 //! ```text
 //! symbols    |a--|  |b-----|        |c-|   |d------------|
@@ -10,17 +9,17 @@
 //! kept               b (covers)       c (last)  d (covers)
 //! ```
 
-/// A symbol, and where it stands.
+/// A symbol, and its place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) address: u64,
     pub(crate) section: u32,
-    /// In its section.
+    /// Its index in the section.
     pub(crate) number: u32,
     pub(crate) size: u64,
-    /// Where its name stands.
+    /// The offset of its name among the strings.
     pub(crate) name: u32,
-    /// Written in assembler: without a type, or a table among the code.
+    /// Probably written in assembler: it has no type, or is a table in the code.
     pub(crate) untyped: bool,
     pub(crate) is_local: bool,
 }
@@ -31,7 +30,7 @@ impl Entry {
     }
 }
 
-/// What lies above one address, up to and with the next.
+/// The symbols after one address, up to and including the next address.
 #[derive(Clone, Debug, Default)]
 struct Gap {
     last: u64,
@@ -39,11 +38,11 @@ struct Gap {
 }
 
 pub(crate) struct Near {
-    /// By value.
+    /// Sorted.
     addresses: Vec<u64>,
     gaps: Vec<Gap>,
-    /// How many addresses are below the beginning of each stretch of `1 << shift` bytes behind the first address, and
-    /// below the end of the last one: where to look for a symbol's gap.
+    /// Speeds up the search for a symbol's gap. The range from the first address on is divided into stretches of `1 << shift` bytes;
+    /// this is the number of addresses below the beginning of each stretch, and below the end of the last one.
     below: Vec<u32>,
     shift: u32,
     entries: Vec<Entry>,
@@ -69,7 +68,7 @@ impl Near {
         self.addresses.binary_search(&address).is_ok()
     }
 
-    /// The gap that a symbol begins in; `None`: behind all addresses.
+    /// The gap that a symbol begins in. `None` if it begins after all addresses.
     #[inline]
     fn gap(&self, address: u64) -> Option<usize> {
         let Some(distance) = address.checked_sub(*self.addresses.first()?) else { return Some(0) };
@@ -91,7 +90,7 @@ impl Near {
         gap.entries.push(entry);
     }
 
-    /// To be called when all symbols were added.
+    /// Must be called after all symbols have been added.
     pub(crate) fn finish(&mut self) {
         for gap in &mut self.gaps {
             gap.entries.sort_unstable();
@@ -100,7 +99,7 @@ impl Near {
         self.gaps = Vec::new();
     }
 
-    /// By address.
+    /// The selected symbols, sorted by address.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -136,16 +135,12 @@ mod tests {
 
     #[test]
     fn the_order_of_symbols_does_not_matter() {
-        let mut state = 7u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
-            let mut symbols: Vec<(u64, u64)> = (0..300).map(|_| (random(5000), random(40))).collect();
-            let addresses: Vec<u64> = (0..random(60)).map(|_| random(6000)).collect();
+            let mut symbols: Vec<(u64, u64)> = (0..300).map(|_| (rng.u64(..5000), rng.u64(..40))).collect();
+            let addresses: Vec<u64> = (0..rng.u64(..60)).map(|_| rng.u64(..6000)).collect();
             symbols.sort_unstable();
-            // Told plainly: covers an address, or nothing else begins between it and the next address.
+            // The definition: the symbol covers an address, or no other symbol begins between it and the next address.
             let is_near = |(address, size): (u64, u64)| {
                 let next = addresses.iter().filter(|asked| **asked >= address).min();
                 next.is_some_and(|next| {

@@ -1,6 +1,6 @@
-//! How sections are packed, and the two ways to unpack one: at one go, or from the beginning up to some place.
+//! Compression of sections, and the two ways to unpack one: in one call, or step by step from the beginning.
 //!
-//! Given: packed bytes of a file. Gives back: the bytes. What must hold: what is damaged gives nothing, or what stands before the damage.
+//! Receives: packed bytes of a file. Returns: the unpacked bytes. Must hold: damaged data yields nothing, or the bytes before the damage.
 use crate::store::Source;
 use flate2::bufread::ZlibDecoder;
 use libdeflater::DecompressionError;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Deflate copies at most 258 bytes at a time.
 const LONGEST_PIECE: usize = 512;
-/// One read of packed bytes.
+/// The size of one read of packed bytes.
 const READ: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Read for Packed {
     }
 }
 
-/// The first `len` of `size` bytes; `None`: something is wrong with them.
+/// The first `len` of `size` bytes. Returns `None` if they cannot be unpacked.
 pub(crate) fn unpack_beginning(mut packed: Packed, packing: Packing, size: usize, len: usize) -> Option<Box<[u8]>> {
     if packing != Packing::Zlib {
         let mut out = vec![0; len];
@@ -46,9 +46,9 @@ pub(crate) fn unpack_beginning(mut packed: Packed, packing: Packing, size: usize
     if packed.at.checked_add(packed.left)? > packed.source.len() {
         return None;
     }
-    // It stops where the room ends, perhaps short of a piece that does not fit.
+    // The library stops where the room ends, or before a piece that does not fit.
     let room = len.saturating_add(LONGEST_PIECE).min(size);
-    // One piece of memory for both: the allocator would hold on to a large piece that was free once.
+    // One buffer for both, because the allocator would not return a large freed buffer to the system.
     let mut out = vec![0; room.checked_add(usize::try_from(packed.left).ok()?)?];
     let (made, stored) = out.split_at_mut(room);
     packed.read_exact(stored).ok()?;
@@ -61,7 +61,7 @@ pub(crate) fn unpack_beginning(mut packed: Packed, packing: Packing, size: usize
     Some(out.into_boxed_slice())
 }
 
-/// Gives the bytes from the beginning on, as many as can be made.
+/// A reader of the unpacked bytes, up to the first damage.
 pub(crate) fn unpacker(packed: Packed, packing: Packing) -> Box<dyn Read> {
     let packed = BufReader::with_capacity(READ, packed);
     match packing {

@@ -1,11 +1,11 @@
-//! A stretch of a section, as `gimli` reads it.
+//! A range of a section, as `gimli` reads it.
 //!
-//! What must hold: reading past the end, or where the file could not be read, is an error and nothing else.
+//! Must hold: reading past the end, or where the file could not be read, is an error and never a panic.
 use crate::section::Section;
 use gimli::{Error, LittleEndian, Reader, ReaderOffsetId};
 use std::borrow::Cow;
 
-/// `window` is the beginning of the stretch, as far as it lies together in memory; it may be empty while `left` is not.
+/// `window` is the beginning of the range, as far as it is contiguous in memory. It may be empty although `left` is not 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'f> {
     section: Option<&'f Section>,
@@ -31,7 +31,7 @@ impl<'f> Part<'f> {
         Error::UnexpectedEof(self.offset_id())
     }
 
-    /// Fills the window.
+    /// Fills the window if it is empty.
     fn look(&mut self) -> gimli::Result<&'f [u8]> {
         if self.window.is_empty() && self.left > 0 {
             let window = self.section.map_or(&[][..], |section| section.window(self.at));
@@ -43,7 +43,7 @@ impl<'f> Part<'f> {
         Ok(self.window)
     }
 
-    /// Goes on by `len`, which is not more than is left.
+    /// Skips `len` bytes, which must not be more than are left.
     fn go(&mut self, len: usize) {
         self.window = self.window.get(len..).unwrap_or_default();
         self.at += len;
@@ -63,7 +63,7 @@ impl<'f> Part<'f> {
         Ok(())
     }
 
-    /// The bytes themselves, copied only where they do not lie together.
+    /// All bytes. They are copied only if they are not contiguous in memory.
     pub(crate) fn bytes(mut self) -> gimli::Result<Cow<'f, [u8]>> {
         if self.left == 0 {
             return Ok(Cow::Borrowed(&[]));
@@ -81,7 +81,7 @@ impl<'f> Part<'f> {
         Ok(Cow::Owned(all))
     }
 
-    /// A few bytes at `at`, where it can be without reading what lies around them.
+    /// A few bytes at `at`, if possible without reading the page around them.
     pub(crate) fn peek<const COUNT: usize>(mut self, at: usize) -> Option<[u8; COUNT]> {
         let mut out = [0; COUNT];
         self.skip(at).ok()?;

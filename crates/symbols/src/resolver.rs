@@ -1,7 +1,7 @@
-//! One module: from offsets to frames.
+//! Resolves the offsets of one module to frames.
 //!
-//! Given: what was recorded about the module, and where files may be. Gives back: frames for offsets, and how well the
-//! module is known. What must hold: only files with the recorded build-id are used.
+//! Receives: what was recorded about the module, and where files may be. Returns: frames for offsets, and how well the module is
+//! known. Must hold: only files with the recorded build-id are used.
 use crate::demangle::{Hint, Name, demangle, may_be_nim};
 use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 const EXACT: u64 = 1 << 47;
-/// `.gnu_debugdata` holds names only; no honest one is larger unpacked.
+/// The highest unpacked size of `.gnu_debugdata` that is accepted. It contains names only.
 const MAX_DEBUG_DATA: u64 = 256 << 20;
 
 /// One function at an address.
@@ -45,7 +45,7 @@ pub struct Resolver<'f> {
     debug: Option<DebugInfo<'f>>,
     table: SymbolTable,
     names: HashMap<String, Arc<Name>>,
-    /// By symbol, so that the frames of one function ask once.
+    /// By symbol, so that the name of a function is looked up once.
     named: IntMap<u64, Arc<Name>>,
     files: HashMap<String, Arc<str>>,
     state: State,
@@ -58,7 +58,7 @@ struct Found<'f> {
 }
 
 impl<'f> Resolver<'f> {
-    /// Always gives something: what cannot be named is said in `state`. `expected`: keys that will be asked for; others take longer.
+    /// Never fails. If the module cannot be named, `state` gives the reason. `expected`: the keys that will be asked for; others take longer.
     pub fn open(store: &'f Store, module: &Module, finder: Finder<'f>, expected: &[u64]) -> Self {
         let expected: Vec<u64> = expected.iter().map(|key| address(*key)).collect();
         let mut resolver = Resolver {
@@ -72,7 +72,7 @@ impl<'f> Resolver<'f> {
         };
         match find_module(store, module, &finder) {
             Ok(found) => resolver.load(store, found, &expected),
-            // The debug file alone is as good, if it is the right one.
+            // The debug file alone is sufficient, if its build-id is right.
             Err(state) => match by_build_id(store, &module.build_id, &finder)
                 .or_else(|| remote(store, &module.build_id, &finder, &mut String::new()))
             {
@@ -101,7 +101,7 @@ impl<'f> Resolver<'f> {
         let (file, at) = separate.as_ref().map_or((&elf, &path), |found| (&found.elf, &found.path));
         let mut state = if self.table.is_empty() { SymbolState::Stripped } else { SymbolState::Symbols };
         if file.has_dwarf() && !store.has_room(file.unpacked_size()) {
-            // Not `Symbols`: whoever has more memory asks again.
+            // Not `Symbols`, so that a later run with more memory asks again.
             state = SymbolState::Unreadable;
             trouble = format!("{} has much debug information: `heaptrack symbolize` reads it", at.display());
         } else if file.has_dwarf() {
@@ -118,7 +118,7 @@ impl<'f> Resolver<'f> {
         self.state = State { state, note: trouble };
     }
 
-    /// `key`: the low 48 bits of a `format::Frame`. Innermost first; empty if nothing is known.
+    /// The functions at an address, innermost first. Empty if nothing is known. `key`: the low 48 bits of a `format::Frame`.
     pub fn frames(&mut self, key: u64) -> Vec<Frame> {
         let address = address(key);
         let mut frames = self.by_dwarf(address).unwrap_or_default();
@@ -126,7 +126,7 @@ impl<'f> Resolver<'f> {
         frames
     }
 
-    /// Where the function begins that has the frame, in the file's addresses. `key` as for `frames`.
+    /// The start of the function that contains the frame, in the file's addresses. `key`: as for `frames`.
     pub fn start(&mut self, key: u64) -> Option<u64> {
         self.table.find(address(key)).map(|symbol| symbol.start())
     }
@@ -146,8 +146,8 @@ impl<'f> Resolver<'f> {
         Some(frames)
     }
 
-    /// The function that has the frame is in the symbol table too, where its name may be fuller than in DWARF; the source
-    /// file may stand there when no line is known.
+    /// Completes the outermost function from the symbol table. Its name may be more complete there than in DWARF, and its source file may
+    /// be known although no line is.
     fn name_outermost(&mut self, address: u64, frames: &mut Vec<Frame>) {
         let is_whole = |frame: &Frame| frame.file.is_some() && frame.name.as_ref().is_some_and(|n| is_mangled(&n.raw));
         if frames.last().is_some_and(is_whole) {
@@ -213,13 +213,13 @@ fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R") || name.starts_with("_D")
 }
 
-/// libc calls its `realpath` `__GI___realpath` in DWARF; people know the public name.
+/// In DWARF, libc calls its `realpath` `__GI___realpath`. People know the public name.
 fn is_alias(known: &str, symbol: &str) -> bool {
     let plain = known.trim_start_matches("__GI_").trim_start_matches('_');
     known.starts_with("__") && plain == symbol.split('@').next().unwrap_or(symbol)
 }
 
-/// The module's file among those that may be it.
+/// The file of the module that has the recorded build-id.
 fn find_module<'f>(store: &'f Store, module: &Module, finder: &Finder<'_>) -> Result<Found<'f>, State> {
     let path = Path::new(&module.path);
     if module.path.contains("vdso") && !module.path.starts_with('/') {
@@ -321,7 +321,7 @@ fn by_link<'f>(
     None
 }
 
-/// From a server, if the user allows that.
+/// The debug file from a server, if the user allows that.
 fn remote<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
     let (path, file) = finder.remote(build_id)?;
     let found = Elf::open(store, file).filter(|elf| elf.build_id() == build_id);
@@ -344,7 +344,7 @@ fn crc(file: &mut File) -> Option<u32> {
     Some(hasher.finalize())
 }
 
-/// Fedora's small symbol table inside of a stripped file.
+/// The small symbol table that Fedora puts into stripped files.
 fn mini_debug_info<'f>(store: &'f Store, elf: &Elf<'f>) -> Option<Elf<'f>> {
     let packed = elf.part(Some(".gnu_debugdata")).bytes().ok().filter(|bytes| !bytes.is_empty())?;
     let mut bytes = Vec::new();
@@ -352,7 +352,7 @@ fn mini_debug_info<'f>(store: &'f Store, elf: &Elf<'f>) -> Option<Elf<'f>> {
     Elf::parse(store, store.memory(bytes))
 }
 
-/// Without `.`, and without `..` where it can be seen what it means.
+/// Removes `.`, and each `..` that follows a known folder.
 fn tidy(path: &str) -> String {
     let mut out = PathBuf::new();
     for part in Path::new(path).components() {

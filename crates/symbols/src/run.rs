@@ -1,8 +1,8 @@
-//! Many modules, on several threads, within a time.
+//! Resolves many modules on several threads, within a time limit.
 //!
-//! Given: work by module. Gives back: Symbols, a piece at a time. What must hold: memory is that of the modules in work
-//! and of one piece each; a module that makes a library panic costs its own names and nothing else; when the time is
-//! over the caller goes on at once.
+//! Receives: work by module. Returns: Symbols, a piece at a time. Must hold: memory is bounded by the modules in work and one piece
+//! for each. If a library panics on a module, only the names of that module are missing. When the time is over, the caller
+//! continues immediately.
 use crate::debuginfod::Download;
 use crate::demangle::Name;
 use crate::finder::{Finder, Search};
@@ -18,37 +18,38 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// A piece is written when it has so many bytes.
+/// A piece is sent when it has this many bytes.
 const PIECE: usize = 256 << 10;
-/// Or after so long: what is slow to find is not lost when the time is over.
+/// A piece is also sent after this time, so that slow work is not lost when the time limit is reached.
 const PIECE_TIME: Duration = Duration::from_millis(500);
 /// How often a download is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
-/// Frames between two looks at the clock.
+/// The number of frames between two checks of the limits.
 const BATCH: usize = 64;
-/// Bytes that are kept of a module's files, and the least work that must come between two times of giving them back.
+/// The data of a module's files is freed when it has this many bytes. If that happens after fewer batches than `FEW_BATCHES`, the limit is
+/// doubled.
 const ENOUGH: u64 = 16 << 20;
 const FEW_BATCHES: u32 = 16;
-/// Demanglers go down by recursion.
+/// Demanglers are recursive.
 const STACK: usize = 8 << 20;
 
-/// How long and how wide.
+/// The limits of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub threads: usize,
-    /// `None`: until it is done.
+    /// `None`: until all is done.
     pub time: Option<Duration>,
-    /// Files with more bytes of debug information are left out.
+    /// Files with more bytes of debug information are skipped.
     pub memory: Option<u64>,
 }
 
-/// How far it is.
+/// How much has been done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub done: usize,
     pub total: usize,
     pub left_modules: usize,
-    /// A file that a server sends.
+    /// A file that is being downloaded.
     pub download: Option<Download>,
 }
 
@@ -63,8 +64,8 @@ struct Shared {
     left_modules: AtomicUsize,
 }
 
-/// Resolves everything that the time allows. Returns false if something is left. `sink` gets every piece, and is also called
-/// without one while a server sends.
+/// Resolves as much as the time allows. Returns false if something is left. `sink` receives every piece, and is also called without
+/// a piece during a download.
 pub fn resolve_all(
     works: Vec<ModuleWork>,
     search: Search,
@@ -87,39 +88,50 @@ pub fn resolve_all(
     });
     let (sender, pieces) = mpsc::sync_channel(4);
     for _ in 0..budget.threads.max(1) {
-        // Not joined: one that reads a huge file must not hold up the end.
+        // Not joined, because a thread that reads a huge file must not delay the end.
         start(Arc::clone(&shared), sender.clone());
     }
     drop(sender);
     let end = budget.time.map(|time| Instant::now() + time);
-    let progress = || Progress {
-        done: shared.done.load(Ordering::Relaxed),
-        total,
-        left_modules: shared.left_modules.load(Ordering::Relaxed),
-        download: shared.search.debuginfod.as_ref().and_then(|servers| servers.download()),
-    };
-    let is_done = || shared.done.load(Ordering::Relaxed) == total;
+    forward(&pieces, end, shared.search.debuginfod.is_some(), |symbols| sink(symbols, shared.progress(total)));
+    shared.stop.store(true, Ordering::Relaxed);
+    // Finished pieces are not thrown away.
+    while let Ok(symbols) = pieces.recv_timeout(Duration::from_millis(50)) {
+        sink(Some(symbols), shared.progress(total));
+    }
+    shared.done.load(Ordering::Relaxed) == total
+}
+
+/// Calls `sink` with every piece until all threads have ended or the time is over. `is_shown`: also calls it without a piece from time to time,
+/// so that the progress of a download is shown.
+fn forward(
+    pieces: &mpsc::Receiver<Symbols>,
+    end: Option<Instant>,
+    is_shown: bool,
+    mut sink: impl FnMut(Option<Symbols>),
+) {
     loop {
         let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
-        let wait = if shared.search.debuginfod.is_some() { left.min(SHOW_EVERY) } else { left };
+        let wait = if is_shown { left.min(SHOW_EVERY) } else { left };
         let piece = match wait {
             Duration::MAX => pieces.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
             wait => pieces.recv_timeout(wait),
         };
         match piece {
-            Ok(symbols) => sink(Some(symbols), progress()),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return is_done(),
-            Err(mpsc::RecvTimeoutError::Timeout) if end.is_none_or(|end| Instant::now() < end) => {
-                sink(None, progress());
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                shared.stop.store(true, Ordering::Relaxed);
-                // What is ready is not thrown away.
-                while let Ok(symbols) = pieces.recv_timeout(Duration::from_millis(50)) {
-                    sink(Some(symbols), progress());
-                }
-                return is_done();
-            }
+            Ok(symbols) => sink(Some(symbols)),
+            Err(mpsc::RecvTimeoutError::Timeout) if end.is_none_or(|end| Instant::now() < end) => sink(None),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Shared {
+    fn progress(&self, total: usize) -> Progress {
+        Progress {
+            done: self.done.load(Ordering::Relaxed),
+            total,
+            left_modules: self.left_modules.load(Ordering::Relaxed),
+            download: self.search.debuginfod.as_ref().and_then(|servers| servers.download()),
         }
     }
 }
@@ -156,9 +168,9 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
     }
 }
 
-/// The frames of one module. What was read of its files is given back in between, so that it does not grow without end. Where that
-/// happens too often (one unit may be the whole program), more is kept; where this is far more than `memory`, the rest is left to
-/// whoever has it. `is_over`: what is known by then is sent, and that is all.
+/// Resolves the frames of one module. The data of its files is freed from time to time, so that memory is bounded. If that happens too often
+/// (one unit may be the whole program), the limit is doubled. If the limit is far above `memory`, the rest is left for a run with more memory.
+/// When `is_over` returns true, the names found so far are sent and the work ends.
 pub fn resolve_module(
     work: &ModuleWork,
     module: &Module,
@@ -178,7 +190,7 @@ pub fn resolve_module(
             let expected: Vec<u64> = left.clone().flatten().map(|(_, key)| *key).collect();
             Resolver::open(&store, module, finder, &expected)
         };
-        // `None`: the file makes a library panic.
+        // `None` if a library panics on the file.
         let mut resolver = catch_unwind(AssertUnwindSafe(open)).ok();
         let state = resolver.as_ref().map_or_else(|| panicked(module), |resolver| resolver.state().clone());
         for batch in left.by_ref() {
@@ -204,14 +216,14 @@ pub fn resolve_module(
     send(symbols, count);
 }
 
-/// Where the functions begin that have these frames, in the file's addresses. `keys`: low bits of frames.
+/// The starts of the functions that contain these frames, in the file's addresses. `keys`: the low 48 bits of frames.
 pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[u64]) -> Vec<Option<u64>> {
     let find = || {
         let store = Store::bounded(memory, finder.kept());
         let mut resolver = Resolver::open(&store, module, finder, keys);
         keys.iter().map(|key| resolver.start(*key)).collect()
     };
-    // A file that makes a library panic tells nothing.
+    // If a library panics on the file, nothing is known.
     catch_unwind(AssertUnwindSafe(find)).unwrap_or_else(|_| vec![None; keys.len()])
 }
 
@@ -221,7 +233,7 @@ fn ask(resolver: &mut Option<Resolver<'_>>, key: u64) -> Vec<Frame> {
         Some(Ok(frames)) => frames,
         None => Vec::new(),
         Some(Err(_)) => {
-            // After a panic the resolver may be half changed, so it is not used again.
+            // After a panic the resolver may be inconsistent, so it is not used again.
             *resolver = None;
             Vec::new()
         }
@@ -232,7 +244,7 @@ fn panicked(module: &Module) -> State {
     State { state: SymbolState::Unreadable, note: format!("{} cannot be read", module.path) }
 }
 
-/// Code of no module, by what a JIT compiler says about it.
+/// Resolves JIT code, which belongs to no module.
 pub fn resolve_jit(work: &ModuleWork, jit: Option<&Jit>, mut send: impl FnMut(Symbols, usize) -> bool) {
     let state = State { state: SymbolState::Symbols, note: String::new() };
     let mut pieces = Pieces::default();
@@ -255,10 +267,10 @@ pub fn resolve_jit(work: &ModuleWork, jit: Option<&Jit>, mut send: impl FnMut(Sy
     send(symbols, count);
 }
 
-/// Builds a piece.
+/// Builds the pieces.
 struct Pieces {
     builder: SymbolsBuilder,
-    /// By where it is: frames of one function share their name, and names are long.
+    /// By the address of the name: the frames of one function share it, and names are long.
     functions: IntMap<u64, (Arc<Name>, u32)>,
     instance: Option<u16>,
     count: usize,

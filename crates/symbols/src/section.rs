@@ -1,13 +1,13 @@
-//! The bytes of one section, as far as anybody looked at them.
+//! The bytes of one section, read or decompressed on demand.
 //!
-//! Given: where a section lies in a file. Gives back: its bytes, a window at a time. What must hold: what nobody looks
-//! at is not read; a packed section is unpacked when it is first looked at, up to where that was expected, a large one no further than
-//! to that place; a file that shrinks meanwhile, or cannot be unpacked, gives empty windows.
+//! Receives: where a section lies in a file. Returns: its bytes, a window at a time. Must hold: only the parts that are used are read.
+//! A packed (compressed) section is unpacked at its first use, up to the end that was announced; a large one only up to the place
+//! that is used. If the file shrinks meanwhile or cannot be unpacked, the windows are empty.
 //!
 //! ```text
-//! in the file:    | page |      | page |      |     each is read at the first look into it
-//! packed:         | as far as expected |            and all of it, anew, once somebody looks behind that
-//! packed, large:  | page | page | page |            as far as anybody looked; also where a packed one is damaged
+//! in the file:    | page |      | page |      |     each page is read at its first use
+//! packed:         | up to the expected end |        unpacked again as a whole if something after that end is used
+//! packed, large:  | page | page | page |            up to the place that is used; also if a packed section is damaged
 //! ```
 use crate::kept::{Bytes, Kept};
 use crate::packing::{Packed, Packing, unpack_beginning, unpacker};
@@ -17,17 +17,17 @@ use std::io::{self, Read};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// One read: large enough for most units, small enough to skip what nobody asks for.
+/// The size of one read: large enough for most units, small enough to skip unused parts.
 const PAGE: usize = 16 << 10;
-/// Packed sections have larger pages: all before the one that is wanted are made anyway.
+/// Pages of packed sections are larger, because all pages before the wanted one have to be unpacked anyway.
 const UNPACKED_PAGE: usize = 128 << 10;
-/// A packed section that is not larger than this is unpacked at one go: that takes half the time.
+/// A packed section up to this size is unpacked in one call, which takes half the time.
 const MOST_WHOLE: usize = 64 << 20;
-/// Smaller ones are not kept: they are quickly unpacked again.
+/// Smaller sections are not kept, because unpacking them again is fast.
 const LEAST_KEPT: usize = 4 << 20;
-/// The most that deflate can make of a byte, and far more than what zstd makes of debug information.
+/// The highest ratio of deflate, and far more than zstd reaches with debug information.
 const MAX_RATIO: u64 = 1100;
-/// No honest section is larger.
+/// A section that claims to be larger is refused.
 const MAX_SECTION: u64 = 8 << 30;
 
 /// Where a section lies, and how.
@@ -47,27 +47,30 @@ pub(crate) struct Section {
     size: usize,
     page: usize,
     pages: Box<[OnceCell<Box<[u8]>>]>,
-    /// So much of a packed section will be looked at.
+    /// The end of the part of a packed section that will be used, as far as is known.
     expected: Cell<usize>,
-    /// That much of it, if it could be unpacked at one go.
+    /// The section up to `expected`, if that could be unpacked in one call.
     beginning: OnceCell<Option<Bytes>>,
-    /// All of it, if somebody looked further.
+    /// The whole section, if something after `expected` was used.
     whole: OnceCell<Option<Bytes>>,
-    /// Of one that could not, from the first look on.
+    /// The state of a section that is unpacked page by page.
     unpacking: RefCell<Option<Unpacking>>,
-    /// Bytes of all pages of the store that were not unpacked.
+    /// Bytes that the store has read from plain sections.
     counter: Rc<Cell<u64>>,
     kept: Arc<Kept>,
 }
 
-/// How far a packed section is.
+/// How far a packed section has been unpacked.
 struct Unpacking {
     reader: Box<dyn Read>,
+    /// How many pages have been made.
     pages: usize,
+    /// The section is damaged after these pages.
+    is_damaged: bool,
 }
 
 impl Section {
-    /// `None`: its size is a lie.
+    /// Returns `None` if the size cannot be true.
     pub(crate) fn new(source: Rc<Source>, extent: Extent, counter: Rc<Cell<u64>>, kept: Arc<Kept>) -> Option<Self> {
         let (most, page) = match extent.packing {
             Packing::Plain => (source.len().saturating_sub(extent.start), PAGE),
@@ -101,12 +104,12 @@ impl Section {
         self.extent.packing != Packing::Plain
     }
 
-    /// Nobody is going to look at `end` or behind it, as far as is known.
+    /// Announces that, as far as is known, nothing from `end` on will be used.
     pub(crate) fn expect(&self, end: usize) {
         self.expected.set(end.min(self.size));
     }
 
-    /// The bytes from `at` on, as many as lie together; none where the section ends or cannot be read.
+    /// The bytes from `at` on, as many as are contiguous in memory. Empty at the end of the section, and if it cannot be read.
     pub(crate) fn window(&self, at: usize) -> &[u8] {
         if let Some(window) = self.unpacked(at) {
             return window;
@@ -125,7 +128,7 @@ impl Section {
         bytes.get(at % self.page..).unwrap_or_default()
     }
 
-    /// Fills `out` from a place that nobody has looked at, and reads no more than that. False: not from here.
+    /// Fills `out` from a page that has not been read yet, without reading the page. Returns false if that is not possible.
     pub(crate) fn peek(&self, at: usize, out: &mut [u8]) -> bool {
         let is_read = self.pages.get(at / self.page).is_none_or(|page| page.get().is_some());
         if self.is_packed() || is_read {
@@ -134,7 +137,7 @@ impl Section {
         self.source.read_at(out, self.extent.start + at as u64).is_ok_and(|count| count == out.len())
     }
 
-    /// The bytes from `at` on of a section that is unpacked at one go.
+    /// The bytes from `at` on, if the section is one that is unpacked in one call.
     fn unpacked(&self, at: usize) -> Option<&[u8]> {
         if !self.is_packed() || self.size > MOST_WHOLE {
             return None;
@@ -147,7 +150,7 @@ impl Section {
         Some(whole.get(at..).unwrap_or_default())
     }
 
-    /// At least `len` bytes.
+    /// At least the first `len` bytes, unpacked.
     fn find_beginning(&self, len: usize) -> Option<Bytes> {
         let file = self.source.identity().filter(|_| self.size >= LEAST_KEPT);
         let known = file.and_then(|file| self.kept.get(file, self.extent.start));
@@ -170,7 +173,7 @@ impl Section {
         self.page.min(self.size - number * self.page)
     }
 
-    /// A page of a section that is not packed; an empty one, where unpacking did not come that far.
+    /// A page of a plain section. Empty if the section is packed, because then unpacking did not reach this page.
     fn read(&self, number: usize) -> Box<[u8]> {
         if self.is_packed() {
             return Box::default();
@@ -181,23 +184,22 @@ impl Section {
         bytes.into_boxed_slice()
     }
 
-    /// Makes the pages up to this one.
+    /// Unpacks all pages up to this one.
     fn unpack(&self, number: usize) {
         let mut unpacking = self.unpacking.borrow_mut();
-        let start = || Unpacking { reader: unpacker(self.packed(), self.extent.packing), pages: 0 };
+        let start = || Unpacking { reader: unpacker(self.packed(), self.extent.packing), pages: 0, is_damaged: false };
         let unpacking = unpacking.get_or_insert_with(start);
-        while unpacking.pages <= number {
+        while unpacking.pages <= number && !unpacking.is_damaged {
             let Some(page) = self.pages.get(unpacking.pages) else { return };
             let mut bytes = vec![0; self.page_size(unpacking.pages)];
             if unpacking.reader.read_exact(&mut bytes).is_err() {
-                // Nothing behind it can be made either.
-                unpacking.pages = usize::MAX;
-                return;
+                unpacking.is_damaged = true;
+                break;
             }
             let _ = page.set(bytes.into_boxed_slice());
             unpacking.pages += 1;
         }
-        if unpacking.pages >= self.pages.len() {
+        if unpacking.is_damaged || unpacking.pages >= self.pages.len() {
             unpacking.reader = Box::new(io::empty());
         }
     }
@@ -212,17 +214,13 @@ mod tests {
 
     /// Half of it repeats, as debug information does.
     fn plain() -> Vec<u8> {
-        let mut state = 7u32;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
         let mut bytes = Vec::new();
         while bytes.len() < 300_000 {
-            let from = bytes.len().saturating_sub(2000 + next() as usize);
-            let copied: Vec<u8> = bytes.iter().skip(from).take(next() as usize).copied().collect();
+            let from = bytes.len().saturating_sub(2000 + rng.usize(..256));
+            let copied: Vec<u8> = bytes.iter().skip(from).take(rng.usize(..256)).copied().collect();
             bytes.extend(copied);
-            bytes.extend((0..next() / 8).map(|_| next()));
+            bytes.extend((0..rng.u8(..32)).map(|_| rng.u8(..)));
         }
         bytes
     }
@@ -252,7 +250,7 @@ mod tests {
                 let end = end.min(plain.len());
                 assert_eq!(section.window(0), &plain[..end], "{end}");
                 assert_eq!(section.window(end - 1), &plain[end - 1..end]);
-                // Nobody was expected there.
+                // This place was announced as unused.
                 assert_eq!(section.window(end), &plain[end..]);
                 assert_eq!(section.window(plain.len()), &[][..]);
             }
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_behind_the_expected_part_does_not_matter() {
+    fn damage_after_the_expected_part_does_not_matter() {
         let plain = plain();
         let mut stored = packed(&plain, Packing::Zlib);
         let middle = stored.len() / 2;
@@ -268,7 +266,7 @@ mod tests {
         let section = section(stored, plain.len(), Packing::Zlib);
         section.expect(plain.len() / 4);
         assert_eq!(section.window(0), &plain[..plain.len() / 4]);
-        // The pages before the damage are there, what comes behind is missing.
+        // The pages before the damage are there, and nothing after it.
         assert_eq!(section.window(UNPACKED_PAGE - 1).first(), plain.get(UNPACKED_PAGE - 1));
         assert_eq!(section.window(plain.len() - 1), &[][..]);
     }

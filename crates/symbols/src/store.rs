@@ -1,4 +1,4 @@
-//! The bytes of opened files, kept in one place for as long as anything looks at them.
+//! Owns the bytes of opened files while they are in use.
 use crate::kept::{Identity, Kept};
 use crate::section::{Extent, Section};
 use object::read::ReadCache;
@@ -40,7 +40,7 @@ impl Source {
         }
     }
 
-    /// `len` bytes; nothing if not all of them can be read.
+    /// `len` bytes. Empty if not all of them can be read.
     pub(crate) fn read(&self, at: u64, len: usize) -> Vec<u8> {
         if at.saturating_add(len as u64) > self.len() {
             return Vec::new();
@@ -61,7 +61,7 @@ impl Source {
     }
 }
 
-/// `Source` as `object` wants it: with a place.
+/// A file with a current position, as `object` needs it.
 pub(crate) enum Seeking {
     File(File),
     Memory(Cursor<Vec<u8>>),
@@ -87,18 +87,18 @@ impl Seek for Seeking {
 
 pub(crate) type Cache = ReadCache<Seeking>;
 
-/// Only what is asked for is read: headers and symbol tables by `object`, sections with debug information in pages.
+/// Reads only what is needed: `object` reads headers and symbol tables, and sections with debug information are read in pages.
 #[derive(Default)]
 pub struct Store {
     caches: Arena<Cache>,
     sections: Arena<Section>,
-    /// Besides what was unpacked.
+    /// Bytes read from plain sections, and bytes of tables made of all sections.
     bytes: Rc<Cell<u64>>,
     limit: Option<u64>,
     kept: Arc<Kept>,
 }
 
-/// One file of the store, both ways.
+/// One file of the store, for `object` and for our own reads.
 #[derive(Clone)]
 pub(crate) struct Opened<'f> {
     pub(crate) cache: &'f Cache,
@@ -110,7 +110,7 @@ impl Store {
         Self::default()
     }
 
-    /// No file whose debug information would take more memory than `limit`, when unpacked, is read.
+    /// Does not read a file whose unpacked debug information would take more memory than `limit`.
     pub(crate) fn bounded(limit: Option<u64>, kept: Arc<Kept>) -> Self {
         Store { limit, kept, ..Self::default() }
     }
@@ -119,8 +119,8 @@ impl Store {
         self.limit.is_none_or(|limit| bytes <= limit)
     }
 
-    /// Bytes that were read of plain sections, and made of all. Symbol tables and what had to be unpacked do not count: whoever
-    /// begins anew would only read them again.
+    /// Bytes that were read from plain sections, and bytes of tables made of all sections. Symbol tables and unpacked sections do not
+    /// count, because a new store would have to read them again.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.get()
     }
@@ -136,7 +136,7 @@ impl Store {
         Opened { cache, source: Rc::new(Source::Memory(bytes)) }
     }
 
-    /// `None`: what is said about it cannot be true.
+    /// Returns `None` if the size cannot be true.
     pub(crate) fn section(&self, source: &Rc<Source>, extent: Extent) -> Option<&Section> {
         let section = Section::new(Rc::clone(source), extent, Rc::clone(&self.bytes), Arc::clone(&self.kept))?;
         Some(self.sections.alloc(section))

@@ -1,8 +1,7 @@
-//! Symbol tables: addresses to the names that the linker knows.
+//! Symbol tables: map addresses to the linker's names.
 //!
-//! Given: files, and the addresses that will be asked for. Gives back: the symbol that has an address. What must hold: a
-//! table is gone through once, in order; of its symbols only those are kept that may have one of the addresses; a name is
-//! read when somebody asks for it.
+//! Receives: files, and the addresses that will be asked for. Returns: the symbol at an address. Must hold: a table is read once, in
+//! order. Only symbols that can name one of the addresses are kept. A name is read at its first use.
 use crate::elf::{Elf, SymbolSection};
 use crate::near::{Entry, Near};
 use object::LittleEndian;
@@ -12,22 +11,22 @@ use std::cell::OnceCell;
 
 type Sym64 = elf::Sym64<LittleEndian>;
 
-/// Symbols that begin before the one found may still cover the address; so many places are looked at.
+/// Symbols that begin before the nearest one may still cover the address. A search looks at this many addresses.
 const LOOK_BACK: usize = 16;
-/// Bytes of a table that are read at a time: a multiple of a symbol's size.
+/// How many bytes of a table are read at a time; a multiple of a symbol's size.
 const STRETCH: usize = size_of::<Sym64>() << 12;
-/// So many names in one stretch of the strings are read with it.
+/// If a stretch of the strings has at least this many names, it is read as a whole.
 const MANY: usize = 16;
-/// Most names are shorter.
+/// How many bytes of a single name are read at a time. Most names are shorter.
 const NAME: usize = 256;
 
 #[derive(Default)]
 pub(crate) struct SymbolTable {
     sections: Vec<SymbolSection>,
-    /// Addresses that will be asked for.
+    /// The addresses that will be asked for.
     expected: Vec<u64>,
     near: Option<Near>,
-    /// Of its entries, as far as they were looked at; empty: it has none.
+    /// The names of the entries of `near`, as far as they were used. An empty name means that there is none.
     names: Vec<OnceCell<Vec<u8>>>,
     /// By section, the symbols that are source files.
     files: Vec<Vec<File>>,
@@ -44,7 +43,7 @@ struct File {
 #[derive(Clone, Copy)]
 pub(crate) struct Symbol {
     entry: Entry,
-    /// Its name's place among those of the table.
+    /// The index of its name in the table.
     at: usize,
 }
 
@@ -53,7 +52,7 @@ impl Symbol {
         self.entry.address
     }
 
-    /// Section and number: what tells it from all others of its table.
+    /// Section and index, which identify it in its table.
     pub(crate) const fn key(&self) -> u64 {
         (self.entry.section as u64) << 32 | self.entry.number as u64
     }
@@ -64,8 +63,8 @@ impl SymbolTable {
         let (all, exported) = (file.symbols(elf::SHT_SYMTAB), file.symbols(elf::SHT_DYNSYM));
         let size =
             |sections: &[SymbolSection]| sections.iter().fold(0, |sum: u64, it| sum.saturating_add(it.symbols.1));
-        // A linker puts all symbols into the first, those that are exported also into the second. Smaller is only one that somebody
-        // has thinned out.
+        // A linker puts all symbols into the first, and exported ones also into the second. So the first is smaller only if
+        // symbols were removed from it.
         let has_all = size(&all) >= size(&exported);
         self.sections.extend(all);
         if !has_all {
@@ -73,7 +72,7 @@ impl SymbolTable {
         }
     }
 
-    /// No symbol can name code.
+    /// Whether no symbol names code.
     pub(crate) fn is_empty(&self) -> bool {
         !self.sections.iter().any(|section| each(section, |_, symbol| !is_code(symbol, section)).is_none())
     }
@@ -83,7 +82,7 @@ impl SymbolTable {
         self.near = None;
     }
 
-    /// Quick for an address that was expected.
+    /// The symbol at an address. Fast if the address was announced with `expect`.
     pub(crate) fn find(&mut self, address: u64) -> Option<Symbol> {
         if !self.near.as_ref().is_some_and(|near| near.knows(address)) {
             let mut expected = std::mem::take(&mut self.expected);
@@ -91,27 +90,27 @@ impl SymbolTable {
             self.read(expected);
         }
         let entries = self.near.as_ref().map(Near::entries)?;
-        let mut behind = entries.partition_point(|entry| entry.address <= address);
+        let mut after = entries.partition_point(|entry| entry.address <= address);
         let mut nearest = None;
         for look in 0..LOOK_BACK {
-            let Some(last) = behind.checked_sub(1).and_then(|at| entries.get(at)) else { break };
+            let Some(last) = after.checked_sub(1).and_then(|at| entries.get(at)) else { break };
             let first = entries.partition_point(|entry| entry.address < last.address);
-            let here = entries.get(first..behind)?;
+            let here = entries.get(first..after)?;
             if here.iter().any(|entry| entry.covers(address)) {
                 let best = self.best(first, here, |entry| entry.covers(address));
                 if best.is_some() {
                     return best;
                 }
             } else if look == 0 && here.iter().all(|entry| entry.size == 0) {
-                // Assembler functions often have no size: they reach to the next symbol.
+                // Assembler functions often have no size. They extend to the next symbol.
                 nearest = self.best(first, here, |_| true);
             }
-            behind = first;
+            after = first;
         }
         nearest
     }
 
-    /// Goes through all tables.
+    /// Reads all tables.
     fn read(&mut self, expected: Vec<u64>) {
         let mut near = Near::new(expected);
         self.files.clear();
@@ -138,7 +137,7 @@ impl SymbolTable {
         self.near = Some(near);
     }
 
-    /// Of several names for one address, the best that fits; `first` is the number of the first one.
+    /// Of several names for one address, the best one that fits. `first`: the index of the first entry.
     fn best(&self, first: usize, entries: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<Symbol> {
         let symbols = entries.iter().zip(first..).map(|(entry, at)| Symbol { entry: *entry, at });
         let named = symbols.filter(|symbol| fits(&symbol.entry) && !self.name_of(symbol).is_empty());
@@ -149,7 +148,7 @@ impl SymbolTable {
     pub(crate) fn name_of(&self, symbol: &Symbol) -> &[u8] {
         let Some(known) = self.names.get(symbol.at) else { return &[] };
         let name = known.get_or_init(|| self.name(symbol.entry.section, symbol.entry.name).unwrap_or_default());
-        // `.symtab` has the version behind it, as in `memcpy@@GLIBC_2.14`.
+        // `.symtab` appends the version, as in `memcpy@@GLIBC_2.14`.
         match name.iter().position(|byte| *byte == b'@') {
             Some(version @ 1..) => &name[..version],
             _ => name,
@@ -160,31 +159,31 @@ impl SymbolTable {
         self.sections.get(section as usize).and_then(|section| name(section, at))
     }
 
-    /// A local symbol's source file, by its bare name: all that is known without debug information.
+    /// The source file of a local symbol, without its folder. More is not known without debug information.
     pub(crate) fn file(&self, symbol: &Symbol) -> Option<&[u8]> {
         let Entry { section, number, is_local, .. } = symbol.entry;
         let files = self.files.get(section as usize).filter(|_| is_local)?;
         let before = files.partition_point(|file| file.number < number);
         let file = files.get(before.checked_sub(1)?)?;
         let name = file.name.get_or_init(|| self.name(section, file.at).unwrap_or_default());
-        // The linker's own local symbols follow an empty name.
+        // The linker's own local symbols follow a file with an empty name.
         Some(name.as_slice()).filter(|name| !name.is_empty())
     }
 
-    /// Looked up only for names that may be Nim's: it reads all of them.
+    /// Whether the module was written in Nim. Reads all names, so it is called only for names that look like Nim's.
     pub(crate) fn is_nim(&self) -> bool {
         *self.is_nim.get_or_init(|| self.sections.iter().any(|section| has(section, b"NimMain\0")))
     }
 }
 
-/// Gives every symbol and its number, until `take` says that it is enough. `None`: it did.
+/// Calls `take` with every symbol and its index, until it returns false. Returns `None` if it did.
 fn each(section: &SymbolSection, mut take: impl FnMut(u32, &Sym64) -> bool) -> Option<()> {
     let (mut at, mut left) = section.symbols;
     let mut buffer = vec![0; STRETCH.min(usize::try_from(left).unwrap_or(STRETCH))];
     let mut number = 0;
     while left >= size_of::<Sym64>() as u64 {
         let bytes = buffer.get_mut(..usize::try_from(left).unwrap_or(STRETCH).min(STRETCH)).unwrap_or_default();
-        // A file that is cut short has the symbols before that.
+        // A truncated file still has the symbols before the cut.
         let Ok(count @ 1..) = section.source.read_at(bytes, at) else { break };
         let whole = count / size_of::<Sym64>();
         let Ok((symbols, _)) = object::pod::slice_from_bytes::<Sym64>(bytes, whole) else { break };
@@ -227,7 +226,7 @@ fn is_code(symbol: &Sym64, section: &SymbolSection) -> bool {
     fits && index != elf::SHN_UNDEF && symbol.st_name(LittleEndian) != 0
 }
 
-/// The name at that place among the strings; `None` if it has no end.
+/// The name at this offset of the strings. Returns `None` if it is not terminated.
 fn name(section: &SymbolSection, at: u32) -> Option<Vec<u8>> {
     let (start, size) = section.strings;
     let mut left = usize::try_from(size.checked_sub(at as u64)?).ok()?;
@@ -250,7 +249,7 @@ fn name(section: &SymbolSection, at: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// Reads those names that have many others near them, all of such a stretch at once. `names`: by place.
+/// Reads the names that have many others near them, a whole stretch at once. `names`: sorted by offset.
 fn read_together(section: &SymbolSection, mut names: &[(u32, &OnceCell<Vec<u8>>)]) {
     let (start, size) = section.strings;
     let mut buffer = Vec::new();
@@ -267,7 +266,7 @@ fn read_together(section: &SymbolSection, mut names: &[(u32, &OnceCell<Vec<u8>>)
         let bytes = buffer.get(..count).unwrap_or_default();
         for (at, name) in here {
             let rest = bytes.get((*at as u64 - from) as usize..).unwrap_or_default();
-            // One that goes on behind the stretch is read by itself.
+            // A name that continues after the stretch is read separately.
             if let Some(end) = rest.iter().position(|byte| *byte == 0) {
                 let _ = name.set(rest[..end].to_vec());
             }
@@ -275,7 +274,7 @@ fn read_together(section: &SymbolSection, mut names: &[(u32, &OnceCell<Vec<u8>>)
     }
 }
 
-/// A symbol that can name code has this name (given with the 0 behind it).
+/// Whether a symbol that names code has this name, which is given with its terminating 0.
 fn has(section: &SymbolSection, wanted: &[u8]) -> bool {
     let (start, size) = section.strings;
     let strings = usize::try_from(size).map(|size| section.source.read(start, size)).unwrap_or_default();
@@ -289,7 +288,7 @@ fn has(section: &SymbolSection, wanted: &[u8]) -> bool {
     each(section, |_, symbol| is_other(symbol)).is_none()
 }
 
-/// Lower is better: a known size, a type, the name with the fewest underscores, then a fixed order.
+/// Lower is better: a known size, a type, the fewest leading underscores, then a fixed order.
 fn rank<'a>((entry, name): &(Entry, &'a [u8])) -> (bool, bool, usize, &'a [u8]) {
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
     let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");

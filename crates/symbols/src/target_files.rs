@@ -1,8 +1,8 @@
-//! The target while it lives, and the files of it that we hold on to.
+//! The files of a running target, opened while it runs.
 //!
-//! Given: a pid. Gives back: files as the target sees them: through its own root (a container's), and through its
-//! mappings (files that were deleted or replaced since). What must hold: what was opened stays usable after the
-//! target's end; a link inside of the target's root never leads out of it.
+//! Receives: a pid. Returns: files as the target sees them, through its own root (that of a container) and through its mappings
+//! (files that were deleted or replaced since). Must hold: an opened file stays usable after the target's end. A symbolic link
+//! inside the target's root never leads out of it.
 use crate::finder::{is_regular, open};
 use crate::kept::Kept;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -14,11 +14,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Descriptors are few: that many modules are held open.
+/// The most modules that are held open, because file descriptors are limited.
 const MOST_HELD: usize = 400;
 const VDSO_MAX: usize = 1 << 20;
 
-/// Which file stands for a module, by instance.
+/// The opened file of each module, by instance.
 pub type PinnedFiles = HashMap<u16, (PathBuf, File)>;
 
 pub struct Target {
@@ -26,15 +26,15 @@ pub struct Target {
     /// The pid in the target's own namespace, which is how it names its perf map.
     inner_pid: u32,
     root: Option<OwnedFd>,
-    /// Where it started: some leave files there.
+    /// Its working folder when it started, where some programs write files.
     folder: Option<OwnedFd>,
     held: Mutex<PinnedFiles>,
-    /// Files that were opened before it was known which module of the trace they are.
+    /// Files that were opened before the trace said which modules they are.
     early: Mutex<Vec<Early>>,
     pub(crate) kept: Arc<Kept>,
 }
 
-/// A file that code was mapped from, and where.
+/// A file that code is mapped from, and its address range.
 struct Early {
     range: Range<u64>,
     file: File,
@@ -49,7 +49,7 @@ impl Target {
         Target { pid, inner_pid, root, folder, held: Mutex::default(), early: Mutex::default(), kept: Arc::default() }
     }
 
-    /// From now on, so many bytes of what is unpacked of its files are kept for the next time; 0: none, and what is kept goes.
+    /// Limits the cache of unpacked sections to this many bytes. 0 empties it.
     pub fn keep_unpacked(&self, most: u64) {
         self.kept.allow(most);
     }
@@ -62,14 +62,14 @@ impl Target {
         self.inner_pid
     }
 
-    /// A file by the target's own name for it.
+    /// Opens a file by its path in the target.
     pub fn open(&self, path: &Path) -> Option<File> {
         let root = self.root.as_ref()?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let found = rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
         let file = match found {
             Ok(file) => File::from(file),
-            // A kernel without openat2, or a filter that refuses it.
+            // The kernel has no openat2, or a seccomp filter refuses it.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
                 let below = crate::finder::below(Path::new(&format!("/proc/{}/root", self.pid)), path);
                 open(&below)?
@@ -79,14 +79,14 @@ impl Target {
         is_regular(&file).then_some(file)
     }
 
-    /// A file by its bare name, in the folder where the target was when we first looked.
+    /// Opens a file by its name in the target's first working folder.
     pub(crate) fn open_beside(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(self.folder.as_ref()?, name, flags, Mode::empty()).ok()?;
         Some(File::from(file)).filter(is_regular)
     }
 
-    /// Opens the file behind a mapping now, for a time when the target is gone or the file replaced.
+    /// Opens the file of a mapping now, so that it can be read after the target has ended or the file was replaced.
     pub fn hold(&self, instance: u16, start: u64, path: &Path) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.len() >= MOST_HELD || held.contains_key(&instance) {
@@ -98,8 +98,8 @@ impl Target {
         }
     }
 
-    /// Opens all files that code is mapped from, at once. A program that is attached to may have been deleted, and may end before
-    /// the trace says which modules it has.
+    /// Opens all files that code is mapped from. An attached program may have been deleted, and may end before the trace says
+    /// which modules it has.
     pub fn hold_mapped(&self) {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +110,7 @@ impl Target {
                 early.push(Early { range, file });
             }
         };
-        // Mappings of one file lie behind each other.
+        // The mappings of one file are adjacent lines.
         for (range, name) in maps.lines().filter_map(mapping) {
             match &mut whole {
                 Some((known, of)) if *of == name => known.end = range.end,
@@ -125,17 +125,17 @@ impl Target {
         early.iter().find(|early| early.range.contains(&address))?.file.try_clone().ok()
     }
 
-    /// Another handle of a file that is held; its place in the file is its own.
+    /// Opens a held file again, with a file position of its own.
     pub fn held(&self, instance: u16) -> Option<File> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, file) = held.get(&instance)?;
-        // `try_clone` would share the place in the file with other threads.
+        // `try_clone` would share the file position with other threads.
         let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
         open(Path::new(&own)).or_else(|| file.try_clone().ok())
     }
 
-    /// The very file that is mapped there, deleted or not. Of other files than the program's own this needs rights that a parent may
-    /// not have.
+    /// Opens the file that is mapped at an address, even if it was deleted. For files other than the program's own, this needs rights
+    /// that a parent process may not have.
     fn mapped(&self, address: u64) -> Option<File> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
         let mut found = maps.lines().filter_map(mapping);
@@ -148,7 +148,7 @@ impl Target {
         })
     }
 
-    /// Names of files that the target has mapped, as it names them.
+    /// The paths of all files that the target has mapped, as the target names them.
     pub(crate) fn mapped_names(&self) -> Vec<PathBuf> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let mut names: Vec<PathBuf> = maps
@@ -161,14 +161,14 @@ impl Target {
     }
 }
 
-/// A line of /proc/PID/maps that is about a file: where it is, and the file's name.
+/// The address range and the path of a line of /proc/PID/maps. Returns `None` if the line is not about a file.
 fn mapping(line: &str) -> Option<(Range<u64>, &str)> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     Some((number(start)?..number(end)?, &line[line.find('/')?..]))
 }
 
-/// The kernel's code in our own process: the same as the target's if the build-ids are equal.
+/// The vdso of our own process. It is the same as the target's if the build-ids are equal.
 pub(crate) fn own_vdso() -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;

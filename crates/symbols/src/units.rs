@@ -1,8 +1,7 @@
-//! The units of one file with DWARF: which of them covers an address, which holds an entry.
+//! The units of one DWARF file: finds the unit that covers an address, and the unit that contains an entry.
 //!
-//! Given: the file's sections. Gives back: units, each read when it is first asked for. What must hold: as long as
-//! `.debug_aranges` has the answer, no other unit is looked at; only an address that it does not know makes us look at the
-//! beginning of every unit that it does not list.
+//! Receives: the file's sections. Returns: units, each read at its first use. Must hold: if `.debug_aranges` lists an address, no
+//! other unit is read. Only for an address that it does not list, the beginning of every unlisted unit is read.
 use crate::functions::{CodeRange, Functions, read};
 use crate::lines::Lines;
 use crate::part::Part;
@@ -13,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// More ranges than any file has.
+/// No real file has more ranges.
 const MOST_RANGES: usize = 16 << 20;
 
 pub(crate) struct Unit<'f> {
     pub(crate) unit: gimli::Unit<Part<'f>>,
     functions: OnceCell<Option<Functions>>,
     lines: OnceCell<Option<Lines>>,
-    /// Where its entries really are (`.dwo`, `.dwp`).
+    /// The split file that contains its entries (`.dwo`, `.dwp`).
     pub(crate) split: OnceCell<Option<Split<'f>>>,
 }
 
@@ -45,11 +44,11 @@ impl<'f> Unit<'f> {
     }
 }
 
-/// (range, where the unit begins), by start of the range.
+/// (range, offset of the unit), sorted by the start of the range.
 #[derive(Default)]
 struct Ranges {
     list: Vec<(gimli::Range, usize)>,
-    /// The highest end of all ranges up to here: how far back a search must go.
+    /// The highest end of all ranges up to each one. It tells a search how far it must go back.
     ends: Vec<u64>,
 }
 
@@ -65,11 +64,11 @@ impl Ranges {
         Ranges { list, ends }
     }
 
-    /// Units that may have the address, the nearest range first.
+    /// The units that may cover the address, the nearest range first.
     fn find(&self, address: u64) -> Vec<usize> {
-        let behind = self.list.partition_point(|(range, _)| range.begin <= address);
+        let after = self.list.partition_point(|(range, _)| range.begin <= address);
         let mut found = Vec::new();
-        for at in (0..behind).rev() {
+        for at in (0..after).rev() {
             if self.ends.get(at).is_none_or(|end| *end <= address) {
                 break;
             }
@@ -85,11 +84,11 @@ impl Ranges {
 pub(crate) struct Units<'f> {
     store: &'f Store,
     pub(crate) dwarf: Dwarf<Part<'f>>,
-    /// What `.debug_aranges` lists.
+    /// The ranges that `.debug_aranges` lists.
     listed: OnceCell<Ranges>,
-    /// What it does not.
+    /// The ranges of all units that it does not list.
     unlisted: OnceCell<Ranges>,
-    /// Where units begin, as far as known.
+    /// The offsets of units, as far as known.
     starts: RefCell<BTreeSet<usize>>,
     loaded: RefCell<BTreeMap<usize, Option<Rc<Unit<'f>>>>>,
     abbreviations: RefCell<HashMap<usize, Arc<Abbreviations>>>,
@@ -112,7 +111,7 @@ impl<'f> Units<'f> {
         UnitRef { dwarf: &self.dwarf, unit: &unit.unit }
     }
 
-    /// The first answer that a unit which may have the address gives.
+    /// Calls `ask` with each unit that may cover the address, and returns the first answer.
     pub(crate) fn find<T>(&self, address: u64, mut ask: impl FnMut(&Rc<Unit<'f>>) -> Option<T>) -> Option<T> {
         let mut ask_all = |ranges: &Ranges| {
             let units = ranges.find(address).into_iter();
@@ -122,7 +121,7 @@ impl<'f> Units<'f> {
             .or_else(|| ask_all(self.unlisted.get_or_init(|| self.look_for_unlisted())))
     }
 
-    /// Where the last of the units ends that have these addresses. `None`: perhaps behind all that are listed.
+    /// The end of the last unit that covers one of these addresses. `None` if that is not known, because one of them is not listed.
     pub(crate) fn end_of(&self, addresses: &[u64]) -> Option<usize> {
         let listed = self.listed.get_or_init(|| self.list());
         let mut last = None;
@@ -139,7 +138,7 @@ impl<'f> Units<'f> {
         while let Ok(Some(header)) = headers.next() {
             let unit = header.debug_info_offset().0;
             let mut entries = header.entries();
-            // An entry that makes no sense says nothing about the next.
+            // After a malformed entry the next one may be valid.
             while let Some(entry) = entries.next().transpose() {
                 if let Ok(entry) = entry
                     && entry.length() != 0
@@ -177,18 +176,19 @@ impl<'f> Units<'f> {
         Ranges::new(list)
     }
 
-    /// Where the unit ends that begins there, by its first bytes alone: most units are listed, and nobody needs to read more of them.
+    /// The end of the unit that begins at `start`. Reads only its length, because most units are listed and not needed.
     fn end_at(&self, start: usize) -> Option<usize> {
-        const LONG: u32 = u32::MAX;
+        /// Announces that a 64-bit length follows.
+        const DWARF64: u32 = u32::MAX;
         let info = self.dwarf.debug_info.reader();
-        let behind = match u32::from_le_bytes(info.peek(start)?) {
-            LONG => usize::try_from(u64::from_le_bytes(info.peek(start.checked_add(4)?)?)).ok()?.checked_add(12)?,
+        let after = match u32::from_le_bytes(info.peek(start)?) {
+            DWARF64 => usize::try_from(u64::from_le_bytes(info.peek(start.checked_add(4)?)?)).ok()?.checked_add(12)?,
             length => length as usize + 4,
         };
-        start.checked_add(behind)
+        start.checked_add(after)
     }
 
-    /// Where a unit has code: as it says itself, else as its lines say.
+    /// The ranges of a unit's code, from its attributes, or else from its line table.
     fn ranges_of(&self, unit: &Unit<'f>, mut give: impl FnMut(gimli::Range)) {
         let whole = self.with(unit);
         let mut place = CodeRange::default();
@@ -208,7 +208,7 @@ impl<'f> Units<'f> {
         }
     }
 
-    /// The unit that begins there.
+    /// The unit that begins at this offset.
     pub(crate) fn load(&self, start: usize) -> Option<Rc<Unit<'f>>> {
         if let Some(known) = self.loaded.borrow().get(&start) {
             return known.clone();
@@ -233,7 +233,7 @@ impl<'f> Units<'f> {
         gimli::Unit::new_with_abbreviations(&self.dwarf, header, abbreviations).ok()
     }
 
-    /// The unit with the entry at `offset`, which may be of any kind, and where in it the entry is.
+    /// The unit, of any kind, that contains the entry at `offset`, and the entry's offset in it.
     pub(crate) fn with_entry(&self, offset: usize) -> Option<(Rc<Unit<'f>>, gimli::UnitOffset<usize>)> {
         let mut start = self.starts.borrow().range(..=offset).next_back().copied().unwrap_or(0);
         loop {

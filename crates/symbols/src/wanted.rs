@@ -1,12 +1,12 @@
-//! What of a trace has no name yet.
+//! The frames of a trace that have no name yet.
 //!
-//! Given: the blocks of a trace, as they come. Gives back: frames to resolve, by file. What must hold: a frame is asked
-//! for once; what an earlier Symbols block answered is not asked again, unless the file was missing then, or had no debug
-//! information and there is now another place to look for it.
+//! Receives: the blocks of a trace, in file order. Returns: frames to resolve, by file. Must hold: a frame is returned once. A frame
+//! that an earlier Symbols block has resolved is not returned, unless the file was missing then, or had no debug information and
+//! there are new places to look for it.
 use format::{Block, BlockKind, IntSet, Module, RawBlock, Session, SymbolState};
 use std::collections::{BTreeMap, HashMap};
 
-/// What `Wanted` has no use for.
+/// Blocks that `Wanted` does not need.
 pub const SKIPPED: &[BlockKind] =
     &[BlockKind::Events, BlockKind::AllocClasses, BlockKind::Samples, BlockKind::Checkpoint];
 
@@ -14,21 +14,21 @@ pub const SKIPPED: &[BlockKind] =
 pub struct Wanted {
     pub session: Option<Session>,
     modules: BTreeMap<u16, Module>,
-    /// Bits of frames that were asked for, or answered by the file.
+    /// Frames that were returned before, or are resolved in the file.
     seen: IntSet<u64>,
     pending: Vec<u64>,
-    /// Frames in code of no module were seen.
+    /// There are frames of JIT code, which belongs to no module.
     has_jit: bool,
-    /// Modules that nobody was told of yet.
+    /// Modules since the last call of `new_modules`.
     new_modules: Vec<u16>,
-    /// There are more places to look into than there were.
+    /// There are new places to look for debug information.
     is_hopeful: bool,
 }
 
-/// The frames of one file. `frames`: by instance, for a file may be loaded several times.
+/// The frames of one file, which may have been loaded several times.
 #[derive(Clone, Debug)]
 pub struct ModuleWork {
-    /// `None`: code of no module.
+    /// `None`: JIT code.
     pub module: Option<Module>,
     /// (instance, low 48 bits of the frame).
     pub frames: Vec<(u16, u64)>,
@@ -39,7 +39,7 @@ impl Wanted {
         Self::default()
     }
 
-    /// Asks again for what had no debug information.
+    /// Also returns frames of files that had no debug information before.
     pub fn hopeful() -> Self {
         Wanted { is_hopeful: true, ..Self::default() }
     }
@@ -82,21 +82,21 @@ impl Wanted {
         if !found {
             return;
         }
-        // What a JIT compiler had not told of when it was asked may be told by now.
+        // A JIT compiler may have named a function since the last attempt.
         let answers = module.frames.iter().filter(|(_, places)| module.instance != 0 || !places.is_empty());
         let known: IntSet<u64> = answers.map(|(key, _)| (module.instance as u64) << 48 | key).collect();
         self.seen.extend(&known);
-        // Symbols may stand before or behind the stacks that they name.
+        // Symbols may come before or after the stacks that they name.
         self.pending.retain(|frame| !known.contains(frame));
     }
 
-    /// Modules since the last call.
+    /// The modules since the last call.
     pub fn new_modules(&mut self) -> Vec<&Module> {
         let new = std::mem::take(&mut self.new_modules);
         new.iter().filter_map(|instance| self.modules.get(instance)).collect()
     }
 
-    /// The target runs code of no module.
+    /// Whether the target runs JIT code.
     pub const fn has_jit(&self) -> bool {
         self.has_jit
     }
@@ -105,7 +105,7 @@ impl Wanted {
         self.pending.len()
     }
 
-    /// Takes what is pending, the files with the most frames first.
+    /// Takes all pending frames, the files with the most frames first.
     pub fn take(&mut self) -> Vec<ModuleWork> {
         let mut by_file: HashMap<Option<(&str, &[u8])>, ModuleWork> = HashMap::new();
         let mut pending = std::mem::take(&mut self.pending);
@@ -127,7 +127,7 @@ impl Wanted {
         works
     }
 
-    /// Asks again later: they could not be answered.
+    /// Returns frames that could not be resolved, so that the next `take` has them again.
     pub fn give_back(&mut self, work: &ModuleWork) {
         self.pending.extend(work.frames.iter().map(|(instance, key)| (*instance as u64) << 48 | key));
     }
@@ -148,7 +148,7 @@ mod tests {
         encoder.take()
     }
 
-    /// What was written while the JIT compiler's file had only the first of two functions.
+    /// The block that was written while the JIT compiler's file had only the first of two functions.
     fn early() -> RawBlock {
         let mut builder = SymbolsBuilder::default();
         builder.module(0, SymbolState::Symbols, "");

@@ -1,4 +1,4 @@
-//! Files that are elsewhere, gone, or others: right, or said.
+//! Files that are elsewhere, missing, or of another build: the right one is found, or the reason is reported.
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 use common::*;
@@ -54,7 +54,7 @@ fn a_stripped_program_says_that_it_has_no_names() {
     assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only what it exports");
 }
 
-/// `.symtab` has them with a version behind their names; where it was thinned out, only `.dynsym` has all.
+/// `.symtab` appends a version to their names. If symbols were removed from it, only `.dynsym` has all.
 #[test]
 fn exported_functions_have_their_plain_names() {
     let folder = Folder::new();
@@ -82,7 +82,7 @@ fn exported_functions_have_their_plain_names() {
     assert_eq!(raw(), "first", "only `second` is left in `.symtab`");
 }
 
-/// The shorter one had the better name, and then neither was taken.
+/// Once, the shorter symbol had the better name, and then neither was used.
 #[test]
 fn of_two_symbols_that_begin_together_the_one_that_reaches_the_address_counts() {
     let folder = Folder::new();
@@ -98,7 +98,7 @@ fn of_two_symbols_that_begin_together_the_one_that_reaches_the_address_counts() 
     assert_eq!(name(start + 1), "whole");
 }
 
-/// Together the two tables claim more bytes than a number can say.
+/// The sizes of the two tables together overflow 64 bits.
 #[test]
 fn symbol_tables_may_claim_any_size() {
     const SECTION: usize = 64;
@@ -106,7 +106,7 @@ fn symbol_tables_may_claim_any_size() {
     file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     let mut put =
         |at: usize, number: u64, bytes: usize| file[at..at + bytes].copy_from_slice(&number.to_le_bytes()[..bytes]);
-    // The headers of four sections begin behind the file's own. The second has the names.
+    // The headers of four sections follow the file's own header. The second section has the names.
     let size = SECTION as u64;
     for (at, number, bytes) in [(40, size, 8), (58, size, 2), (60, 4, 2), (62, 1, 2), (2 * SECTION + 4, 3, 4)] {
         put(at, number, bytes);
@@ -137,7 +137,7 @@ fn a_debug_file_is_found_by_its_build_id() {
     let (state, frames) = ask(&module, &search, address);
     assert_eq!(state, State { state: SymbolState::Debug, note: String::new() });
     assert_eq!(told(&frames), ("shop::total".into(), Some(source()), true));
-    // The program itself need not be there.
+    // The program itself may be missing.
     std::fs::remove_file(&module.path).unwrap();
     assert_eq!(told(&ask(&module, &search, address).1).0, "shop::total");
 }
@@ -169,7 +169,7 @@ fn a_debug_file_of_another_build_is_not_used() {
         assert_eq!(ask(&recorded, &Search::default(), address).0.state, SymbolState::Debug);
         let mut bytes = std::fs::read(&debug).unwrap();
         let at = match recorded.build_id.is_empty() {
-            // Any byte, for the CRC; the build-id's own otherwise.
+            // Any byte changes the CRC; otherwise a byte of the build-id is changed.
             true => bytes.len() - 1,
             false => bytes.windows(20).position(|window| window == recorded.build_id).unwrap(),
         };
@@ -262,7 +262,7 @@ fn our_own_vdso_has_names() {
     assert!(told(&frames).0.ends_with("clock_gettime"), "{frames:?}");
 }
 
-/// While it runs its file is replaced: the one that runs is still reached, and after its end too.
+/// The file of a program is replaced while the program runs. The old file is still found, also after the program's end.
 #[test]
 fn a_program_that_was_replaced_while_it_ran() {
     let folder = Folder::new();
@@ -293,13 +293,13 @@ fn a_program_that_was_replaced_while_it_ran() {
     let finder = Finder { search: &search, target: Some(&target) };
     let state = Resolver::open(&store, &sleeper, finder, &[]).state().clone();
     assert!(matches!(state.state, SymbolState::Symbols | SymbolState::Stripped), "{state:?}");
-    // Who comes later is told that it is another file.
+    // A later reader is told that it is another file.
     let (state, frames) = ask(&sleeper, &search, address);
     assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
     assert_eq!(recorded.build_id, build_id(&copy));
 }
 
-/// A process with a root of its own, as in a container: its paths are true there and only there.
+/// A process with a root of its own, as in a container. Its paths are valid only inside that root.
 #[test]
 fn a_path_in_another_root() {
     let folder = Folder::new();
@@ -314,7 +314,7 @@ fn a_path_in_another_root() {
     let built = inside.join("sleeper");
     let flags = ["-g", "-static", "-Wl,--build-id", "-o"].map(std::ffi::OsStr::new);
     run("gcc", &[&flags[..], &[built.as_os_str(), program.as_os_str()][..]].concat());
-    // An absolute link means another file inside than outside.
+    // An absolute symbolic link leads to another file inside than outside.
     std::os::unix::fs::symlink("/srv/app/sleeper", folder.join("root/srv/link")).unwrap();
     let address = address_of(&built, "shelf");
     let mut command = std::process::Command::new("unshare");
@@ -335,14 +335,14 @@ fn a_path_in_another_root() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The root is held: it can be looked into when nobody lives there any more.
+    // The root is held open, so it can be read after all its processes have ended.
     let recorded = Module { path: "/srv/app/sleeper".into(), ..module(&built) };
     let store = Store::new();
     let finder = Finder { search: &search, target: Some(&target) };
     assert_eq!(Resolver::open(&store, &recorded, finder, &[]).state().state, SymbolState::Debug);
 }
 
-/// 400,000 inlined functions in each other: a reader that goes down by recursion would not come back.
+/// 400,000 nested inlined functions: a recursive reader would overflow its stack.
 #[test]
 fn debug_information_may_be_nested_without_end() {
     let folder = Folder::new();

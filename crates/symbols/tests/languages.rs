@@ -1,4 +1,4 @@
-//! Names of D and C++, all that a large library has, against binutils' `c++filt`.
+//! Compares the demangled names of D and C++, all those of a large library, with binutils' `c++filt`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 mod common;
 use common::*;
@@ -28,7 +28,7 @@ fn filter(style: &str, names: &[String]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The path of names in a D declaration: without what is in brackets, and a template's function said once.
+/// The path of names in a D declaration, without brackets, and with the name of a template's function once.
 fn path_of(text: &str) -> Vec<String> {
     let mut depth = 0usize;
     let mut plain = String::new();
@@ -70,7 +70,7 @@ fn d_names_of_its_standard_library() {
     assert!(equal * 200 >= total * 199, "{equal} of {total}; {first:?}");
 }
 
-/// Two demanglers write the same type in different words, so only this is compared: which names they can read.
+/// Two demanglers write the same type differently, so only the set of names that they can read is compared.
 #[test]
 fn cpp_names_of_node() {
     let raw = names(&which("node"), "-s", "_Z");
@@ -83,7 +83,7 @@ fn cpp_names_of_node() {
     println!("{} of {readable} stay mangled", unread.len());
     assert!(readable > 20_000, "{readable}");
     assert!(unread.len() * 1000 <= readable, "{} of {readable}; {:?}", unread.len(), unread.first());
-    // A short name has no brackets but those of templates, operators and namespaces without a name.
+    // A short name has only the brackets of templates, operators and anonymous namespaces.
     for raw in raw.iter().step_by(7) {
         let name = demangle(raw, Hint::None);
         assert!(!name.short.is_empty() && name.short.len() <= name.full.len(), "{name:?}");

@@ -1,7 +1,7 @@
-//! The same frames as `llvm-symbolizer`, on random addresses of real files.
+//! Compares our frames with those of `llvm-symbolizer`, on random addresses of real files.
 //!
-//! A thousand addresses a file, ten thousand in a soak. At least 99.5 % must be equal in functions, files, lines and
-//! inlining, and whatever is not must be covered by a rule that has a name.
+//! A thousand addresses for each file, ten thousand in a soak. At least 99.5 % must be equal in functions, files, lines and
+//! inlining, and each difference must be covered by a named rule.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 mod common;
 use common::*;
@@ -52,7 +52,7 @@ fn compressed_sections() {
     compare(&program, &program, &Search::default());
 }
 
-/// llvm-symbolizer 14 cannot unpack zstd: it is asked about the program before.
+/// llvm-symbolizer 14 cannot unpack zstd, so it is asked about the program before compression.
 #[test]
 fn zstd_sections() {
     let folder = Folder::new();

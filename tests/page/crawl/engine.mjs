@@ -202,7 +202,7 @@ export const keyOf = (level, merge, isOther) => {
 };
 
 const placeOf = (level) => (level?.file ? (level.line ? `${level.file}:${level.line}` : level.file) : "");
-export const labelOf = (level) => level?.function ?? (level?.module ? `${base(level.module)}+0x${(level.offset ?? 0).toString(16)}` : "[no code of yours]");
+export const labelOf = (level) => level?.function ?? (level?.module ? `${base(level.module)}+0x${(level.offset ?? 0).toString(16)}` : "[outside your code]");
 
 /** The levels of a stack that are shown, innermost first. */
 export const shown = (path, isMine) => {

@@ -51,7 +51,7 @@ export const pick = async (page, { state, look, engine }, random) => {
       return { ...common, isWhole: true, isOf: ({ blamed, isSuppressed }) => labelOf(blamed) === clicked.name && placeOf(blamed) === placeOf(places[0]) && !isSuppressed };
     }
     default: {
-      const isJudged = clicked.section.startsWith("Never freed, judged");
+      const isJudged = clicked.section.startsWith("Not freed: leak or not?");
       const isIt = (blamed) => labelOf(blamed) === clicked.entry && (isOther || placeOf(blamed) === clicked.place);
       return { ...common, isOf: ({ blamed, isSuppressed }) => isIt(blamed) && (!isJudged || state.get("suppressions") === "0" || !isSuppressed) };
     }

@@ -1,8 +1,8 @@
-//! Stacks put together by who is to blame, for views that walk the events once more.
+//! Groups stacks by blamed level, for views that walk the events again.
 use super::Trace;
 use super::summary::blamed_node;
-use crate::counter::{Counter, NO_GROUP};
-use crate::definitions::{KnownAllocClass, SiteId};
+use crate::counter::Counter;
+use crate::definitions::SiteId;
 use crate::engine::Engine;
 use crate::pass::Gone;
 use crate::profile::Range;
@@ -11,10 +11,10 @@ use crate::stack_table::{NodeId, StackTable};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Groups of sites.
+/// Groups of sites, one for each blamed level.
 pub(crate) struct Bands {
-    /// By site.
-    of_site: Vec<u32>,
+    /// By site; `None` if the query's patterns leave the site out.
+    of_site: Vec<Option<u32>>,
     /// The first node of each band.
     pub(crate) nodes: Vec<NodeId>,
     /// A site of each band.
@@ -27,8 +27,8 @@ impl Bands {
         let mut known = HashMap::new();
         let mut bands = Bands { of_site: Vec::new(), nodes: Vec::new(), sites: Vec::new() };
         for site in 0..table.stacks.len() as SiteId {
-            if !chosen.is_none_or_has(site) {
-                bands.of_site.push(NO_GROUP);
+            if !chosen.has(site) {
+                bands.of_site.push(None);
                 continue;
             }
             let node = match query.by {
@@ -50,13 +50,14 @@ impl Bands {
                 bands.nodes.push(node);
                 bands.sites.push(site);
             }
-            bands.of_site.push(band);
+            bands.of_site.push(Some(band));
         }
         bands
     }
 
-    pub(crate) fn of(&self, site: SiteId) -> u32 {
-        self.of_site.get(site as usize).copied().unwrap_or(NO_GROUP)
+    /// The band of a site; `None` if the query's patterns leave the site out.
+    pub(crate) fn of(&self, site: SiteId) -> Option<u32> {
+        self.of_site.get(site as usize).copied().flatten()
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -64,19 +65,16 @@ impl Bands {
     }
 }
 
-/// A counter of groups that `group` makes of sites and sizes, for blocks that the query picks.
+/// A counter for the blocks that the query asks for. `group` says in which group the blocks of a site and a size count; `None`: in none.
 pub(crate) fn counter<'a>(
     trace: &mut Trace<'_>,
     query: &Query,
     range: &Range,
     groups: usize,
-    mut group: impl FnMut(KnownAllocClass) -> u32,
+    mut group: impl FnMut(SiteId, u64) -> Option<u32>,
 ) -> Result<Counter<'a>, Gone> {
     let selection = trace.engine.selection(trace.blocks, query, range)?;
     let alloc_classes = trace.engine.alloc_classes_by_size(query);
-    let grouped = alloc_classes.iter().map(|alloc_class| KnownAllocClass {
-        site: if alloc_class.site >= NO_GROUP { alloc_class.site } else { group(*alloc_class) },
-        ..*alloc_class
-    });
+    let grouped = alloc_classes.iter().map(|class| class.regrouped(|site| group(site, class.size)));
     Ok(Counter::new(Cow::Owned(grouped.collect()), groups, selection))
 }

@@ -1,4 +1,4 @@
-//! Every function with its inclusive and its own costs; of one of them, who calls it and whom it calls.
+//! Every function with its inclusive and its own costs, and the callers and callees of one function.
 use super::cut;
 use super::keys::{Key, Keys, Row};
 use super::sum::Sum;
@@ -27,11 +27,11 @@ pub(crate) struct Callers<'a> {
 struct Selected {
     callers: Vec<(Key, Both)>,
     callees: Vec<(Key, Both)>,
-    /// Levels, for their files and lines.
+    /// By level, which has the file and the line.
     lines: Vec<(u32, Both)>,
 }
 
-/// Sums that count a stack once, however often it comes to the same place.
+/// Sums that count a stack once for a place, however often it contains the place.
 #[derive(Default)]
 struct Once {
     sums: BTreeMap<u32, Both>,
@@ -67,7 +67,7 @@ impl<'a> Callers<'a> {
         let wanted = wanted(table, query);
         let (mut functions, mut callers, mut callees, mut lines) =
             (Once::default(), Once::default(), Once::default(), Once::default());
-        // A line of a file is known by its first level.
+        // The first level of a line stands for all levels of that line.
         let mut first_at = HashMap::new();
         let mut path: Vec<(Key, NodeId)> = Vec::new();
         for (site, costs) in &profile.stacks {
@@ -76,10 +76,8 @@ impl<'a> Callers<'a> {
             keys.path(table, stack.node, &mut path);
             for (at, (key, node)) in path.iter().enumerate() {
                 functions.add(*key, costs, suppressed, at == 0);
-                let level = table.nodes[*node as usize].level;
-                if !wanted.contains(&level) {
-                    continue;
-                }
+                let level = table.nodes[*node as usize].level.filter(|level| wanted.contains(level));
+                let Some(level) = level else { continue };
                 if let Some((caller, _)) = path.get(at + 1) {
                     callers.add(*caller, costs, suppressed, false);
                 }
@@ -100,7 +98,7 @@ impl<'a> Callers<'a> {
         Callers { table, keys, functions: functions.finish(query), selected }
     }
 
-    /// A function was asked for that no stack has.
+    /// The note for a query of a function that no stack contains.
     pub(crate) fn why_none_selected(&self, query: &Query) -> Option<String> {
         let pattern = query.function.as_ref()?;
         let is_there = self.selected.as_ref().is_some_and(|selected| !selected.lines.is_empty());

@@ -1,4 +1,4 @@
-//! What changed between two traces, or two points of one: by function, whatever became of folders, addresses and lines.
+//! What changed between two traces, or between two points of one, by function. Folders, addresses and lines do not matter.
 use super::flame::label;
 use super::keys::{Keys, NOTHING};
 use super::summary::blamed_node;
@@ -22,7 +22,7 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionDiff {
-    /// `None`: code without a name, all of a module together.
+    /// `None` for code without a name. All such code of a module is one row.
     pub function: Option<String>,
     pub short: String,
     pub module: Option<String>,
@@ -30,7 +30,7 @@ pub struct FunctionDiff {
     pub before: i64,
     pub after: i64,
     pub delta: i64,
-    /// Of `before`; `None` where there was nothing.
+    /// The change in per cent of `before`. `None` if `before` is 0.
     pub percent: Option<f64>,
     pub state: State,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Diff {
 
 /// What makes two functions the same.
 enum Same<'a> {
-    /// Two points of one trace: what makes them the same in all its views.
+    /// Two points of one trace. Functions are the same if they are the same in its other views.
     OfOne(Keys),
     OfTwo(&'a Pairing<'a>),
 }
@@ -70,7 +70,7 @@ fn called(table: &StackTable, node: NodeId) -> Called<'_> {
     table.level(node).map_or(Called::default(), |level| Called::of(table, level))
 }
 
-/// A trace as a diff sees it.
+/// One side of a diff.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
     side: Side,
@@ -86,7 +86,7 @@ struct Function {
 }
 
 impl Seen<'_> {
-    /// Who a stack is counted for: who is to blame, or the innermost level that is shown.
+    /// The level that a stack is counted for: the level to blame, or the innermost level that is shown.
     fn node(&self, site: SiteId, query: &Query) -> NodeId {
         let hidden = |node: NodeId| {
             let class = self.table.level(node).and_then(|level| level.class);
@@ -98,7 +98,7 @@ impl Seen<'_> {
         }
     }
 
-    /// The cost of each function; they add up to the total.
+    /// The cost of each function. The costs add up to the total.
     fn functions(&self, same: &Same<'_>, query: &Query, cost: Cost) -> Vec<Function> {
         let mut places: HashMap<u32, usize> = HashMap::new();
         let mut found: Vec<Function> = Vec::new();
@@ -137,7 +137,7 @@ impl Seen<'_> {
     }
 }
 
-/// Every function of both, the largest change first.
+/// Every function of both sides, the largest change first.
 fn rows(after: Seen<'_>, before: Seen<'_>, same: &Same<'_>, query: &Query, cost: Cost) -> Vec<FunctionDiff> {
     let old = before.functions(same, query, cost);
     let mut values: HashMap<u32, i64> = old.iter().map(|function| (function.number, function.value)).collect();
@@ -168,7 +168,7 @@ pub fn functions(
     rows(after, before, &Same::OfTwo(pairing), query, cost)
 }
 
-/// The functions of two points of one trace: the same ones are those that are the same in all its views.
+/// The functions of two points of one trace. Functions are the same if they are the same in its other views.
 pub fn functions_of_one(
     after: &Profile,
     before: &Profile,
@@ -182,7 +182,7 @@ pub fn functions_of_one(
 }
 
 impl Diff {
-    /// `asked`: the query before it was made to fit the length of `trace`; that of the base may be another.
+    /// `asked`: the query before it was cut to the length of `trace`. The base may have another length.
     pub(crate) fn new(
         trace: &mut Trace<'_>,
         base: Option<&mut Trace<'_>>,

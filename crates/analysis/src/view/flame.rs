@@ -1,4 +1,4 @@
-//! Flame graphs: equal stacks added up, outermost level first.
+//! Flame graphs: sums of equal stacks, outermost level first.
 use super::cut;
 use super::keys::Keys;
 use crate::profile::Profile;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// One bar of the innermost row.
+/// A folded stack and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Folded {
     /// Outermost first.
@@ -21,7 +21,7 @@ pub(crate) struct Flame {
     pub(crate) folded: Vec<Folded>,
 }
 
-/// A level in as few words as can be: its short name, or where it is.
+/// A short label for a level: its short name, or its module and offset.
 pub fn label(table: &StackTable, level: Option<&StackTableLevel>) -> String {
     let Some(level) = level else { return "?".into() };
     if let Some(name) = table.text(level.short).or_else(|| table.text(level.function)) {

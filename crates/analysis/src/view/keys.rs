@@ -1,22 +1,22 @@
-//! What makes two levels of a tree the same, and which levels are not shown.
+//! Keys: levels with equal keys are one row of a tree. Hidden levels have none.
 use crate::query::{Merge, Query};
 use crate::stack_table::{NodeId, StackTable, StackTableLevel};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashMap;
 
-/// A number for all levels that are the same.
+/// A number that is equal for all levels that count as the same.
 pub(crate) type Key = u32;
-/// The key of a stack of which nothing is left.
+/// The key of a stack of which no level is shown.
 pub(crate) const NOTHING: Key = 0;
-const HIDDEN: Key = u32::MAX;
 
 pub(crate) struct Keys {
     merge: Merge,
     collapse: bool,
-    of_level: Vec<Key>,
+    /// `None`: the level is not shown.
+    of_level: Vec<Option<Key>>,
     /// The first level with each key.
     first: Vec<Option<u32>>,
-    /// With `merge=namespace`: their names.
+    /// The names of namespaces, with `merge=namespace`.
     namespaces: Vec<Option<String>>,
 }
 
@@ -30,7 +30,7 @@ enum Same<'a> {
 
 impl Keys {
     pub(crate) fn new(table: &StackTable, query: &Query) -> Keys {
-        // Code of no module looks like a stack of which nothing is left, so they are one row.
+        // JIT code has no module. In this row it looks like a stack of which no level is shown, so both are one row.
         let mut known: HashMap<Same<'_>, Key> = HashMap::from([(Same::Module(None), NOTHING)]);
         let mut keys = Keys {
             merge: query.merge,
@@ -41,7 +41,7 @@ impl Keys {
         };
         for (number, level) in table.levels.iter().enumerate() {
             if level.class.is_some_and(|class| query.hide.contains(class)) {
-                keys.of_level.push(HIDDEN);
+                keys.of_level.push(None);
                 continue;
             }
             let offset = if level.function.is_none() { level.offset } else { None };
@@ -64,18 +64,18 @@ impl Keys {
                     _ => None,
                 });
             }
-            keys.of_level.push(key);
+            keys.of_level.push(Some(key));
         }
         keys
     }
 
-    /// The key of a node's level; `None`: it is not shown.
+    /// The key of a node's level. `None` if the level is not shown.
     pub(crate) fn of(&self, table: &StackTable, node: NodeId) -> Option<Key> {
-        let level = table.nodes.get(node as usize)?.level;
-        self.of_level.get(level as usize).copied().filter(|key| *key != HIDDEN)
+        let level = table.nodes.get(node as usize)?.level?;
+        self.of_level.get(level as usize).copied().flatten()
     }
 
-    /// From a stack's innermost node to the root, with what is hidden and collapsed gone. At least one.
+    /// The nodes from a stack's innermost node to the root, without hidden and collapsed ones. Has at least one entry.
     pub(crate) fn path(&self, table: &StackTable, node: NodeId, path: &mut Vec<(Key, NodeId)>) {
         path.clear();
         for node in table.path(node) {
@@ -90,7 +90,7 @@ impl Keys {
         }
     }
 
-    /// A key in as few words as can be.
+    /// A short label for a key.
     pub(crate) fn label(&self, table: &StackTable, key: Key) -> String {
         if let Some(namespace) = self.namespaces.get(key as usize).and_then(Option::as_deref) {
             return namespace.to_owned();
@@ -113,7 +113,7 @@ impl Keys {
         }
     }
 
-    /// What a row says about its key. What differs between the levels of one key is left out.
+    /// The row of a key. Fields that may differ between the levels of one key are left out.
     pub(crate) fn row<'a>(&'a self, table: &'a StackTable, key: Key) -> Row<'a> {
         let level = self.first.get(key as usize).copied().flatten().and_then(|at| table.levels.get(at as usize));
         let namespace = self.namespaces.get(key as usize).and_then(Option::as_deref);
@@ -130,7 +130,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// One very level.
+    /// The row of a single level.
     pub(crate) fn of(table: &'a StackTable, level: Option<&'a StackTableLevel>) -> Row<'a> {
         Row { table, level, merge: Merge::Line, namespace: None }
     }
@@ -161,7 +161,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// What stands before the last `::` (or Nim's and D's `.`) of a name, outside of brackets.
+/// The part of a name before its last `::` outside brackets.
 pub fn namespace(name: &str) -> Option<&str> {
     let mut depth = 0usize;
     let mut end = None;

@@ -1,25 +1,26 @@
-//! Leaks judged: for each place that holds blocks at the end, whether it looks like a leak, and why. docs/analysis.md has the rules.
+//! A verdict about each place that holds blocks at the end of the range: whether it looks like a leak, and why. docs/analysis.md has the rules.
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
-use crate::counter::NEVER;
+use crate::counter::Group;
 use crate::definitions::SiteId;
 use crate::pass::Gone;
+use crate::profile::Range;
 use crate::query::Query;
 use crate::stack_table::{NodeId, StackTable};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// More and more, up to the end.
+    /// Holds more and more blocks, up to the end.
     Grows,
-    /// Came to a level and stays there: a cache.
+    /// Reached a level and stays there, as a cache does.
     Bounded,
-    /// Allocated within a short time, then never again: start-up.
+    /// Allocated within a short time, such as start-up, and never again.
     Once,
     /// Freed, but only when the program ended.
     Exit,
-    /// Younger than the rest: in use when it ended.
+    /// All blocks are young, so they were probably in use when the range ended.
     Tail,
 }
 
@@ -38,11 +39,11 @@ impl Verdict {
 /// A place that holds blocks.
 #[derive(Clone, Debug)]
 pub struct Leak {
-    /// Whom to blame; 0: nothing is known.
+    /// The level to blame; 0 if nothing is known.
     pub node: NodeId,
     pub stack: SiteId,
     pub verdict: Verdict,
-    /// A sentence.
+    /// The facts that led to the verdict, as a sentence.
     pub reason: String,
     pub live_bytes: u64,
     pub live_allocations: u64,
@@ -51,18 +52,18 @@ pub struct Leak {
     /// When it allocated first and last within the range.
     pub first_ns: Option<u64>,
     pub last_ns: Option<u64>,
-    /// Of the oldest block that lives.
+    /// The age of the oldest live block.
     pub age_ns: Option<u64>,
     pub suppressed: Option<String>,
     /// Live bytes over the range.
     pub sparkline: Vec<u64>,
 }
 
-/// How often a place is looked at.
+/// How many times within the range the live blocks of each place are noted.
 const LOOKS: usize = 64;
 const SPARKS: usize = 32;
 
-/// What a verdict is made of.
+/// What a verdict depends on.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     from_ns: u64,
@@ -73,93 +74,132 @@ struct Facts {
     /// Frees within the last look.
     freed_last: u64,
     allocations: u64,
-    first_ns: u64,
-    last_ns: u64,
-    /// When the oldest block that lives was allocated.
-    oldest_ns: u64,
+    /// The times of its first and of its last allocation within the range; `None` if it made none.
+    allocated: Option<(u64, u64)>,
+    /// When the oldest live block was allocated; `None` if no block lives.
+    oldest_ns: Option<u64>,
 }
 
-/// All places that hold something at the range's end, or freed it only then; the most bytes first.
-pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
-    let (engine, table) = (trace.engine, trace.table);
-    let range = engine.range(query).after_cut(engine.definitions().folded_until_ns());
-    let bands = Bands::new(engine, table, query);
-    let is_suppressed = |site: SiteId| query.suppressions && table.stack(site).suppressed.is_some();
-    // What is suppressed is judged apart.
-    let group = |site: SiteId| match bands.of(site) {
-        band if (band as usize) < bands.len() => band * 2 + is_suppressed(site) as u32,
-        none => none,
-    };
-    let counter = counter(trace, query, &range, bands.len() * 2, |alloc_class| group(alloc_class.site))?;
-    let moments = engine.moments(&range, LOOKS);
-    let new = Facts { from_ns: range.from_ns, to_ns: range.to_ns, oldest_ns: NEVER, ..Facts::default() };
-    let mut facts = vec![new; bands.len() * 2];
-    let point = engine.start_for(moments[0]);
-    let mut walker = point.walker(counter);
-    engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
-        for (group, facts) in walker.sink.groups.iter_mut().zip(&mut facts) {
-            if at == 0 {
-                (group.first_ns, group.last_ns) = (NEVER, 0);
-                continue;
-            }
-            facts.blocks.push(group.live_allocations);
-            facts.bytes.push(group.live_bytes);
-            facts.freed_last = group.deallocations;
-            facts.allocations += group.allocations;
-            (facts.first_ns, facts.last_ns) = (group.first_ns, group.last_ns);
-        }
-        if at == LOOKS {
-            walker.live.each_from(0, |sequence, birth| {
-                let group = walker.sink.group_of(sequence, &birth);
-                if let Some(facts) = group.and_then(|(group, _)| facts.get_mut(group)) {
-                    facts.oldest_ns = facts.oldest_ns.min(birth.time_ns);
-                }
-            });
-        }
-        let time_ns = range.slice_end(at, LOOKS);
-        walker.sink.begin(&walker.now, time_ns);
-    })?;
-    // What a process leaked stays leaked after its end.
-    for part in engine.gone_in(&range).filter(|part| part.is_leak && engine.reaches_end(&range)) {
-        for block in &part.blocks {
-            let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
-            let Some(facts) = facts.get_mut(group) else { continue };
-            facts.leak_at(part.at_ns, size, |look| range.slice_end(look, LOOKS));
-            facts.oldest_ns = facts.oldest_ns.min(block.born_ns);
-        }
+/// The places of a trace. Each band is two groups, because suppressed leaks are judged separately.
+struct Places<'a> {
+    bands: Bands,
+    table: &'a StackTable,
+    suppressions: bool,
+}
+
+impl Places<'_> {
+    const fn groups(&self) -> usize {
+        self.bands.len() * 2
     }
-    let mut leaks: Vec<Leak> = Vec::new();
-    for (number, facts) in facts.iter().enumerate() {
-        let Some((verdict, reason)) = verdict(facts) else { continue };
-        let (node, stack) = (bands.nodes[number / 2], bands.sites[number / 2]);
-        let pattern = || {
-            let site = (0..table.stacks.len() as SiteId).find(|site| group(*site) as usize == number)?;
-            let list = table.suppressions.list();
-            table.stack(site).suppressed.and_then(|at| list.get(at as usize)).map(|known| known.pattern.clone())
-        };
-        leaks.push(Leak {
-            node,
-            stack,
+
+    fn group(&self, site: SiteId) -> Option<u32> {
+        let is_suppressed = self.suppressions && self.table.stack(site).suppressed.is_some();
+        self.bands.of(site).map(|band| band * 2 + is_suppressed as u32)
+    }
+
+    /// The pattern that suppresses the leaks of a group.
+    fn suppression(&self, group: usize) -> Option<String> {
+        if group.is_multiple_of(2) {
+            return None;
+        }
+        let mut sites = 0..self.table.stacks.len() as SiteId;
+        let site = sites.find(|site| self.group(*site).is_some_and(|of_site| of_site as usize == group))?;
+        let known = self.table.suppressions.list().get(self.table.stack(site).suppressed? as usize)?;
+        Some(known.pattern.clone())
+    }
+
+    fn leak(&self, group: usize, facts: &Facts) -> Option<Leak> {
+        let (verdict, reason) = verdict(facts)?;
+        Some(Leak {
+            node: self.bands.nodes[group / 2],
+            stack: self.bands.sites[group / 2],
             verdict,
             reason,
             live_bytes: facts.bytes.last().copied().unwrap_or(0),
             live_allocations: facts.blocks.last().copied().unwrap_or(0),
             allocations: facts.allocations,
             growth_bytes_per_second: facts.slope(),
-            first_ns: Some(facts.first_ns).filter(|ns| *ns != NEVER),
-            last_ns: Some(facts.last_ns).filter(|_| facts.first_ns != NEVER),
-            age_ns: (facts.oldest_ns != NEVER).then(|| facts.to_ns.saturating_sub(facts.oldest_ns)),
-            suppressed: if number % 2 == 1 { pattern() } else { None },
+            first_ns: facts.allocated.map(|(first_ns, _)| first_ns),
+            last_ns: facts.allocated.map(|(_, last_ns)| last_ns),
+            age_ns: facts.age_ns(),
+            suppressed: self.suppression(group),
             sparkline: facts.bytes.iter().skip(1).step_by(LOOKS / SPARKS).copied().collect(),
-        });
+        })
     }
+}
+
+/// All places that hold blocks at the end of the range, or freed them only then. Those with the most bytes come first.
+pub fn judge(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<Leak>, Gone> {
+    let (engine, table) = (trace.engine, trace.table);
+    let range = engine.range(query).after_cut(engine.definitions().folded_until_ns());
+    let places = Places { bands: Bands::new(engine, table, query), table, suppressions: query.suppressions };
+    let facts = gather(trace, query, &range, &places)?;
+    let judged = facts.iter().enumerate().filter_map(|(group, facts)| places.leak(group, facts));
+    let mut leaks: Vec<Leak> = judged.collect();
     leaks.sort_by_key(|leak| std::cmp::Reverse((leak.live_bytes, leak.live_allocations)));
     super::cut(&mut leaks, query.limit);
     Ok(leaks)
 }
 
+/// Walks the range and notes the facts about each group of places.
+fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'_>) -> Result<Vec<Facts>, Gone> {
+    let engine = trace.engine;
+    let counter = counter(trace, query, range, places.groups(), |site, _| places.group(site))?;
+    let moments = engine.moments(range, LOOKS);
+    let mut all = vec![Facts { from_ns: range.from_ns, to_ns: range.to_ns, ..Facts::default() }; places.groups()];
+    let point = engine.start_for(moments[0]);
+    let mut walker = point.walker(counter);
+    engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
+        for (group, facts) in walker.sink.groups.iter_mut().zip(&mut all) {
+            match at {
+                0 => group.forget_allocation_times(),
+                _ => facts.look(group),
+            }
+        }
+        if at == LOOKS {
+            walker.live.each_from(0, |sequence, birth| {
+                let group = walker.sink.group_of(sequence, &birth);
+                if let Some(facts) = group.and_then(|(group, _)| all.get_mut(group)) {
+                    facts.add_age_of(birth.time_ns);
+                }
+            });
+        }
+        let time_ns = range.slice_end(at, LOOKS);
+        walker.sink.begin(&walker.now, time_ns);
+    })?;
+    // In a merged trace, a block that a process had not freed when it ended is leaked from then on.
+    for part in engine.gone_in(range).filter(|part| part.is_leak && engine.reaches_end(range)) {
+        for block in &part.blocks {
+            let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
+            let Some(facts) = all.get_mut(group) else { continue };
+            facts.leak_at(part.at_ns, size, |look| range.slice_end(look, LOOKS));
+            facts.add_age_of(block.born_ns);
+        }
+    }
+    Ok(all)
+}
+
 impl Facts {
-    /// A block of a process that ended then.
+    /// Notes what a group holds at the end of a look, and what it did since the look before.
+    fn look(&mut self, group: &Group) {
+        self.blocks.push(group.live_allocations);
+        self.bytes.push(group.live_bytes);
+        self.freed_last = group.deallocations;
+        self.allocations += group.allocations;
+        self.allocated = group.allocation_times();
+    }
+
+    /// A live block was allocated at this time.
+    fn add_age_of(&mut self, born_ns: u64) {
+        self.oldest_ns = Some(self.oldest_ns.map_or(born_ns, |oldest_ns| oldest_ns.min(born_ns)));
+    }
+
+    /// The age of the oldest live block.
+    fn age_ns(&self) -> Option<u64> {
+        self.oldest_ns.map(|oldest_ns| self.to_ns.saturating_sub(oldest_ns))
+    }
+
+    /// Adds a block that leaked because its process ended at this time. `end`: when a look ends.
     fn leak_at(&mut self, ended_ns: u64, size: u64, end: impl Fn(usize) -> u64) {
         let looks = self.blocks.len();
         for (look, (blocks, bytes)) in (1..).zip(self.blocks.iter_mut().zip(&mut self.bytes)) {
@@ -172,17 +212,17 @@ impl Facts {
         }
     }
 
-    /// A part of the range, in per cent.
+    /// The length of a part of the range, which is given in per cent.
     const fn part(&self, percent: u64) -> u64 {
         ((self.to_ns - self.from_ns) as u128 * percent as u128 / 100) as u64
     }
 
-    /// The looks since there was something.
+    /// The first look with a live block.
     fn window(&self) -> usize {
         self.blocks.iter().position(|blocks| *blocks > 0).unwrap_or(0)
     }
 
-    /// Bytes a second over the later half of the window, by least squares.
+    /// The growth in bytes per second over the later half of the time since the first live block, by least squares.
     fn slope(&self) -> i64 {
         let start = self.window();
         let bytes = &self.bytes[start + (self.bytes.len() - start) / 2..];
@@ -206,8 +246,10 @@ fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
     if live == 0 {
         return freed_at_exit(facts);
     }
-    let age = facts.to_ns.saturating_sub(facts.oldest_ns);
-    if age <= facts.part(5) && facts.oldest_ns != NEVER && age < facts.to_ns - facts.from_ns {
+    if let Some(age) = facts.age_ns()
+        && age <= facts.part(5)
+        && age < facts.to_ns - facts.from_ns
+    {
         let reason = match facts.allocations > live {
             true => {
                 format!("no block is older than {}; {} earlier ones were freed", time(age), facts.allocations - live)
@@ -216,21 +258,21 @@ fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
         };
         return Some((Verdict::Tail, reason));
     }
-    if facts.first_ns == NEVER {
+    let Some((first_ns, last_ns)) = facts.allocated else {
         return Some((Verdict::Once, "allocated before the range, nothing since".into()));
-    }
-    let is_early = facts.last_ns <= facts.from_ns + facts.part(10);
-    if is_early || facts.last_ns - facts.first_ns <= facts.part(1) {
-        let when = match facts.last_ns == facts.first_ns {
-            true => format!("at {}", time(facts.first_ns)),
-            false => format!("between {} and {}", time(facts.first_ns), time(facts.last_ns)),
+    };
+    let is_early = last_ns <= facts.from_ns + facts.part(10);
+    if is_early || last_ns - first_ns <= facts.part(1) {
+        let when = match last_ns == first_ns {
+            true => format!("at {}", time(first_ns)),
+            false => format!("between {} and {}", time(first_ns), time(last_ns)),
         };
         return Some((Verdict::Once, format!("all was allocated {when}, nothing after that")));
     }
     Some(growth(facts))
 }
 
-/// Whether it became more all the time or came to a level.
+/// Decides between growth that goes on and a level that was reached.
 fn growth(facts: &Facts) -> (Verdict, String) {
     let window = &facts.blocks[facts.window()..];
     let at = |quarter: usize| window[(window.len() * quarter / 4).saturating_sub(1).min(window.len() - 1)];
@@ -239,14 +281,14 @@ fn growth(facts: &Facts) -> (Verdict, String) {
     let [_, half, _, end] = quarters;
     if window.len() >= 4 && steps >= 2 && quarters[3] > quarters[2] && end as f64 >= half as f64 * 1.2 {
         let reason =
-            format!("from {half} blocks at half time to {end} at the end, {} bytes a second", facts.slope().max(0));
+            format!("{half} blocks halfway through, {end} at the end; grows by {}", per_second(facts.slope().max(0)));
         return (Verdict::Grows, reason);
     }
     let most = window.iter().copied().max().unwrap_or(0);
     let freed = facts.allocations.saturating_sub(end);
     (
         Verdict::Bounded,
-        format!("never more than {most} blocks, {half} at half time, {end} at the end; {freed} were freed"),
+        format!("never more than {most} blocks, {half} halfway through, {end} at the end; {freed} were freed"),
     )
 }
 
@@ -255,13 +297,22 @@ fn freed_at_exit(facts: &Facts) -> Option<(Verdict, String)> {
     let held = before.last().copied().unwrap_or(0);
     let most = before.iter().copied().max().unwrap_or(0);
     let is_kept = *last == 0 && held > 0 && held * 10 >= most * 9 && facts.freed_last >= held;
-    // One that lives only for the last look is nothing that waited for the end.
+    // A place that had blocks only shortly before the end did not keep them until the end on purpose.
     let looks = before.iter().filter(|blocks| **blocks > 0).count();
     (is_kept && looks >= LOOKS / 8)
         .then(|| (Verdict::Exit, format!("{held} blocks were held up to the end and freed only then")))
 }
 
-/// For people.
+/// A rate of bytes for people, in powers of 1000.
+fn per_second(bytes: i64) -> String {
+    match bytes {
+        ..1000 => format!("{bytes} B/s"),
+        1000..1_000_000 => format!("{:.1} kB/s", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB/s", bytes as f64 / 1e6),
+    }
+}
+
+/// A time for people.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
@@ -329,9 +380,8 @@ mod tests {
             blocks,
             freed_last: 0,
             allocations: 1000,
-            first_ns: SECOND / 10,
-            last_ns: 99 * SECOND / 10,
-            oldest_ns: SECOND / 10,
+            allocated: Some((SECOND / 10, 99 * SECOND / 10)),
+            oldest_ns: Some(SECOND / 10),
         }
     }
 
@@ -346,16 +396,17 @@ mod tests {
         assert_eq!(steady.slope(), 6400, "640 blocks of 100 bytes in 10 seconds");
         assert_eq!(of(&facts(|look| (look as u64).min(8) * 10)), Some(Verdict::Bounded));
         assert_eq!(of(&facts(|look| 50 + look as u64 % 3)), Some(Verdict::Bounded));
-        let early = Facts { last_ns: SECOND / 2, ..facts(|_| 7) };
+        let early = Facts { allocated: Some((SECOND / 10, SECOND / 2)), ..facts(|_| 7) };
         assert_eq!(of(&early), Some(Verdict::Once));
-        let burst = Facts { first_ns: 5 * SECOND, last_ns: 5 * SECOND + 1000, oldest_ns: 5 * SECOND, ..facts(|_| 7) };
+        let burst =
+            Facts { allocated: Some((5 * SECOND, 5 * SECOND + 1000)), oldest_ns: Some(5 * SECOND), ..facts(|_| 7) };
         assert_eq!(of(&burst), Some(Verdict::Once));
-        let young = Facts { oldest_ns: 98 * SECOND / 10, ..facts(|look| 3 + look as u64 % 2) };
+        let young = Facts { oldest_ns: Some(98 * SECOND / 10), ..facts(|look| 3 + look as u64 % 2) };
         assert_eq!(of(&young), Some(Verdict::Tail));
         let exit = Facts { freed_last: 630, ..facts(|look| if look == LOOKS { 0 } else { look as u64 * 10 }) };
         assert_eq!(of(&exit), Some(Verdict::Exit));
         assert_eq!(of(&facts(|look| if look > 40 { 0 } else { 9 })), None, "freed long before the end");
-        let before = Facts { first_ns: NEVER, allocations: 0, ..facts(|_| 7) };
+        let before = Facts { allocated: None, allocations: 0, ..facts(|_| 7) };
         assert_eq!(of(&before), Some(Verdict::Once));
     }
 

@@ -1,9 +1,9 @@
-//! How long blocks lived: by powers of two of nanoseconds.
+//! Blocks by lifetime, in buckets of powers of two of nanoseconds.
 use super::Trace;
 use super::bands::Bands;
 use super::sizes::{bucket, ends};
-use crate::counter::{Birth, NO_GROUP, Selection};
-use crate::definitions::{KnownAllocClass, NO_SITE};
+use crate::counter::{Birth, Selection};
+use crate::definitions::KnownAllocClass;
 use crate::live::Live;
 use crate::pass::Gone;
 use crate::query::Query;
@@ -34,10 +34,10 @@ struct Ages<'a> {
 }
 
 impl Ages<'_> {
-    /// The size of a block that counts.
+    /// The size of a block, if the query asks for it.
     fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
         let alloc_class = self.alloc_classes.get(birth.alloc_class as usize)?;
-        let counts = self.bands.of(alloc_class.site) != NO_GROUP
+        let counts = alloc_class.site.number().and_then(|site| self.bands.of(site)).is_some()
             && self.span.is_none_or(|span| span.contains(alloc_class.size))
             && self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread));
         counts.then_some(alloc_class.size)
@@ -48,7 +48,7 @@ impl Sink for Ages<'_> {
     type Kept = Birth;
 
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| known.site != NO_SITE);
+        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
         known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
     }
 

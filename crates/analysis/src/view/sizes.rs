@@ -1,4 +1,4 @@
-//! How large blocks are: costs by powers of two.
+//! Costs by size of blocks, in buckets of powers of two.
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
@@ -14,7 +14,7 @@ pub(crate) const fn bucket(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
-/// Both ends are in the bucket.
+/// The smallest and the largest value of a bucket.
 pub(crate) const fn ends(bucket: u32) -> (u64, u64) {
     match bucket {
         0 => (0, 0),
@@ -25,7 +25,7 @@ pub(crate) const fn ends(bucket: u32) -> (u64, u64) {
 
 pub(crate) struct Sizes<'a> {
     table: &'a StackTable,
-    /// By bucket: its costs, and its functions, those with most allocations first.
+    /// The costs and functions of each bucket. The functions with the most allocations come first.
     buckets: BTreeMap<u32, (Costs, Vec<(NodeId, Costs)>)>,
 }
 
@@ -37,8 +37,7 @@ impl<'a> Sizes<'a> {
         let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
         let mut groups: Vec<(u32, u32)> = Vec::new();
         for alloc_class in engine.alloc_classes_by_size(query).iter() {
-            let band = bands.of(alloc_class.site);
-            if (band as usize) < bands.len() {
+            if let Some(band) = alloc_class.site.number().and_then(|site| bands.of(site)) {
                 let group = (bucket(alloc_class.size), band);
                 numbers.entry(group).or_insert_with(|| {
                     groups.push(group);
@@ -46,12 +45,7 @@ impl<'a> Sizes<'a> {
                 });
             }
         }
-        let of = |alloc_class: crate::definitions::KnownAllocClass| {
-            numbers
-                .get(&(bucket(alloc_class.size), bands.of(alloc_class.site)))
-                .copied()
-                .unwrap_or(crate::counter::NO_GROUP)
-        };
+        let of = |site, size| numbers.get(&(bucket(size), bands.of(site)?)).copied();
         let counter = counter(trace, query, &range, groups.len(), of)?;
         let (mut costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
         if range.instant {

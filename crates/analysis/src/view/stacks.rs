@@ -1,4 +1,4 @@
-//! The flat answers: the table of stacks, and costs by column.
+//! The flat answers: the table of stacks, and a list for each cost.
 use super::sum::Totals;
 use crate::costs::Costs;
 use crate::profile::Profile;
@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 pub(crate) struct Stacks<'a>(pub(crate) &'a StackTable);
 
-/// A list made while it is written.
+/// A list that is computed while it is written.
 struct List<F>(F);
 
 impl<I: Iterator<Item = T>, T: Serialize, F: Fn() -> I> Serialize for List<F> {
@@ -73,11 +73,9 @@ impl Serialize for Nodes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let nodes = || self.0.nodes.iter().enumerate();
-        map.serialize_entry(
-            "parent",
-            &List(|| nodes().map(|(at, node)| if at == 0 { -1 } else { node.parent as i64 })),
-        )?;
-        map.serialize_entry("level", &List(|| nodes().map(|(at, node)| if at == 0 { -1 } else { node.level as i64 })))?;
+        let parents = || nodes().map(|(at, node)| if at == 0 { -1 } else { node.parent as i64 });
+        map.serialize_entry("parent", &List(parents))?;
+        map.serialize_entry("level", &List(|| nodes().map(|(_, node)| or_none(node.level))))?;
         map.end()
     }
 }
@@ -85,7 +83,6 @@ impl Serialize for Nodes<'_> {
 impl Serialize for Leaves<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let or_none = |value: Option<u32>| value.map_or(-1, |value| value as i64);
         columns!(map, self.0.stacks, {
             node: |stack| stack.node,
             blamed: |stack| or_none(stack.blamed),
@@ -93,6 +90,11 @@ impl Serialize for Leaves<'_> {
         });
         map.end()
     }
+}
+
+/// JSON has -1 where there is no number.
+fn or_none(number: Option<u32>) -> i64 {
+    number.map_or(-1, i64::from)
 }
 
 /// A profile, a list per cost.

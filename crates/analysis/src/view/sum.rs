@@ -1,11 +1,11 @@
-//! Costs of several stacks together.
+//! The sum of the costs of several stacks.
 use crate::costs::{Costs, to_signed};
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Costs that add up, and what of the live ones is leaked.
+/// Sums of costs, and the part of the live blocks that is leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     pub costs: Costs,
@@ -51,7 +51,7 @@ impl Serialize for Sum {
     }
 }
 
-/// Of a whole profile.
+/// The totals of a whole profile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Totals {
     pub(crate) sum: Sum,

@@ -1,4 +1,4 @@
-//! The first page: who was recorded, the totals, and who is to blame for most of them.
+//! The first page: the recorded program, the totals, and the code to blame for most of them.
 use super::Trace;
 use super::keys::Row;
 use super::sum::Sum;
@@ -12,13 +12,13 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// All stacks for which the same level is to blame.
+/// All stacks with the same blamed level.
 #[derive(Clone, Copy, Debug)]
 pub struct Blamed {
-    /// The first such level's node; 0: nothing is known.
+    /// The node of that level; 0 if nothing is known.
     pub node: NodeId,
     pub value: i64,
-    /// The stack that has most of it.
+    /// The stack with the highest value.
     pub stack: SiteId,
     most: i64,
     pub sum: Sum,
@@ -30,7 +30,7 @@ pub(crate) fn blamed_node(table: &StackTable, site: SiteId) -> NodeId {
     stack.blamed.unwrap_or(stack.node)
 }
 
-/// A profile by who is to blame, the highest first; those with none of the cost are left out.
+/// A profile by blamed level, the highest first. Levels without any of the cost are left out.
 pub fn by_blamed(profile: &Profile, table: &StackTable, query: &Query, cost: Cost) -> Vec<Blamed> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut found: Vec<Blamed> = Vec::new();
@@ -110,7 +110,7 @@ impl Serialize for Summary<'_> {
     }
 }
 
-/// What could not be recorded, as JSON has it everywhere.
+/// The list `unseen` of all JSON outputs: what could not be recorded.
 pub fn unseen(definitions: &Definitions) -> impl Serialize {
     let row = |Unseen { kind, subject, sentence }: &Unseen| {
         let fields = [("kind", kind), ("subject", subject), ("sentence", sentence)];
@@ -194,7 +194,7 @@ impl Serialize for BlamedRow<'_> {
     }
 }
 
-/// What one suppression left out.
+/// The leaks that one suppression hides.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SuppressionRow {
     pub pattern: String,

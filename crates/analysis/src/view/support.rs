@@ -1,72 +1,17 @@
-//! Which words of a query each view heeds. A word that a view does not heed is refused, never ignored.
+//! Refuses a word of a query that a view does not heed. No word is ever ignored.
 //!
-//! `heaptrack print` refuses options by the same table (`crates/cli/src/support.rs`), and docs/views.md shows it.
+//! Which views heed a word is in the table of words (`query_words.rs`). `heaptrack print` refuses options by the same table
+//! (`crates/cli/src/support.rs`).
 use super::View;
 use crate::query::{BadQuery, By, Query};
+use crate::query_words::Word;
 
-const EVERY: &[View] = &[
-    View::Summary,
-    View::Stacks,
-    View::Profile,
-    View::BottomUp,
-    View::TopDown,
-    View::Callers,
-    View::Flame,
-    View::Timeline,
-    View::Sizes,
-    View::Lifetimes,
-    View::Threads,
-    View::Leaks,
-    View::Source,
-    View::Suppressions,
-    View::Diff,
-];
-/// Views that show levels of stacks, one by one.
-const LEVELS: &[View] = &[View::BottomUp, View::TopDown, View::Callers, View::Flame];
-
-const TABLE: [(&str, &[View]); 22] = [
-    ("domain", EVERY),
-    ("at", EVERY),
-    ("from", EVERY),
-    ("to", EVERY),
-    ("include", EVERY),
-    ("exclude", EVERY),
-    ("thread", EVERY),
-    ("size", EVERY),
-    ("lifetime", EVERY),
-    ("suppressions", EVERY),
-    ("cost", &[View::BottomUp, View::TopDown, View::Callers, View::Flame, View::Timeline, View::Threads, View::Diff]),
-    ("hide", &[View::BottomUp, View::TopDown, View::Callers, View::Flame, View::Diff]),
-    ("collapse", LEVELS),
-    ("merge", LEVELS),
-    ("compare", &[View::Profile, View::Diff]),
-    (
-        "limit",
-        &[
-            View::Summary,
-            View::BottomUp,
-            View::TopDown,
-            View::Callers,
-            View::Flame,
-            View::Threads,
-            View::Leaks,
-            View::Diff,
-        ],
-    ),
-    ("depth", &[View::BottomUp, View::TopDown, View::Flame]),
-    ("points", &[View::Timeline]),
-    ("top", &[View::Timeline, View::Sizes]),
-    ("by", &[View::Timeline, View::Sizes, View::Leaks, View::Diff]),
-    ("function", &[View::Callers]),
-    ("file", &[View::Source]),
-];
-
-/// The views that heed a word of a query; none if there is no such word.
+/// The views that heed a word of a query. Empty if there is no such word.
 pub fn heeding(word: &str) -> &'static [View] {
-    TABLE.iter().find(|(name, _)| *name == word).map_or(&[], |(_, views)| views)
+    Word::find(word).map_or(&[], |word| word.views)
 }
 
-/// Refuses what a view would ignore.
+/// Refuses words that the view would have to ignore.
 pub(super) fn check(view: View, query: &Query) -> Result<(), BadQuery> {
     let ignored = query.given().iter().find(|(word, _)| !heeding(word).contains(&view));
     if let Some((word, value)) = ignored {
@@ -88,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_a_query_has_a_row_and_every_view_a_place() {
+    fn every_word_of_a_query_is_read_and_heeded() {
         for (word, value) in [
             ("domain", "custom"),
             ("at", "1"),
@@ -116,7 +61,6 @@ mod tests {
             assert!(Query::default().set(word, value).is_ok(), "{word} is a word");
             assert!(!heeding(word).is_empty(), "{word} is heeded somewhere");
         }
-        assert_eq!(EVERY, View::ALL.map(|(_, view)| view));
     }
 
     #[test]

@@ -18,7 +18,7 @@ struct ThreadRow {
     sum: Sum,
 }
 
-/// More threads than any trace has: a lie of a file must not cost memory.
+/// The most threads of a trace. A malformed file must not make us allocate for more.
 const MOST: u32 = 1 << 19;
 
 impl Threads {
@@ -29,14 +29,10 @@ impl Threads {
         let known = &engine.definitions().threads;
         let count = known.keys().last().map_or(1, |last| last.saturating_add(1).min(MOST)) as usize;
         let table = trace.table;
-        let group = |site: SiteId| match bands.of(site) {
-            band if (band as usize) < bands.len() => {
-                (query.suppressions && table.stack(site).suppressed.is_some()) as u32
-            }
-            none => none,
-        };
-        // Known leaks are counted apart.
-        let counter = counter(trace, query, &range, 0, |alloc_class| group(alloc_class.site))?.by_thread(count, 2);
+        let is_suppressed = |site: SiteId| query.suppressions && table.stack(site).suppressed.is_some();
+        let group = |site: SiteId| bands.of(site).map(|_| is_suppressed(site) as u32);
+        // Each thread has two groups, because suppressed leaks are counted separately.
+        let counter = counter(trace, query, &range, 0, |site, _| group(site))?.by_thread(count, 2);
         let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
         let (pairs, _) = costs.as_chunks::<2>();
         let numbered = pairs.iter().zip(0u32..).filter(|(pair, _)| pair.iter().any(|costs| !costs.is_zero()));

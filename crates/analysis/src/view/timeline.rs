@@ -1,4 +1,4 @@
-//! Costs over time, in slices of equal length, with bands that add up.
+//! Costs over time, in slices of equal length, with bands that add up to the total.
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
@@ -14,7 +14,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 struct Columns {
     /// The end of each slice.
     time_ns: Vec<u64>,
-    /// At the slice's own highest moment.
+    /// At the highest moment of the slice.
     live_bytes: Vec<u64>,
     live_allocations: Vec<u64>,
     live_bytes_end: Vec<u64>,
@@ -43,14 +43,14 @@ pub(crate) struct Timeline<'a> {
     own_peak: OwnPeak,
 }
 
-/// The highest moment of the blocks that the query picks, which need not be that of the program.
+/// The highest moment of the blocks that the query asks for. It may differ from that of the program.
 #[derive(Clone, Copy, serde::Serialize)]
 struct OwnPeak {
     bytes: u64,
     time_ns: u64,
 }
 
-/// What a band did in one slice; bands that did and held nothing are not there.
+/// What a band did in one slice. Bands that did and held nothing have no cell.
 struct Cell {
     band: u32,
     live_bytes: u64,
@@ -63,7 +63,7 @@ impl<'a> Timeline<'a> {
         let (engine, table) = (trace.engine, trace.table);
         let range = engine.range(query);
         let bands = Bands::new(engine, table, query);
-        let counter = counter(trace, query, &range, bands.len(), |alloc_class| bands.of(alloc_class.site))?;
+        let counter = counter(trace, query, &range, bands.len(), |site, _| bands.of(site))?;
         let moments = engine.moments(&range, query.points);
         let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
         let mut columns = Columns { time_ns: ends, ..Columns::default() };
@@ -101,7 +101,7 @@ impl<'a> Timeline<'a> {
 }
 
 impl Columns {
-    /// A slice that ended.
+    /// Adds the slice that has just ended.
     fn add(&mut self, walker: &Walker<Counter<'_>>) -> Vec<Cell> {
         let counter = &walker.sink;
         let mut cells = Vec::new();
@@ -131,7 +131,7 @@ impl Columns {
         cells
     }
 
-    /// The highest moment of a slice whose events are folded: all that is known of its course.
+    /// Sets the highest moment of a slice whose events are folded. Nothing else is known about its course.
     fn set_peak(&mut self, slice: usize, bands: &[Costs], cells: &mut [Vec<Cell>]) {
         let Some(cells) = cells.get_mut(slice) else { return };
         for (costs, band) in bands.iter().zip(0u32..) {
@@ -149,7 +149,7 @@ impl Columns {
         }
     }
 
-    /// The last sample of each slice, or the one before it.
+    /// Adds for each slice the last sample up to its end.
     fn add_samples(&mut self, trace: &Trace<'_>) {
         let samples = &trace.engine.definitions().samples;
         for end in &self.time_ns {
@@ -161,7 +161,7 @@ impl Columns {
     }
 }
 
-/// The bands that matter most, and all others together.
+/// The bands with the highest values, and the sum of all others.
 fn split(cells: &[Vec<Cell>], bands: usize, query: &Query) -> (Vec<(usize, Band)>, Band) {
     let mut rank = vec![0u64; bands];
     for cell in cells.iter().flatten() {
@@ -182,11 +182,11 @@ fn split(cells: &[Vec<Cell>], bands: usize, query: &Query) -> (Vec<(usize, Band)
     };
     let mut chosen: Vec<(usize, Band)> = order.iter().map(|band| (*band, empty())).collect();
     let mut other = empty();
-    let mut place = vec![usize::MAX; bands];
-    order.iter().enumerate().for_each(|(at, band)| place[*band] = at);
+    let mut place = vec![None; bands];
+    order.iter().enumerate().for_each(|(at, band)| place[*band] = Some(at));
     for (slice, cells) in cells.iter().enumerate() {
         for cell in cells {
-            let band = match place.get(cell.band as usize).and_then(|at| chosen.get_mut(*at)) {
+            let band = match place.get(cell.band as usize).copied().flatten().and_then(|at| chosen.get_mut(at)) {
                 Some((_, band)) => band,
                 None => &mut other,
             };

@@ -1,4 +1,4 @@
-//! Bottom-up and top-down: the stacks of a profile as a tree of rows.
+//! The views bottom-up and top-down: the stacks of a profile as a tree of rows.
 use super::cut;
 use super::keys::{Key, Keys};
 use super::sum::Sum;
@@ -17,13 +17,13 @@ pub(crate) enum Direction {
     TopDown,
 }
 
-/// No tree is deeper: a reader of nested JSON has a stack, too.
+/// The deepest tree. Readers of nested JSON are recursive.
 const DEEPEST: usize = 1000;
 
 struct TreeNode {
     key: Key,
     total: Sum,
-    /// Of stacks that end here.
+    /// The sum of stacks that end here.
     own: Sum,
     children: Vec<u32>,
 }
@@ -31,7 +31,7 @@ struct TreeNode {
 pub(crate) struct Tree<'a> {
     table: &'a StackTable,
     keys: &'a Keys,
-    /// 0 is above the roots.
+    /// Node 0 is the parent of the roots.
     nodes: Vec<TreeNode>,
 }
 

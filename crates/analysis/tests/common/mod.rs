@@ -1,24 +1,9 @@
-//! Random traces, and a replay that keeps everything in maps and looks at all of it at every event.
+//! Random traces, and a naive replay that keeps everything in maps and visits all of it at every event.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, reason = "shared by tests")]
 use analysis::{Costs, Query, When};
+pub use fastrand::Rng;
 use format::*;
 use std::collections::{BTreeMap, HashMap};
-
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -35,7 +20,7 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// A trace twice: as blocks and as a list.
+/// A trace in two forms: as blocks, and as a list of events.
 pub struct Trace {
     pub blocks: Vec<RawBlock>,
     pub events: Vec<Event>,
@@ -47,9 +32,9 @@ pub struct Trace {
 
 const TICK: u64 = 100_000;
 
-/// `steps` random things with some `alloc_classes` and `sites`.
+/// A trace of `steps` random events.
 pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
-    let sites = 1 + rng.below(12) as usize;
+    let sites = 1 + rng.usize(..12);
     let mut stacks = StackEncoder::new();
     let mut encoder = AllocClassEncoder::new();
     let mut alloc_classes = Vec::new();
@@ -60,8 +45,8 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
         })
         .collect();
     for (site, leaf) in leaves.iter().enumerate() {
-        for _ in 0..1 + rng.below(4) {
-            let size = if rng.below(10) == 0 { 0 } else { rng.below(1000) };
+        for _ in 0..1 + rng.u64(..4) {
+            let size = if rng.u64(..10) == 0 { 0 } else { rng.u64(..1000) };
             encoder.push(size, *leaf);
             alloc_classes.push((size, site));
         }
@@ -72,19 +57,19 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
     let (mut tick, mut thread, mut image) = (0, 0, 0);
     let mut live: Vec<u64> = Vec::new();
     let mut latest: HashMap<u32, u64> = HashMap::new();
-    let growing = 45 + rng.below(15);
+    let growing = 45 + rng.u64(..15);
     for _ in 0..steps {
         let time_ns = tick * TICK;
-        match rng.below(100) {
+        match rng.u64(..100) {
             0..4 => {
-                tick += 1 + rng.below(5);
+                tick += 1 + rng.u64(..5);
                 out.time(tick * TICK);
             }
             4..7 => {
-                thread = rng.below(3) as u32;
+                thread = rng.u32(..3);
                 out.thread(thread);
             }
-            7 if rng.below(60) == 0 => {
+            7 if rng.u64(..60) == 0 => {
                 image += 1;
                 out.image(image);
                 live.clear();
@@ -95,19 +80,19 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
                 out.unknown_free();
                 events.push(Event { time_ns, thread, kind: Kind::Unknown });
             }
-            9 if rng.below(4) == 0 => blocks.push(out.take()),
+            9 if rng.u64(..4) == 0 => blocks.push(out.take()),
             choice if live.is_empty() || choice < growing => {
-                let alloc_class = rng.below(alloc_classes.len() as u64) as usize;
+                let alloc_class = rng.usize(..alloc_classes.len());
                 let sequence = out.alloc(alloc_class as u32);
                 live.push(sequence);
                 latest.insert(thread, sequence);
                 events.push(Event { time_ns, thread, kind: Kind::Alloc { sequence, alloc_class } });
             }
             choice => {
-                // The youngest often, for temporary blocks.
-                let at = if choice % 3 == 0 { live.len() - 1 } else { rng.below(live.len() as u64) as usize };
+                // Often the youngest block, so that there are temporary blocks.
+                let at = if choice % 3 == 0 { live.len() - 1 } else { rng.usize(..live.len()) };
                 let sequence = live.swap_remove(at);
-                let how = rng.below(20);
+                let how = rng.u64(..20);
                 match how {
                     0 => out.free_by_realloc(sequence),
                     1 => out.free_implied(sequence),
@@ -129,7 +114,7 @@ struct Block {
     born_ns: u64,
 }
 
-/// What the naive replay says.
+/// The answer of the naive replay.
 #[derive(Debug, PartialEq)]
 pub struct Naive {
     /// By site, only those with any cost.
@@ -138,7 +123,7 @@ pub struct Naive {
 }
 
 impl Trace {
-    /// How many entries of `events` come before a point. Images count as what follows the event before them.
+    /// The number of entries of `events` before a point. The end of an image belongs to the event before it.
     fn place(&self, when: When, peak: usize) -> usize {
         let time = |ns: u64| self.events.iter().take_while(|event| event.time_ns <= ns).count();
         match when {
@@ -162,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// Entries up to and with the one that makes the first highest total; 0: nothing was ever held.
+    /// The number of entries up to and including the event of the peak. 0 if nothing was ever held.
     fn peak(&self) -> usize {
         let (mut total, mut best, mut at) = (0, 0, 0);
         let mut sizes = HashMap::new();
@@ -186,7 +171,7 @@ impl Trace {
         at
     }
 
-    /// When each block was freed before `end`, by its number.
+    /// The time at which each block was freed before `end`, by sequence number.
     fn deaths(&self, end: usize) -> HashMap<u64, u64> {
         let mut live = Vec::new();
         let mut deaths = HashMap::new();
@@ -320,7 +305,7 @@ impl Trace {
     }
 }
 
-/// A seed that is printed, or that of `HEAPTRACK_SEED`.
+/// The seed of `HEAPTRACK_SEED`, or a new one. It is printed.
 pub fn seed() -> u64 {
     let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;

@@ -1,15 +1,15 @@
-//! D's names, as far as people read them: the path of identifiers, without types.
+//! Demangles D's names to the path of identifiers, without types.
 //!
-//! `_D` path type. A path is identifiers, between which the type of a function may stand (what is declared inside of it). An
-//! identifier is a length and so many letters, `Q` and a distance back to an earlier one, or `__T` name arguments `Z`, an
-//! instance of a template. Types are walked over, because only then it is known where they end.
+//! The grammar is `_D` path type. A path is a list of identifiers. If one of them is a function, its type may follow it, and then the
+//! names that are declared inside it. An identifier is a length and that many letters, or `Q` and a distance back to an earlier
+//! identifier, or an instance of a template: `__T` name arguments `Z`. Types are parsed only to find their ends.
 
-/// Nested parts in one name.
+/// The deepest nesting in one name.
 const DEEPEST: usize = 48;
-/// Steps in one name: back references can make a short name long.
+/// The most steps for one name. Back references can make a short name very long.
 const MOST: usize = 4096;
 
-/// `None`: not a name of D.
+/// Returns `None` if it is not a name of D.
 pub(super) fn demangle(raw: &str) -> Option<String> {
     if raw == "_Dmain" {
         return Some("D main".into());
@@ -54,7 +54,7 @@ impl Parser<'_> {
         value
     }
 
-    /// An identifier can begin here.
+    /// Whether an identifier begins here.
     fn is_identifier(&self) -> bool {
         match self.peek() {
             b'0'..=b'9' => true,
@@ -68,7 +68,7 @@ impl Parser<'_> {
         let mut path: Vec<String> = Vec::new();
         while self.is_identifier() {
             let name = self.identifier(depth.checked_sub(1)?)?;
-            // A template and what it makes have one name: said once.
+            // A template and the function that it defines have the same name. It is written once.
             let again = path.last().and_then(|last| last.strip_suffix("!(...)")) == Some(name.as_str());
             path.extend(Some(name).filter(|name| !name.is_empty() && !again));
             let before = self.at;
@@ -84,11 +84,11 @@ impl Parser<'_> {
         self.left = self.left.checked_sub(1)?;
         let depth = depth.checked_sub(1)?;
         if self.peek() == b'Q' {
-            let (to, behind) = self.back_reference()?;
+            let (to, after) = self.back_reference()?;
             let mut there = Parser { text: self.text, at: to, left: self.left };
             let name = there.identifier(depth)?;
             self.left = there.left;
-            self.at = behind;
+            self.at = after;
             return Some(name);
         }
         if self.peek() == b'_' {
@@ -98,13 +98,13 @@ impl Parser<'_> {
         let end = self.at.checked_add(length)?;
         let name = self.text.get(self.at..end)?;
         if name.starts_with(b"__T") || name.starts_with(b"__U") {
-            // Older compilers put a length before an instance.
+            // Older compilers write a length before an instance.
             let name = self.template(depth);
             self.at = end;
             return name;
         }
         self.at = end;
-        // The compiler's own: a counter that tells equal names apart.
+        // A counter of the compiler, which makes equal names different.
         if name.starts_with(b"__S") && name[3..].iter().all(u8::is_ascii_digit) {
             return Some(String::new());
         }
@@ -115,7 +115,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Where a `Q` points to, and the place behind it.
+    /// Where a `Q` points to, and the position after it.
     fn back_reference(&self) -> Option<(usize, usize)> {
         let mut at = self.at + 1;
         let mut distance = 0usize;
@@ -228,7 +228,7 @@ impl Parser<'_> {
         self.number().map(drop)
     }
 
-    /// Walks over a type.
+    /// Parses a type.
     fn kind(&mut self, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         if self.peek() == b'Q' {
@@ -272,7 +272,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What a method's `this` is.
+    /// The qualifiers of a method's `this`.
     fn modifiers(&mut self) -> Option<()> {
         loop {
             match self.peek() {

@@ -1,6 +1,6 @@
-//! Nim's C names: `name__module_u12` (Nim 2) or `name__module_12` (Nim 1), with letters for what C does not allow.
+//! Demangles Nim's C names: `name__module_u12` (Nim 2) or `name__module_12` (Nim 1), with words for characters that C does not allow.
 
-/// What stands for a character that C does not allow in a name.
+/// The words for characters that C does not allow in a name.
 const WORDS: [(&str, char); 20] = [
     ("amp", '&'),
     ("at", '@'),
@@ -24,7 +24,7 @@ const WORDS: [(&str, char); 20] = [
     ("uscore", '_'),
 ];
 
-/// `None`: not made by Nim.
+/// Returns `None` if it is not a name of Nim.
 pub(super) fn demangle(raw: &str) -> Option<String> {
     if let Some(name) = start_of_module(raw) {
         return Some(name);
@@ -35,7 +35,7 @@ pub(super) fn demangle(raw: &str) -> Option<String> {
         return None;
     }
     let (name, module) = rest.rsplit_once("__").filter(|(name, module)| !name.is_empty() && !module.is_empty())?;
-    // A name that had to be rewritten ends in a line below.
+    // A name that had to be rewritten ends in an underscore.
     let name = name.strip_suffix('_').map_or_else(|| decode(name), |name| decode(&operators(name)));
     // In a module's path `Z` stands for a slash; names of modules are lower case.
     Some(format!("{}.{name}", module.replace('Z', "/")))
@@ -65,17 +65,17 @@ fn decode(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
     while let Some(at) = rest.find('X') {
-        let (before, behind) = rest.split_at(at);
+        let (before, after) = rest.split_at(at);
         out += before;
-        let code = behind.get(1..3).filter(|hex| hex.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)));
+        let code = after.get(1..3).filter(|hex| hex.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)));
         match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(u8::is_ascii_graphic) {
             Some(byte) => {
                 out.push(byte as char);
-                rest = &behind[3..];
+                rest = &after[3..];
             }
             None => {
                 out.push('X');
-                rest = &behind[1..];
+                rest = &after[1..];
             }
         }
     }

@@ -1,9 +1,9 @@
-//! The short form: what a function is called, without what nobody reads.
+//! The short form of a demangled name.
 //!
-//! Parameter lists, return types, allocators and the like go; long template arguments become `..`.
+//! Parameter lists, return types, allocators and similar arguments are removed. Long template arguments become `..`.
 use std::ops::ControlFlow;
 
-/// Template arguments that are there because the language wants them.
+/// Default template arguments, which say nothing.
 const DROPPED: [&str; 9] = [
     "std::allocator<",
     "std::char_traits<",
@@ -15,11 +15,11 @@ const DROPPED: [&str; 9] = [
     "alloc::alloc::Global",
     "std::__1::allocator<",
 ];
-/// A longer argument is not read.
+/// A longer argument becomes `..`.
 const LONG: usize = 32;
 const DEEPEST: usize = 12;
 
-/// How a path outside of brackets is shortened, if at all.
+/// How a path outside brackets is shortened, if at all.
 type Shorten = Option<fn(&str) -> String>;
 
 pub(super) fn cpp(full: &str) -> String {
@@ -38,7 +38,7 @@ pub(super) fn rust(full: &str) -> String {
     if short.trim().is_empty() { full.to_owned() } else { short }
 }
 
-/// `alloc::vec::Vec` is known as `Vec`, `main::work` as it is.
+/// `alloc::vec::Vec` becomes `Vec`, and `main::work` stays as it is.
 fn last_of_path(path: &str) -> String {
     let parts: Vec<&str> = path.split("::").collect();
     let is_type = |part: &&str| part.starts_with(|first: char| first.is_ascii_uppercase());
@@ -49,7 +49,7 @@ fn last_of_path(path: &str) -> String {
     parts.get(from..).unwrap_or_default().join("::")
 }
 
-/// Where a bracket ends that begins at `open`; the text's end if it does not.
+/// The end of the bracket that begins at `open`. The end of the text if it is not closed.
 fn closing(text: &str, open: usize) -> usize {
     let mut depth = 0usize;
     let bytes = text.as_bytes();
@@ -71,7 +71,7 @@ fn closing(text: &str, open: usize) -> usize {
     text.len()
 }
 
-/// `operator<<` and its like at `at`: how long, so that its brackets are not taken for brackets.
+/// The length of an operator such as `operator<<` at `at`, whose brackets are no brackets. `None` if there is none.
 fn operator(text: &str, at: usize) -> Option<usize> {
     if text.as_bytes().get(at) != Some(&b'o') {
         return None;
@@ -87,7 +87,7 @@ fn operator(text: &str, at: usize) -> Option<usize> {
     Some("operator".len() + symbol.len())
 }
 
-/// Calls `visit` with the place of each character that is outside of brackets, until it says that it has seen enough.
+/// Calls `visit` with the position of each character outside brackets, until it breaks.
 fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> ControlFlow<()>) {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -104,7 +104,7 @@ fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> ControlFlow<()>) {
 }
 
 fn without_parameters(full: &str) -> &str {
-    // Most names have one list, at their end, and need no look at every character.
+    // Most names have one list, at their end. They need no visit of every character.
     if let Some((name, rest)) = full.split_once('(')
         && !name.is_empty()
         && !name.contains(['<', '[', '{'])
@@ -115,7 +115,7 @@ fn without_parameters(full: &str) -> &str {
     }
     let mut last = None;
     outside(full, |at, byte| {
-        // `(anonymous namespace)::f` and `f(int)::{lambda()#1}` go on behind their brackets.
+        // `(anonymous namespace)::f` and `f(int)::{lambda()#1}` continue after their brackets.
         let goes_on = |end: usize| full.get(end + 1..).is_some_and(|rest| rest.starts_with("::"));
         if byte == b'(' && at > 0 && !goes_on(closing(full, at)) {
             last = Some(at);
@@ -127,7 +127,7 @@ fn without_parameters(full: &str) -> &str {
     cut.trim_end()
 }
 
-/// Instances of templates carry their return type in front.
+/// Demangled instances of templates begin with their return type.
 fn without_return_type(name: &str) -> &str {
     let mut from = 0;
     let mut stop = false;
@@ -145,7 +145,7 @@ fn without_return_type(name: &str) -> &str {
     name.get(from..).unwrap_or(name)
 }
 
-/// Shortens what is in `<>`, and gives the text between brackets to `path`.
+/// Shortens the arguments in `<>`, and passes the text outside brackets to `path`.
 fn arguments(text: &str, depth: usize, path: Shorten) -> String {
     if depth == 0 {
         return "..".into();
@@ -168,7 +168,7 @@ fn arguments(text: &str, depth: usize, path: Shorten) -> String {
     out + &between(text.get(from..).unwrap_or_default(), path)
 }
 
-/// Text outside of brackets: paths, and what stands between them.
+/// Shortens the paths in a text without brackets.
 fn between(text: &str, path: Shorten) -> String {
     let Some(path) = path else { return text.to_owned() };
     let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#' | '$');
@@ -186,7 +186,7 @@ fn between(text: &str, path: Shorten) -> String {
     out + &path_of(&word, path)
 }
 
-/// A word that begins with `::` goes on from a bracket: only whole paths are shortened.
+/// A word that begins with `::` continues a path before a bracket. Only whole paths are shortened.
 fn path_of(word: &str, path: fn(&str) -> String) -> String {
     if word.is_empty() || word.starts_with("::") { word.to_owned() } else { path(word) }
 }
@@ -209,14 +209,14 @@ fn bracket(inner: &str, depth: usize, path: Shorten) -> String {
         };
         kept.push(if short.len() > LONG { "..".to_owned() } else { short });
     }
-    // Nothing but an allocator: then that is what it is about.
+    // All arguments were dropped.
     if kept.is_empty() && !inner.trim().is_empty() {
         return "<..>".into();
     }
     format!("<{}>", kept.join(", "))
 }
 
-/// `A as B`, Rust's way to say whose trait is meant.
+/// Splits Rust's `A as B`, a type and its trait.
 fn split_as(inner: &str) -> Option<(&str, &str)> {
     let mut found = None;
     outside(inner, |at, byte| {

@@ -1,5 +1,6 @@
-//! What the tests of this crate share: folders, tools, llvm's answers, and how ours are compared with them.
+//! Shared by the tests of this crate: folders, tools, llvm's answers, and the comparison with ours.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses its own part")]
+pub use fastrand::Rng;
 use format::Module;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,11 +32,11 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Compiles `tests/data/program.cpp`, once for each set of flags: templates take their time.
+    /// Compiles `tests/data/program.cpp`, once for each set of flags, because templates take long.
     pub fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
         let path = self.join(name);
         if flags.contains(&"-gsplit-dwarf") {
-            // The parts lie where the compiler ran, so it runs here.
+            // The compiler writes split parts to its working folder, so it runs here.
             compile(&self.0, &path, flags);
             return path;
         }
@@ -121,19 +122,6 @@ pub fn module(path: &Path) -> Module {
     Module { instance: 1, path: path.to_string_lossy().into_owned(), build_id: build_id(path), ..Module::default() }
 }
 
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
 pub fn seed() -> u64 {
     let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
@@ -152,8 +140,8 @@ pub fn addresses(path: &Path) -> Vec<u64> {
     let fields: Vec<&str> = line.split(" .text ").nth(1).unwrap().split_whitespace().collect();
     let number = |at: usize| u64::from_str_radix(fields[at], 16).unwrap();
     let (start, size) = (number(1), number(3));
-    let mut rng = Rng(seed());
-    (0..if soak() { 10_000 } else { 1_000 }).map(|_| start + rng.next() % size).collect()
+    let mut rng = Rng::with_seed(seed());
+    (0..if soak() { 10_000 } else { 1_000 }).map(|_| start + rng.u64(..size)).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,7 +184,7 @@ pub fn ask_llvm(path: &Path, addresses: &[u64]) -> Answers {
     answers
 }
 
-/// Ours, in the same form.
+/// Our answers, in the same form.
 pub fn ask_us(path: &Path, search: &Search, addresses: impl Iterator<Item = u64>) -> Answers {
     let store = Store::new();
     const EXACT: u64 = 1 << 47;
@@ -267,7 +255,7 @@ fn same(ours: &[Told], theirs: &[Told], aliases: &Aliases) -> bool {
         })
 }
 
-/// llvm puts a relative compilation folder in front of a path that has it already: `libio/libio/x.h`.
+/// llvm prepends a relative compilation folder to a path that already has it: `libio/libio/x.h`.
 fn same_file(our: &str, their: &str) -> bool {
     let doubled = || their.strip_suffix(our).is_some_and(|folder| !folder.is_empty() && our.starts_with(folder));
     our == their || doubled()
@@ -287,13 +275,13 @@ fn is_partition_label(name: &str) -> bool {
     parts.next().is_some_and(is_hash) && parts.next() == Some("c")
 }
 
-/// Why an answer may differ, as long as few do.
+/// The reason why an answer may differ. Only a few may.
 fn rule(ours: &[Told], theirs: &[Told], labels: &HashSet<String>) -> Option<&'static str> {
     match (ours, theirs) {
         ([our], [their]) if our.line == 0 && their.line == 0 && labels.contains(&their.function) => {
             Some("a label without a size inside of a function")
         }
-        // The label stands in `.debug_info`, and only llvm takes that for a place in the code.
+        // The label is in `.debug_info`, and only llvm takes it for an address of code.
         ([], [their]) if their.line == 0 && is_partition_label(&their.function) => {
             Some("padding behind a label of the link-time optimizer")
         }
@@ -325,7 +313,7 @@ fn aliases(path: &Path) -> Aliases {
     found
 }
 
-/// A compiler's copy of a function is that function.
+/// The copy of a function that a compiler made counts as that function.
 pub fn without_clones(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let clones = [".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".llvm.", ".localalias"];

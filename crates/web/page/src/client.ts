@@ -24,7 +24,7 @@ export const ask = <O extends Op>(op: O, args: Requests[O]["args"]): Promise<Req
     worker?.postMessage({ id, op, args } satisfies Message);
   });
 
-/** Questions without an answer yet. Tests wait for none. */
+/** Requests without an answer yet. Tests wait until there are none. */
 declare global {
   interface Window {
     heaptrackWaiting?: () => number;

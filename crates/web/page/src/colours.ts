@@ -1,9 +1,9 @@
-// Colours that mean something: a family per owner, a shade per function; the same function has the same colour everywhere.
+// Colours: a family for each owner of code, a shade for each function. A function has the same colour everywhere.
 //
-// The families differ in lightness as well as in hue, so that they can be told apart without seeing red or green.
+// The families differ in lightness as well as in hue, so that colour-blind people can tell them apart.
 import type { Level } from "./work/stacks";
 
-/** For bands and legends; neighbours in this order differ for every kind of colour vision (after Okabe and Ito, and darker and lighter ones). */
+/** For bands and legends. Neighbours in this order differ for every kind of colour vision (based on Okabe and Ito). */
 export const PALETTE = ["#d95f1e", "#2f6fe4", "#f2b134", "#1b9e77", "#8e6fd8", "#56b4e9", "#b8356f", "#7a9a01", "#e78ac3", "#4d4d9f", "#a0703c", "#17a5b5"];
 export const OTHER = "#b7bfcc";
 
@@ -31,7 +31,7 @@ export const hash = (text: string): number => {
 
 const known = new Map<string, string>();
 
-/** By owner, with a shade of the function's own. */
+/** The colour of the owner, in a shade of the function. */
 export const ownerColour = (level: Level): string => {
   const name = level.function ?? level.module ?? "";
   const id = `${level.class} ${name}`;
@@ -45,7 +45,7 @@ export const ownerColour = (level: Level): string => {
   return colour;
 };
 
-/** Red for more, blue for less, paler for little. */
+/** Red for more, blue for less; pale for small differences. */
 export const deltaColour = (now: number, before: number): string => {
   const most = Math.max(Math.abs(now), Math.abs(before));
   if (most === 0 || now === before) return "hsl(220 8% 80%)";
@@ -53,11 +53,11 @@ export const deltaColour = (now: number, before: number): string => {
   return now > before ? `hsl(14 80% ${86 - 32 * share}%)` : `hsl(214 75% ${86 - 30 * share}%)`;
 };
 
-/** A function as colours know it: by its full name, or by its module where it has none. */
+/** The key of a function's colour: its full name, or its module if it has no name. */
 type Named = { function: string | null; module: string | null };
 const nameOf = (level: Named): string => level.function ?? level.module ?? "";
 
-/** Colours are given out once, and stay: the first ones to the functions that cost most in the whole session, whatever is looked at first. */
+/** Gives out colours. A function keeps its colour. The functions with the highest costs in the whole session get the first ones, whatever is shown first. */
 const given = new Map<string, string>();
 export const functionColour = (level: Named): string => {
   const name = nameOf(level);

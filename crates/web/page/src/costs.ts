@@ -1,9 +1,9 @@
-// The costs of a stack: how they are called, what they mean, how they are shown.
+// The costs of a stack: their names, their meaning and their format.
 //
-// Given: what is looked at (the whole session, a range, one moment, a difference). Gives back: names that say what a number is there.
-// "Leaked" is only what was live at the very end; in a range the same number is "live at its end".
+// Receives: what is shown (the whole session, a range, one moment, a difference). Returns: names that are right for it.
+// Only blocks that are live at the end of the session are "leaked"; in a range the same number is "live at its end".
 
-/** Sums over stacks; the order is that of the columns in every message between the worker and the page. */
+/** Sums over stacks, in the order of the columns in all messages between the worker and the page. */
 export const SUMS = [
   "peak_bytes",
   "live_bytes",
@@ -29,7 +29,7 @@ export const at = (sum: Sum): number => SUMS.indexOf(sum);
 
 export type Kind = "bytes" | "count" | "time" | "ratio";
 
-/** A column: a sum, or what follows from sums. */
+/** A column: a sum, or a value computed from sums. */
 export type Cost = Sum | "growth_bytes" | "average" | "mean_lifetime" | "kept_ratio";
 
 export const value = (costs: ArrayLike<number>, cost: Cost, from = 0): number => {
@@ -48,22 +48,22 @@ export const value = (costs: ArrayLike<number>, cost: Cost, from = 0): number =>
   }
 };
 
-/** False where a cost is a mean of nothing: the mean life of blocks of which none was freed is no number. */
+/** False if the cost is a mean of nothing. Without frees, for example, there is no mean life. */
 export const isKnown = (costs: ArrayLike<number>, cost: Cost): boolean => {
   const of = cost === "mean_lifetime" ? "deallocations" : cost === "average" || cost === "kept_ratio" ? "allocations" : undefined;
   return of === undefined || (costs[at(of)] ?? 0) > 0;
 };
 
-/** True where an amount is a part of the total. Growth is not: one function may grow by more than all functions together. */
+/** True if an amount is a part of the total. Growth is not, because one function may grow by more than all functions together. */
 export const isPart = (cost: Cost): boolean => COSTS[cost].kind !== "ratio" && cost !== "average" && cost !== "mean_lifetime" && cost !== "growth_bytes";
 
-/** The largest amount that a row of these totals can have: what its bar is measured against. */
+/** The largest amount that a row of these totals can have. A bar of that amount has the full width. */
 export const largest = (cost: Cost, totals: ArrayLike<number>, base?: ArrayLike<number>): number => {
   const most = (of: Cost): number => Math.max(Math.abs(value(totals, of)), Math.abs(base ? value(base, of) : 0));
   return cost === "growth_bytes" ? Math.max(most("live_bytes"), most("base_bytes")) : most(cost);
 };
 
-/** What the numbers are about. */
+/** What the numbers are about: the whole session, a range or one moment. */
 export type Mode = "session" | "range" | "moment";
 
 type Row = { kind: Kind; names: Record<Mode, string>; help: Record<Mode, string> };
@@ -82,12 +82,12 @@ export const COSTS: Record<Cost, Row> = {
   leaked_bytes: {
     kind: "bytes",
     names: same("Leaked"),
-    help: same("Bytes never freed until the end of the session, without what a suppression matches."),
+    help: same("Bytes not freed until the end of the session, without suppressed leaks."),
   },
   leaked_allocations: {
     kind: "count",
     names: same("Leaked blocks"),
-    help: same("Blocks never freed until the end of the session, without what a suppression matches."),
+    help: same("Blocks not freed until the end of the session, without suppressed leaks."),
   },
   live_bytes: {
     kind: "bytes",
@@ -116,7 +116,7 @@ export const COSTS: Record<Cost, Row> = {
     help: same("Blocks freed by their own thread before it allocated anything else."),
   },
   temporary_bytes: { kind: "bytes", names: same("Temporary bytes"), help: same("Bytes of temporary blocks.") },
-  allocated_bytes: { kind: "bytes", names: same("Allocated"), help: same("Bytes asked for in all, freed or not.") },
+  allocated_bytes: { kind: "bytes", names: same("Allocated"), help: same("Total of the requested bytes, freed or not.") },
   deallocations: { kind: "count", names: same("Frees"), help: same("Frees of blocks that were allocated here.") },
   freed_bytes: { kind: "bytes", names: same("Freed"), help: same("Bytes freed of blocks that were allocated here.") },
   live_allocations: {
@@ -135,16 +135,16 @@ export const COSTS: Record<Cost, Row> = {
   },
   base_bytes: { kind: "bytes", names: same("Live at start"), help: same("Bytes live at the start of the range.") },
   base_allocations: { kind: "count", names: same("Blocks at start"), help: same("Blocks live at the start of the range.") },
-  lifetime_ns: { kind: "time", names: same("Lifetime in all"), help: same("Sum of the lifetimes of the blocks that were freed.") },
+  lifetime_ns: { kind: "time", names: same("Total lifetime"), help: same("Sum of the lifetimes of the blocks that were freed.") },
   average: { kind: "bytes", names: same("Average size"), help: same("Bytes allocated divided by the number of allocations.") },
   mean_lifetime: { kind: "time", names: same("Mean life"), help: same("Mean time from allocation to free, of blocks that were freed.") },
-  kept_ratio: { kind: "ratio", names: same("Kept share"), help: same("Blocks still live divided by allocations: 100 % means that nothing was freed.") },
+  kept_ratio: { kind: "ratio", names: same("% kept"), help: same("Blocks still live divided by allocations: 100 % means that nothing was freed.") },
 };
 
 export const name = (cost: Cost, mode: Mode): string => COSTS[cost].names[mode];
 export const help = (cost: Cost, mode: Mode): string => COSTS[cost].help[mode];
 
-/** The columns of the trees, and those that are shown unless somebody wants others. */
+/** The columns that tables can have; `SHOWN` are those that they have by default. */
 export const COLUMNS: Record<Mode, Cost[]> = {
   session: [
     "peak_bytes",
@@ -185,20 +185,20 @@ export const SHOWN: Record<Mode, Cost[]> = {
   moment: ["live_bytes", "live_allocations"],
 };
 
-/** What a flame graph can be drawn of. */
+/** The costs that a flame graph can show. */
 export const FLAMES: Record<Mode, Cost[]> = {
   session: ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"],
   range: ["peak_bytes", "live_bytes", "kept_bytes", "allocations", "temporary", "allocated_bytes"],
   moment: ["live_bytes", "live_allocations"],
 };
 
-/** A cost that can be drawn and added up: the first one where another makes no sense. */
+/** This cost if a flame graph can show it, else the first one that it can show. */
 export const drawable = (cost: Cost, mode: Mode): Cost => {
   const wanted = usable(cost, mode);
   return FLAMES[mode].includes(wanted) ? wanted : (FLAMES[mode][0] ?? "peak_bytes");
 };
 
-/** The cost to begin with, and the one to fall back to when another makes no sense here. */
+/** This cost if it has a meaning here, else the most similar one. */
 export const usable = (cost: Cost, mode: Mode): Cost => {
   if (COLUMNS[mode].includes(cost)) return cost;
   if (mode === "session" && cost === "live_bytes") return "leaked_bytes";

@@ -1,4 +1,4 @@
-// Where the page starts: from a server, or as a report that carries its data.
+// The start of the page, from a server or as a report that contains its data.
 import { render } from "preact";
 import { start } from "./client";
 import { recall } from "./store";
@@ -18,7 +18,7 @@ const main = async (): Promise<void> => {
   if (!place) return;
   const data = document.getElementById("report-data");
   if (data) {
-    // A page from disk cannot load a second script, so the worker comes as text.
+    // A page from disk cannot load a second script, so the worker is included as text.
     const script = document.getElementById("report-worker")?.textContent ?? "";
     const report = JSON.parse(await unpack(data.textContent ?? "")) as ReportData;
     start(URL.createObjectURL(new Blob([script], { type: "text/javascript" })), { report });

@@ -1,7 +1,7 @@
-// What is looked at: one value that lives in the address, behind `#`.
+// The state of the page: one value, which is stored in the address after `#`.
 //
-// Given: an address, or a change. Gives back: the state. What must hold: everything that decides what is shown is in here, so Back works
-// and a link shows somebody else the same; what is not set is not in the address.
+// Receives: an address, or a change. Returns: the state. Must hold: everything that decides what is shown is in here, so Back works and a link
+// shows the same to other people. Values that are not set are not in the address.
 import type { Cost, Mode } from "./costs";
 
 export const VIEWS = [
@@ -23,12 +23,12 @@ export type View = (typeof VIEWS)[number][0];
 
 export type Normal = "second" | "allocation" | "share";
 
-/** The very event of the peak, which no time says exactly. */
+/** Stands for the event of the peak, which no time names exactly. */
 export const PEAK = -1;
 
 export type State = {
   view: View;
-  /** Which of the traces that were given. */
+  /** The index of the trace. */
   file: number;
   /** Whose blocks: malloc's, or those that the program's own allocators reported. */
   domain: "malloc" | "custom";
@@ -41,15 +41,15 @@ export type State = {
   thread: number[];
   size?: string | undefined;
   lifetime?: string | undefined;
-  /** "mine": only the user's own levels; "all": all of them; "auto": mine, unless most of the costs have none. */
+  /** "mine": only levels in the user's own code; "all": all levels; "auto": mine, unless most costs have no such level. */
   levels: "auto" | "mine" | "all";
   merge: "function" | "line" | "module" | "namespace";
   /** Consecutive levels of the same function are one. */
   recursion: boolean;
   suppressions: boolean;
-  /** Another trace's number, or `@ns`. */
+  /** The index of another trace, or `@ns`. */
   compare?: string | undefined;
-  /** What the base of a comparison with another trace is scaled to: nothing, or as long, as many allocations, as much of each cost as this one. */
+  /** How the base of a comparison with another trace is scaled: not at all, or to this trace's length, allocations, or total of each cost. */
   normalise: "no" | Normal;
   /** Other traces that are compared to the same base. */
   runs: number[];
@@ -151,7 +151,7 @@ export const format = (state: State): string => {
 
 export const mode = (state: State): Mode => (state.at !== undefined ? "moment" : state.from !== undefined || state.to !== undefined ? "range" : "session");
 
-/** The query of the engine: what decides the costs of stacks. */
+/** The engine's query: the part of the state that decides the costs of stacks. */
 export const query = (state: State): string => {
   const words = new URLSearchParams();
   if (state.at !== undefined) words.set("at", state.at === PEAK ? "peak" : String(Math.round(state.at)));
@@ -165,16 +165,16 @@ export const query = (state: State): string => {
   return words.toString();
 };
 
-/** Compared to another trace, not to another moment of this one. */
+/** Whether the base is another trace, and not another moment of this one. */
 export const isOtherTrace = (compare: string | null | undefined): boolean => /^\d+$/.test(compare ?? "");
 
 /** Further runs that are compared to the same other trace. */
 export const comparedRuns = ({ compare, runs, file }: State): number[] => (isOtherTrace(compare) ? runs.filter((run) => run !== file && run !== Number(compare)) : []);
 
-/** The whole session: what a range or a filter does not change. */
+/** The query for the whole session, without range and filters. */
 export const whole = (state: State): string => (state.domain === "custom" ? "domain=custom" : "");
 
-/** The same without a time: for the timeline, which always shows all of it. */
+/** The query without a time, for the timeline, which always shows the whole session. */
 export const timeless = (state: State): string => {
   const words = new URLSearchParams();
   filters(state, words);
@@ -194,5 +194,5 @@ const filters = (state: State, words: URLSearchParams): void => {
 export const filtered = (state: State): boolean =>
   state.include.length + state.exclude.length + state.thread.length > 0 || state.size !== undefined || state.lifetime !== undefined;
 
-/** How a moment is called. */
+/** The name of a moment. */
 export const momentText = (at: number, format: (ns: number) => string): string => (at === PEAK ? "the peak" : format(at));

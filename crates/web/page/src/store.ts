@@ -1,4 +1,4 @@
-// The page's one state, and how components follow it.
+// The state of the page, and the hooks with which components follow it.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { ask } from "./client";
 import { type State, format, parse } from "./state";
@@ -19,7 +19,7 @@ addEventListener("hashchange", () => {
 
 export const current = (): State => state;
 
-/** `replace`: no step for Back, as while something is dragged or typed. */
+/** `replace`: makes no new step in the browser's history, for example while the user drags or types. */
 export const change = (what: Partial<State>, how: "push" | "replace" = "push"): void => {
   const next = { ...state, ...what };
   const address = format(next);
@@ -41,11 +41,11 @@ export const useChange = (): State => {
 
 export type Answered<T> = { value: T | undefined; error: string | undefined; busy: boolean };
 
-/** Asks anew when `deps` change; the old answer stays until the new one is there, so that nothing flickers. */
+/** Sends a request again when `deps` change. The old answer stays until the new one arrives, so that nothing flickers. */
 export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]): Answered<T> => {
   const [answer, set] = useState<Answered<T>>({ value: undefined, error: undefined, busy: true });
   const latest = useRef(0);
-  // From the moment on at which something else is wanted: effects run only after that has been drawn.
+  // Busy as soon as something else is wanted. Effects would run too late, after it has been drawn.
   const wanted = JSON.stringify(deps);
   const asked = useRef(wanted);
   useEffect(() => {
@@ -68,7 +68,7 @@ export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]
 export const useAsk = <O extends Op>(op: O, args: Requests[O]["args"] | undefined): Answered<Requests[O]["result"]> =>
   useAnswer(() => (args === undefined ? undefined : ask(op, args)), [op, JSON.stringify(args)]);
 
-/** What somebody likes stays in the browser; where it may not, it is forgotten. */
+/** Preferences are kept in the browser's storage, if there is one. */
 export const remember = (name: string, value: unknown): void => {
   try {
     localStorage.setItem(`heaptrack.${name}`, JSON.stringify(value));
@@ -95,5 +95,5 @@ export const usePreference = <T>(name: string, otherwise: T): [T, (value: T) => 
   ];
 };
 
-/** What is selected, for the details. Not in the address: it points into rows that are on the screen. */
+/** The selection, for the details. It is not in the address, because it refers to rows on the screen. */
 export type { Selection } from "./work/protocol";

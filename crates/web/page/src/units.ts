@@ -1,4 +1,4 @@
-// Numbers as people read them: powers of 1000 (kB, MB), a point as the decimal sign, a thin space between thousands.
+// Numbers for people: units are powers of 1000 (kB, MB), the decimal sign is a point, thousands are separated by commas.
 
 const scaled = (value: number, units: string[], space: string): string => {
   const sign = value < 0 ? "−" : "";
@@ -13,9 +13,9 @@ const scaled = (value: number, units: string[], space: string): string => {
 };
 
 export const bytes = (value: number): string => scaled(value, ["B", "kB", "MB", "GB", "TB", "PB"], " ");
-/** Up to seven digits are exact, so that two numbers of one table are written alike. */
+/** Exact up to seven digits, so that the numbers of one table have the same form. */
 export const count = (value: number): string => (Math.abs(value) < 10_000_000 ? exact(value) : short(value));
-/** For the marks of an axis, where there is little room. */
+/** For the marks of an axis, where space is limited. */
 export const short = (value: number): string => scaled(value, ["", "k", "M", "G", "T"], " ");
 
 /** Every digit, in groups of three. */
@@ -26,7 +26,7 @@ export const exact = (value: number): string => {
   return value < 0 ? `−${text}` : text;
 };
 
-/** One block, two blocks. */
+/** A number with a noun: 1 block, 2 blocks. */
 export const several = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
 export const time = (ns: number): string => {
@@ -45,7 +45,7 @@ export const time = (ns: number): string => {
 
 const trim = (text: string): string => (text.includes("e") ? String(Number(text)) : text);
 
-/** Events know their time to 0.1 ms, so a shorter life is only known to be shorter. */
+/** The time of events is known to 0.1 ms, so a shorter life has no exact number. */
 export const lifetime = (ns: number): string => (ns < 1e5 ? "< 0.1 ms" : time(ns));
 
 export const percent = (share: number): string => {
@@ -75,14 +75,14 @@ export const show = (value: number, kind: Kind): string => {
   }
 };
 
-/** With its sign. What is left of scaling one number to another is no difference. */
+/** A number with its sign. Rounding errors of a scaled comparison count as 0. */
 export const signed = (value: number, kind: Kind): string => {
   const amount = Math.abs(value) < 1e-6 ? 0 : value;
   if (kind === "time" && amount < 0) return Math.abs(amount) < 1e5 ? lifetime(0) : `−${time(-amount)}`;
   return amount > 0 ? `+${show(amount, kind)}` : show(amount, kind);
 };
 
-/** Everything that is known of a number, for the details. */
+/** A number with all its digits, for the details. */
 export const full = (value: number, kind: Kind): string => {
   const short = show(value, kind);
   if (kind === "bytes" && Math.abs(value) >= 1000) return `${short} (${exact(value)} B)`;
@@ -90,7 +90,7 @@ export const full = (value: number, kind: Kind): string => {
   return short;
 };
 
-/** A round step for an axis with about `wanted` marks up to `top`. */
+/** A round distance for about `wanted` marks on an axis up to `top`. */
 export const step = (top: number, wanted: number): number => {
   if (!(top > 0)) return 1;
   const rough = top / wanted;

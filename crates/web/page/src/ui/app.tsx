@@ -1,4 +1,4 @@
-// The page: from the state to what is drawn.
+// The page: draws what the state says.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask as request } from "../client";
@@ -32,7 +32,7 @@ const LISTS: Record<string, Cost[]> = {
   moment: ["live_bytes", "live_allocations"],
 };
 
-/** What functions are ranked by for their colours, and how many of each list get one before any view asks. */
+/** The costs by which functions get their colours, and how many functions of each list get one before any view asks for it. */
 const RANKED: Cost[] = ["peak_bytes", "allocations", "temporary"];
 const COLOURED = 6;
 
@@ -44,22 +44,22 @@ export const App = (): JSX.Element => {
   if (status.error) return <Lonely title="heaptrack" text={status.error} />;
   if (!status.value) return <p class="first">heaptrack is loading…</p>;
   const trace = status.value.traces[state.file];
-  if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1} here. Choose another address, or start heaptrack analyze with it.`} />;
+  if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1}. Open another address, or start heaptrack analyze with that trace.`} />;
   if (trace.state === "failed") return <Lonely title={trace.name} text={trace.error ?? "This trace cannot be read."} others={status.value} />;
   if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} />;
   return <Opened key={`${state.file} ${state.domain}`} status={status.value} trace={trace} />;
 };
 
-/** Milliseconds until it is asked again how far a file has been read. */
+/** Milliseconds between two requests for the progress of loading. */
 const LOADING_PAUSE = 50;
 
-/** Asked again as long as something moves: while it loads, and while the program runs. */
+/** Requests the status again and again while a trace loads, and while its program runs. */
 const useStatus = (state: State): { value: Status | undefined; error: string | undefined } => {
   const { file, domain } = state;
   const [turn, setTurn] = useState(0);
   const asked = `${file} ${domain}`;
   const answer = useAnswer(async () => ({ asked, status: (await request("raw", { view: "status", trace: file, query: wholeOf(state), version: turn })) as unknown as Status }), [turn, asked]);
-  // What is known of another file or domain says nothing about this one.
+  // The status of another file or domain does not apply to this one.
   const value = answer.value?.asked === asked ? answer.value.status : undefined;
   const trace = value?.traces[file];
   useEffect(() => {
@@ -115,13 +115,13 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   const ask = askOf(state, trace);
   const shape = mode(state);
   const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
-  // Whether most is the user's own, and who gets which colour, is asked of the whole session, so that it does not change with a range.
+  // The share of the user's own code and the colours come from the whole session, so that they do not change with a range.
   const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version }, costs: RANKED, limit: COLOURED });
   useMemo(() => whole.value && giveColours(RANKED.flatMap((cost) => whole.value?.lists[cost] ?? []).map(({ level }) => level)), [whole.value]);
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
   const look = lookOf(state, mine);
-  // Between two traces other numbers stand for the same functions.
+  // When two traces are compared, the keys of functions are different ones.
   const between = isOtherTrace(state.compare) ? `${state.compare}` : "";
   const picked = lastPicked?.between === between ? lastPicked : undefined;
   const pick = (next: Pick | undefined): void => setPicked(next && { ...next, look, between });

@@ -1,27 +1,27 @@
-// Bands over time, stacked, with axes. Knows nothing of where its numbers come from.
+// Draws stacked bands over time, with axes. It does not know where the numbers come from.
 import { step } from "../units";
 import { type Pen, type Point } from "./pen";
 
-/** `key`: the function that it is of (`functionName`); none for what is no function. */
+/** `key`: the function of the band (`functionName`), if it is one. */
 export type Band = { name: string; colour: string; values: number[]; key?: string };
-/** `times`: borders of its own, as of another trace's values, which may end earlier or later. */
+/** `times`: the line's own borders in time. Another trace may end earlier or later. */
 export type Line = Band & { dash?: number[]; times?: number[] };
 export type Drawing = {
   width: number;
   height: number;
-  /** Borders of the values in time: one more than values. */
+  /** The borders of the slices in time: one more than values. */
   times: number[];
   from: number;
   to: number;
   bands: Band[];
-  /** Of the whole, drawn as a line; the bands need not add up to it when there are fewer. */
+  /** The total, drawn as a line. The bands may add up to less. */
   total: number[] | undefined;
   lines: Line[];
   log: boolean;
-  /** Values stay until the next one (a rate), or are joined (a level). */
+  /** True: a value stays constant until the next one (a rate). False: values are connected (a level). */
   stepped: boolean;
   format: (value: number) => string;
-  /** The same where there is little room. */
+  /** A shorter form, for little space. */
   mark?: (value: number) => string;
   formatTime: (ns: number) => string;
   ink: { text: string; faint: string; line: string; paper: string };
@@ -39,7 +39,7 @@ export const timeOf = (drawing: Pick<Drawing, "width" | "from" | "to">, x: numbe
   return drawing.from + Math.max(0, Math.min(1, share)) * (drawing.to - drawing.from);
 };
 
-/** The highest of what is in sight. */
+/** The highest visible value. */
 export const highest = (drawing: Drawing): number => {
   const { times, bands, total, lines, from, to } = drawing;
   let top = 0;
@@ -83,11 +83,11 @@ export const draw = (pen: Pen, drawing: Drawing): void => {
   if (drawing.total) pen.line(outline(drawing, drawing.total, y), ink.faint, 1);
   for (const line of drawing.lines) {
     const points = outline(drawing, line.values, y, line.times);
-    // Dashes are seen on any band when their gaps are paper.
+    // Dashes are visible on any band if the gaps have the colour of the paper.
     if (line.dash) pen.line(points, ink.paper, 3.5);
     pen.line(points, line.colour, line.dash ? 2 : 1.5, line.dash);
   }
-  // What was drawn beside the plot when zoomed in is covered again.
+  // When zoomed in, parts were drawn beside the plot. They are covered here.
   pen.rect(0, 0, LEFT, height, ink.paper);
   pen.rect(width - RIGHT, 0, RIGHT, height, ink.paper);
   labels(pen, drawing, top, y);
@@ -154,13 +154,13 @@ const labels = (pen: Pen, drawing: Drawing, top: number, y: (value: number) => n
   }
 };
 
-/** A line's value at this time; none: it has ended. */
+/** The value of a line at this time. Undefined if the line has ended. */
 export const valueAt = (drawing: Pick<Drawing, "times">, line: Line, time: number): number | undefined => {
   const times = line.times ?? drawing.times;
   return time > (times[times.length - 1] ?? 0) ? undefined : line.values[indexAt(times, time)];
 };
 
-/** Which value is at this time. */
+/** The index of the value at this time. */
 export const indexAt = (times: number[], time: number): number => {
   let low = 0;
   let high = times.length - 2;

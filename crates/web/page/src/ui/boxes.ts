@@ -1,6 +1,6 @@
-// Drawing the boxes of a flame graph, and finding the one under the mouse.
+// Draws the boxes of a flame graph, and finds the box under the mouse.
 //
-// What must hold: only boxes in sight are visited. They come in depth-first order, so a box that is too narrow is skipped with all above it.
+// Must hold: only visible boxes are visited. They are in depth-first order, so a box that is too narrow is skipped together with its subtree.
 import { deltaColour, ownerColour } from "../colours";
 import type { Flame } from "../work/flame";
 import { type Level, matcher } from "../work/stacks";
@@ -17,7 +17,7 @@ export type Scene = {
   zoom: number;
   width: number;
   height: number;
-  /** The root is below. */
+  /** The root is at the bottom. */
   up: boolean;
   hover: number;
   cursor: number;
@@ -84,14 +84,14 @@ const box = (pen: Pen, context: CanvasRenderingContext2D | undefined, scene: Sce
   if (context) context.globalAlpha = 1;
 };
 
-/** Letters are taken to be equally wide, which is near enough to cut a name. */
+/** Cuts a name to the width. Assumes that all letters are equally wide, which is good enough. */
 const fit = (text: string, wide: number): string => {
   const letters = Math.floor(wide / 6.6);
   if (text.length <= letters) return text;
   return letters > 3 ? `${text.slice(0, letters - 1)}…` : "";
 };
 
-/** -1: none. */
+/** The box at a point; -1 if there is none. */
 export const boxAt = (scene: Scene, x: number, y: number): number => {
   const { flame, zoom, height, up } = scene;
   const depth = Math.floor((up ? height - y : y) / BOX);
@@ -109,7 +109,7 @@ export const boxAt = (scene: Scene, x: number, y: number): number => {
   return -1;
 };
 
-/** Boxes whose name matches, and their sum; one inside another counts once. */
+/** The boxes whose names match, and their sum. A box inside another match does not count again. */
 export const matched = (flame: Flame, labels: Map<number, Level>, search: string): { boxes: Uint8Array; total: number } => {
   const test = matcher(search);
   const keys = new Map<number, boolean>();
@@ -133,7 +133,7 @@ export const pathOf = (flame: Flame, index: number): string => {
   return keys.reverse().join(".");
 };
 
-/** The box of a path, or as far as it goes. */
+/** The box of a path, or the nearest ancestor that exists. */
 export const walk = (flame: Flame, path: string): number => {
   let at = 0;
   for (const word of path ? path.split(".") : []) {

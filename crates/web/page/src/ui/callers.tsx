@@ -1,4 +1,4 @@
-// Caller / callee: all functions, and for one of them who calls it, whom it calls, and on which lines.
+// Caller / callee: all functions, and the callers, callees and lines of one of them.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
@@ -32,7 +32,7 @@ export const Callers = (): JSX.Element => {
     () => ({
       id: "name",
       title: "Function",
-      help: "Click: callers, callees and lines below",
+      help: "Click to see its callers, callees and lines below",
       width: 300,
       cell: (row) => (
         <span class="tree-cell" title={`${labelOf(row.level, look.merge, true)}\n${whole(row.level)}`}>
@@ -89,8 +89,8 @@ export const Callers = (): JSX.Element => {
         />
       </div>
       <Splitter label="Height of the list of functions" vertical={false} onMove={(delta) => setHeight(Math.max(120, Math.min(innerHeight, height + delta)))} />
-      {state.fn === undefined && <Empty>Choose a function above: its callers, callees and lines are shown here.</Empty>}
-      {state.fn !== undefined && !found.busy && found.value === undefined && <Empty>{state.fn.split("\t")[0]} is not in what is shown: remove a filter, or show all code.</Empty>}
+      {state.fn === undefined && <Empty>Choose a function above to see its callers, callees and lines.</Empty>}
+      {state.fn !== undefined && !found.busy && found.value === undefined && <Empty>{state.fn.split("\t")[0]} is not among the shown functions. Remove a filter, or show all code.</Empty>}
       {around.value && found.value !== undefined && <Around value={around.value} location={location} costs={costs} totals={totals} onChoose={choose} />}
     </section>
   );
@@ -108,7 +108,7 @@ const Around = ({ value: around, location, costs, totals, onChoose }: { value: A
     {
       id: "line",
       title: "Line",
-      help: "Where in the function; click: its source",
+      help: "A line of the function; click to see its source",
       width: 200,
       cell: (line) => (
         <span class="tree-cell" title={line.file}>
@@ -133,9 +133,9 @@ const Around = ({ value: around, location, costs, totals, onChoose }: { value: A
         About <code>{title}</code>
       </h3>
       <div class="around-panes">
-        <Grid label={`Callers of ${title}`} name="callers-of" columns={columns(`Called by (${around.callers.length})`)} count={around.callers.length} rows={(from, to) => around.callers.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="Nobody: it is where stacks begin." />
-        <Grid label={`Callees of ${title}`} name="callees-of" columns={columns(`Calls (${around.callees.length})`)} count={around.callees.length} rows={(from, to) => around.callees.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="Nobody: it allocates itself." />
-        <Grid label={`Lines of ${title}`} name="lines-of" columns={lines} count={around.lines.length} rows={(from, to) => around.lines.slice(from, to)} version={around} idOf={(line) => `${line.file}:${line.line}`} onSelect={() => undefined} onOpen={(line) => line.file && change({ view: "source", src: line.file, line: line.line })} empty="No lines are known." />
+        <Grid label={`Callers of ${title}`} name="callers-of" columns={columns(`Called by (${around.callers.length})`)} count={around.callers.length} rows={(from, to) => around.callers.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callers: stacks begin here." />
+        <Grid label={`Callees of ${title}`} name="callees-of" columns={columns(`Calls (${around.callees.length})`)} count={around.callees.length} rows={(from, to) => around.callees.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callees: it allocates directly." />
+        <Grid label={`Lines of ${title}`} name="lines-of" columns={lines} count={around.lines.length} rows={(from, to) => around.lines.slice(from, to)} version={around} idOf={(line) => `${line.file}:${line.line}`} onSelect={() => undefined} onOpen={(line) => line.file && change({ view: "source", src: line.file, line: line.line })} empty="The lines are not known." />
       </div>
     </div>
   );

@@ -1,4 +1,4 @@
-// Consumed, Allocations, Temporary: one large chart each, with all its switches.
+// The views Consumed, Allocations and Temporary: one large chart each, with its switches.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { timeless } from "../state";
@@ -20,7 +20,7 @@ export const ChartView = ({ what }: { what: What }): JSX.Element => {
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", what === "live_bytes" ? "512" : "160");
   words.set("top", String(Math.max(1, state.bands)));
-  // The bands are those that have most of what is drawn.
+  // The bands are the functions with the highest values of what is drawn.
   if (what !== "live_bytes") words.set("cost", what);
   const isZoomed = state.from !== undefined && state.to !== undefined;
   if (isZoomed && !status.report) {
@@ -49,9 +49,9 @@ export const ChartView = ({ what }: { what: What }): JSX.Element => {
           <input type="number" min="0" max="50" value={state.bands} onChange={(event) => change({ bands: Math.max(0, Math.min(50, Number(event.currentTarget.value) || 0)) })} />
         </label>
         <Switch text="legend" on={state.legend} onChange={(legend) => change({ legend })} />
-        <Switch text="total" title="A line for the whole" on={state.total} onChange={(total) => change({ total })} />
-        <Switch text="by function" title="Bands by the function that is to blame" on={state.detail} onChange={(detail) => change({ detail })} />
-        <Switch text="log" title="Logarithmic" on={state.log} onChange={(log) => change({ log })} />
+        <Switch text="total" title="Draw a line for the total" on={state.total} onChange={(total) => change({ total })} />
+        <Switch text="by function" title="Draw a band for each owning function" on={state.detail} onChange={(detail) => change({ detail })} />
+        <Switch text="log" title="Logarithmic scale" on={state.log} onChange={(log) => change({ log })} />
         {isLevel && <Switch text="RSS" on={state.chart === "rss"} onChange={(on) => change({ chart: on ? "rss" : "live" })} />}
         <span class="push" />
         <span class="hint" data-label="">{isZoomed && !status.report ? `${time(state.from ?? 0)} to ${time(state.to ?? 0)} (${time((state.to ?? 0) - (state.from ?? 0))})` : "drag = range"}</span>
@@ -122,7 +122,7 @@ const Chart = ({ data, what }: { data: Timeline; what: What }): JSX.Element => {
         }}
         onPointerLeave={() => setHover(undefined)}
       >
-        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={`${TITLES[what]} over time; the same numbers are in the legend under the mouse and in print --json --view timeline`} />
+        <canvas ref={canvas} style={{ width: `${width}px`, height: `${HEIGHT}px` }} role="img" aria-label={`${TITLES[what]} over time. The legend shows the numbers under the mouse; print --json --view timeline prints them all`} />
         {drag && <div class="brush" style={{ left: `${Math.max(LEFT, xOf(drawing, low))}px`, width: `${Math.max(1, Math.min(width - RIGHT, xOf(drawing, high)) - xOf(drawing, low))}px`, height: `${HEIGHT - BOTTOM}px` }} />}
         {hover !== undefined && <div class="cursor" style={{ left: `${xOf(drawing, hover)}px`, top: "0", height: `${HEIGHT - BOTTOM}px` }} />}
       </div>

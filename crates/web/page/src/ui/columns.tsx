@@ -1,4 +1,4 @@
-// The columns of costs that tables have, which of them are shown, and in which order.
+// The columns of costs in tables: which are shown, and in which order.
 import type { JSX } from "preact";
 import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, isKnown, isPart, largest, name, value } from "../costs";
 import { recall, remember } from "../store";
@@ -9,7 +9,7 @@ import { Menu } from "./parts";
 
 export type Shape = Partial<Record<Mode, Cost[]>>;
 
-/** Prefix sums of a report do not say which blocks of a range are left at its end. */
+/** The prefix sums of a report do not tell which blocks of a range are live at its end. */
 export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => !(isReport && mode === "range" && cost.startsWith("kept")));
 
 export const shown = (shape: Shape, mode: Mode, isReport: boolean): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => known(mode, isReport).includes(cost));
@@ -18,7 +18,7 @@ type Options = { mode: Mode; totals: Totals | undefined; self?: boolean; prefix?
 
 const title = (cost: Cost, mode: Mode, prefix: string | undefined, self: boolean | undefined): string => `${prefix ?? ""}${name(cost, mode)}${self ? " (self)" : ""}`;
 
-/** A column of numbers with its share of the total as a bar. In a comparison: the difference. */
+/** A column of numbers, each with its share of the total as a bar. In a comparison, the numbers are differences. */
 export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options): Column<Row> => {
   const { kind } = COSTS[cost];
   const most = totals ? largest(cost, totals.sums, totals.base) : 0;
@@ -29,19 +29,19 @@ export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options):
   const change = (row: Row): number => of(row) - (row.base ? value(row.base, cost) : 0);
   const isDiff = (row: Row): boolean => row.base !== undefined && !self;
   const isThere = (row: Row): boolean => isKnown(sumsOf(row), cost) && (!isDiff(row) || isKnown(row.base ?? [], cost));
-  // As wide as the widest number with its share.
+  // Wide enough for the widest number and its share.
   const letters = (totals?.base ? signed(most, kind) : show(most, kind)).length + (isShare ? 8 : 0);
   return {
     id: self ? `self ${cost}` : cost,
     title: title(cost, mode, prefix, self),
-    help: help(cost, mode) + (self ? " Only what is allocated right here, not by what it calls." : ""),
+    help: help(cost, mode) + (self ? " Only what the function allocates itself, not what functions allocate that it calls." : ""),
     width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 40, letters * 8 + 20),
     numeric: true,
     bar: (row) => (!hasBar || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),
     cell: (row) => {
       const amount = isDiff(row) ? change(row) : of(row);
       if (!isThere(row)) return <span class="zero">–</span>;
-      // A mean life of nothing measurable is a short life, not none.
+      // A mean life of 0 means that it is too short to measure.
       if (amount === 0 && kind !== "time") return <span class="zero">{kind === "count" ? "0" : "–"}</span>;
       return (
         <>
@@ -73,7 +73,7 @@ export const ColumnMenu = ({ where, mode, shape, isReport, onChange }: { where: 
     set(list);
   };
   return (
-    <Menu text="Columns" title="Which columns are shown, and in which order">
+    <Menu text="Columns" title="Choose the columns and their order">
       {() => (
         <>
           <ul class="column-list">

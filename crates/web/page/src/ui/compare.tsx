@@ -1,11 +1,11 @@
-// What is compared to what, and how.
+// The menu that chooses the base of a comparison, and how it is scaled.
 import type { JSX } from "preact";
 import { isOtherTrace } from "../state";
 import { change } from "../store";
 import { opened, usePage } from "./context";
 import { Menu, Pick } from "./parts";
 
-/** How the base can be made alike, as chosen and as told. */
+/** How the base can be scaled: the text of the choice, and of the description. */
 export const NORMALS = {
   no: { text: "as recorded", told: "" },
   second: { text: "per second", told: "per second" },
@@ -87,7 +87,7 @@ export const Scale = (): JSX.Element => {
   return <Pick label="compare" value={state.normalise} choices={choices} onChange={(normalise) => change({ normalise })} />;
 };
 
-/** More traces against the same base: is the change larger than what differs between two runs anyway? */
+/** More traces with the same base. They show whether a change is larger than the usual difference between runs. */
 const Runs = ({ others }: { others: { index: number; name: string }[] }): JSX.Element => {
   const { state } = usePage();
   if (others.length === 0) return <></>;

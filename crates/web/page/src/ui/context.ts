@@ -1,4 +1,4 @@
-// What every view needs: the state, the trace it is about, and what follows from both.
+// What every view needs: the state, its trace, and values that follow from both.
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import { type Cost, type Mode, usable } from "../costs";
@@ -14,7 +14,7 @@ export type TraceStatus = {
   remaining_ns: number | null;
   error: string | null;
   version: number;
-  /** The program reported blocks of its own. */
+  /** The program's own allocators reported blocks. */
   custom: boolean;
   notes: string[];
   session: {
@@ -26,7 +26,7 @@ export type TraceStatus = {
     system_memory: number | null;
     events: number;
     lost_events: number;
-    /** Up to then there are sums and what they left; null: every event is there. */
+    /** Up to this time the trace has only sums and surviving blocks. Null if it has every event. */
     folded_until_ns: number | null;
     peak_rss_bytes: number;
     overhead_bytes: number;
@@ -35,9 +35,9 @@ export type TraceStatus = {
 };
 export type Status = {
   tool: string;
-  /** Null: lies beside, and nobody asked for it. */
+  /** Null for a trace in the same folder that has not been opened. */
   traces: (TraceStatus | null)[];
-  /** Traces that lie beside those given and can be opened too. */
+  /** Other traces in the same folder, which can be opened, too. */
   beside: { index: number; name: string }[];
   compare: number | null;
   report: { slices: number; notes: string[] } | null;
@@ -49,9 +49,9 @@ export const opened = (status: Status): { index: number; name: string }[] =>
 export const traceName = (status: Status, index: number): string =>
   status.traces[index]?.name ?? status.beside.find((one) => one.index === index)?.name ?? String(index);
 
-/** What the details are about. `isWhole`: the view that it was picked in shows the whole session, whatever range is chosen. */
+/** What the details are about. `isWhole`: it was picked in a view that always shows the whole session. */
 export type Pick = { title: string; level: Level; selection: Selection; isWhole?: boolean };
-/** A selection means something only with the levels that were shown, and among the stacks of the traces that were compared. */
+/** A selection is valid only with the levels that were shown and the traces that were compared when it was made. */
 export type Picked = Pick & { look: Look; between: string };
 
 export type Page = {
@@ -64,9 +64,9 @@ export type Page = {
   cost: Cost;
   isDiff: boolean;
   runtime: number;
-  /** The peak of the whole session and of all blocks; undefined until it is known, as are the colours of functions. */
+  /** The peak of the whole session and all blocks. Undefined until it and the colours of functions are known. */
   peak: { time_ns: number; bytes: number } | undefined;
-  /** What is live of each function at the chosen moment, and when that is. */
+  /** The live bytes of each function at the selected moment, and its time. */
   live: { time_ns: number; bytes: number; byFunction: Map<string, number> } | undefined;
   picked: Picked | undefined;
   pick: (picked: Pick | undefined) => void;
@@ -87,7 +87,7 @@ export const lookOf = (state: State, mine: number): Look => ({
   recursion: state.recursion,
 });
 export const modeOf = mode;
-/** A report does not know which blocks of a range were kept, so a link to these costs shows what lives at the end of the range. */
+/** A report does not know which blocks of a range were kept. A link to these costs shows the live blocks at the end of the range instead. */
 export const withoutKept = (state: State): State => {
   if (mode(state) !== "range") return state;
   const known = (cost: Cost): Cost => (cost === "kept_bytes" ? "live_bytes" : cost === "kept_allocations" ? "live_allocations" : cost);

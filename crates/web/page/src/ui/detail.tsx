@@ -1,4 +1,4 @@
-// Details of what is selected: text that can be selected and copied, and every stack of it.
+// The details of the selection, as text that can be copied, with all its stacks.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { COSTS, type Cost, type Mode, help, isKnown, isPart, largest, name, usable, value } from "../costs";
@@ -17,7 +17,7 @@ import { Problem, copy } from "./parts";
 
 const PAGE = 30;
 
-/** The numbers of the selection for what is looked at now; what was picked earlier decides only which stacks they are of. */
+/** The numbers of the selection for the current query. The earlier click decides only which stacks they are about. */
 const useSelection = (shown: number) => {
   const { picked, state, trace, ask, cost, mode } = usePage();
   const isWhole = picked?.isWhole === true;
@@ -28,7 +28,7 @@ const useSelection = (shown: number) => {
   return { answer, mode: shape, cost: by, isDiff: !isWhole && state.compare !== undefined };
 };
 
-/** Without the range and the comparison that some views do not know. */
+/** The state without range and comparison, which some views do not support. */
 const alone = (state: State): State => ({ ...state, at: undefined, from: undefined, to: undefined, compare: undefined });
 
 export const Detail = (): JSX.Element | null => {
@@ -51,7 +51,7 @@ export const Detail = (): JSX.Element | null => {
       </header>
       <p class="full-name">{picked.title}</p>
       <p class="full-place">
-        {whole(level) || "no line is known"} <EditorLink file={level.file} line={level.line} />
+        {whole(level) || "the line is not known"} <EditorLink file={level.file} line={level.line} />
         <br />
         <span class="hint">
           {level.module ?? "no module"}
@@ -66,17 +66,17 @@ export const Detail = (): JSX.Element | null => {
         <button type="button" class="button" disabled={!level.file} onClick={() => level.file && change({ view: "source", src: level.file, line: level.line ?? undefined })}>
           Source
         </button>
-        <button type="button" class="button" disabled={!fn} title="Only stacks with this function" onClick={() => change({ include: [...state.include, `function:${fn}`] })}>
-          Only this
+        <button type="button" class="button" disabled={!fn} title="Show only stacks with this function" onClick={() => change({ include: [...state.include, `function:${fn}`] })}>
+          Show only
         </button>
-        <button type="button" class="button" disabled={!fn} title="No stacks with this function" onClick={() => change({ exclude: [...state.exclude, `function:${fn}`] })}>
-          Without
+        <button type="button" class="button" disabled={!fn} title="Remove all stacks with this function" onClick={() => change({ exclude: [...state.exclude, `function:${fn}`] })}>
+          Exclude
         </button>
         <button
           type="button"
           class="button"
           disabled={!fn}
-          title="Copies a line in LSan's format for --suppressions"
+          title="Copies a line in LeakSanitizer's format for --suppressions"
           onClick={async () => {
             const line = suppression(fn);
             await copy(`${line}\n`);
@@ -89,7 +89,7 @@ export const Detail = (): JSX.Element | null => {
           Copy
         </button>
       </div>
-      {found && found.count === 0 && <p class="empty">Nothing of this is in what is shown now: a filter or the chosen time leaves it out.</p>}
+      {found && found.count === 0 && <p class="empty">The current filter or time excludes this selection.</p>}
       {found && found.count > 0 && <Costs found={found} mode={mode} isDiff={isDiff} />}
       {stacks.error && <Problem text={stacks.error} />}
       {found && found.count > 0 && (

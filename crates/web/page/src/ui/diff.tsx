@@ -1,4 +1,4 @@
-// What changed: every function before and after, in one run or in several.
+// What changed: the costs of every function before and after, in one run or in several.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { COSTS, FLAMES, type Kind as CostKind, type Mode, drawable, name } from "../costs";
@@ -20,7 +20,7 @@ const delta = (row: Change): number => mean(row) - row.before;
 const kindOf = (row: Change): Exclude<Kind, "all"> => (row.before === 0 ? "new" : mean(row) === 0 ? "gone" : delta(row) > 0 ? "more" : "less");
 const signedPercent = (share: number): string => (share > 0 ? `+${percent(share)}` : percent(share));
 
-/** Every run changed the same way. */
+/** Whether all runs changed in the same direction. */
 const agree = ({ before, after }: Change): boolean => new Set(after.map((amount) => Math.sign(amount - before))).size === 1;
 
 const Verdict = ({ row }: { row: Change }): JSX.Element => {
@@ -36,8 +36,8 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
   return [
     {
       id: "name",
-      title: "Function (what it allocates itself)",
-      help: "Functions match by name and file, whatever their folder or line",
+      title: "Function (self)",
+      help: "Costs of what the function allocates itself. Functions match by name and file, whatever their folder or line",
       width: 320,
       cell: (row) => (
         <span class="tree-cell" title={labelOf(row.level, merge, true)}>
@@ -77,7 +77,7 @@ const columnsOf = (names: string[], tell: (amount: number) => string, most: numb
           {
             id: "agree",
             title: "Runs agree",
-            help: "Yes: every run changed the same way. No: the change is not larger than what differs between runs",
+            help: "Yes: all runs changed in the same direction. No: the change is not larger than the usual difference between runs",
             width: 110,
             cell: (row: Change) => (agree(row) ? "yes" : <b class="badge">no</b>),
             text: (row: Change) => (agree(row) ? "yes" : "no"),
@@ -106,7 +106,7 @@ export const DiffTable = (): JSX.Element => {
         <h2>What changed</h2>
         <span class="hint">
           {isFile && `${traceName(status, Number(state.compare))} → ${traceName(status, state.file)} · `}
-          {name(cost, mode)} of each function itself{normal && `, ${NORMALS[normal].told}`}
+          {name(cost, mode)} per function (self){normal && `, ${NORMALS[normal].told}`}
         </span>
         <span class="push" />
         {isFile && <Scale />}
@@ -150,7 +150,7 @@ const MEASURES: Record<Mode, Measure[]> = {
 const measureName = (measure: Measure, mode: Mode): string => (measure === "own_peak" ? "Own peak" : name(measure, mode));
 const kindOfMeasure = (measure: Measure): CostKind => (measure === "own_peak" ? "bytes" : COSTS[measure].kind);
 
-/** What the table above cannot show: a function that holds memory only when the process is not at its peak has no peak to change. */
+/** Changes that the table above cannot show. A function that holds memory only while the process is not at its peak, for example, has no share of the peak. */
 const ElsewhereTable = (): JSX.Element | null => {
   const { state, ask, look, mode, pick } = usePage();
   const cost = drawable(state.cost, mode);
@@ -160,7 +160,7 @@ const ElsewhereTable = (): JSX.Element | null => {
   const columns: Column<Elsewhere>[] = [
     {
       id: "name",
-      title: `Not in ${name(cost, mode).toLowerCase()}, but changed in`,
+      title: `Unchanged in ${name(cost, mode).toLowerCase()}, changed in`,
       help: "Functions that did not change in the cost above, each with the measure in which it changed most",
       width: 320,
       cell: (row) => (
@@ -172,7 +172,7 @@ const ElsewhereTable = (): JSX.Element | null => {
       ),
       text: (row) => labelOf(row.level, look.merge, true),
     },
-    { id: "measure", title: "Measure", help: "Own peak: the most that one of its stacks held at any time", width: 140, cell: (row) => measureName(row.measure, mode), text: (row) => row.measure },
+    { id: "measure", title: "Measure", help: "Own peak: the most that a single stack of it held at any time", width: 140, cell: (row) => measureName(row.measure, mode), text: (row) => row.measure },
     { id: "before", title: "Before", help: "In the base", width: 120, numeric: true, cell: (row) => show(row.before, kindOfMeasure(row.measure)), text: (row) => String(row.before) },
     { id: "after", title: "After", help: "Here", width: 120, numeric: true, cell: (row) => show(row.after, kindOfMeasure(row.measure)), text: (row) => String(row.after) },
     { id: "delta", title: "Change", help: "After minus before", width: 140, numeric: true, cell: (row) => signed(row.after - row.before, kindOfMeasure(row.measure)), text: (row) => String(row.after - row.before) },

@@ -1,4 +1,4 @@
-// Links that open a line in an editor. A page may only open addresses, so a custom command is one that gets copied.
+// Links that open a line in an editor. A page can only open addresses, so a command is copied instead.
 import type { JSX } from "preact";
 import { recall } from "../store";
 import { usePage } from "./context";

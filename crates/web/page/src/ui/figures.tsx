@@ -1,4 +1,4 @@
-// The figures: six cards that answer the first questions.
+// The cards at the top, which answer the first questions.
 import type { JSX } from "preact";
 import { type Cost, value } from "../costs";
 import { PEAK, type State, filtered, isOtherTrace } from "../state";
@@ -30,13 +30,13 @@ const Card = ({ name, figure, note, title, isText, onClick }: { name: string; fi
   );
 };
 
-/** The end of a bucket: 2^20 ns. */
+/** About 1 ms, at the border of two buckets of `lifetimes`: 2^20 ns. */
 const SHORT_LIVED_NS = 1 << 20;
 
 type Lifetimes = { from: number[]; to: number[]; deallocations: number[] };
 type Format = (amount: number) => string;
 
-/** The totals of what is looked at, each as an element with its name. */
+/** The totals of what is shown, each as an element with its name. */
 const totalsIn = (overview: Overview, isDiff: boolean) => {
   const { sums, base } = overview.totals;
   const now = (cost: Cost): number => value(sums, cost);
@@ -71,7 +71,7 @@ const Share = ({ of, part, all }: { of: string; part: number; all: number }): JS
   </Num>
 );
 
-/** Whose code holds most, and how much. */
+/** The code that holds most, and how much. */
 const Holder = ({ overview, cost, name, title, canOpen }: { overview: Overview; cost: "live_bytes" | "peak_bytes"; name: string; title: string; canOpen: boolean }): JSX.Element => {
   const { state, isDiff } = usePage();
   const [biggest] = overview.lists[cost] ?? [];
@@ -98,10 +98,10 @@ const Holder = ({ overview, cost, name, title, canOpen }: { overview: Overview; 
   return <Card isText name={name} figure={biggest ? nameOf(biggest.level, false) : "–"} note={note} title={title} onClick={biggest && canOpen ? () => change({ view: "callers", fn: nameKey(biggest, state) }) : undefined} />;
 };
 
-/** Memory of the whole process; it is known of whole sessions only, so a comparison with a moment has none. */
+/** The memory of the whole process. It is known only for whole sessions, so a comparison with a moment has none. */
 const Rss = (): JSX.Element => {
   const { state, trace, status, isDiff } = usePage();
-  const title = "Memory of the whole process, of the whole session: heap, stacks, files, and what recording needed";
+  const title = "Memory of the whole process in the whole session: heap, stacks, files, and what the recording needs";
   const of = (session: typeof trace.session): number => session?.peak_rss_bytes ?? 0;
   const now = of(trace.session);
   const open = (): void => change({ chart: "rss" });
@@ -135,7 +135,7 @@ const Rss = (): JSX.Element => {
     <>
       {ours > 0 ? (
         <>
-          ours{" "}
+          heaptrack's share{" "}
           <Num of="overhead_bytes" value={ours}>
             {bytes(ours)}
           </Num>
@@ -146,7 +146,7 @@ const Rss = (): JSX.Element => {
       {machine ? (
         <>
           {" "}
-          · machine{" "}
+          · system memory{" "}
           <Num of="system_memory" value={machine}>
             {bytes(machine)}
           </Num>
@@ -173,12 +173,12 @@ const Moment = ({ overview }: { overview: Overview }): JSX.Element => {
     <div class="figures">
       <Card name="Live heap" figure={figure("live_bytes", bytes, "bytes")} note={isDiff ? beforeAndAfter("live_bytes", bytes) : when} title={`${exact(now("live_bytes"))} bytes`} />
       <Card name="Live blocks" figure={figure("live_allocations", count, "count")} note={isDiff ? beforeAndAfter("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
-      <Holder overview={overview} cost="live_bytes" name={isDiff ? "Changed most" : "Biggest holder"} title="Whose code holds most" canOpen={false} />
+      <Holder overview={overview} cost="live_bytes" name={isDiff ? "Changed most" : "Largest owner"} title="The code that holds most" canOpen={false} />
     </div>
   );
 };
 
-/** What was freed soon after it was allocated. In a range some of it may have been allocated before, so there it is a share of the frees. */
+/** Blocks that were freed soon. In a range some of them may have been allocated before it, so the share is that of all frees. */
 const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
   const { mode, isDiff, ask, status } = usePage();
   const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
@@ -215,7 +215,7 @@ const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
       {count(short)}
     </Num>
   );
-  return <Card name="Short-lived (≤ 1.05 ms)" figure={figureShort} note={note} title={title} onClick={open} />;
+  return <Card name="Short-lived (under 1 ms)" figure={figureShort} note={note} title={title} onClick={open} />;
 };
 
 const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
@@ -235,14 +235,14 @@ const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
       </Num>
     </>
   );
-  // A filter does not move the peak: it is the moment at which the whole process held most.
+  // A filter does not move the peak. The peak is the moment at which the whole process held most.
   const name = filtered(state) ? (isWhole ? "At the process's peak" : "At the process's peak in range") : isWhole ? "Peak heap" : "Peak in range";
   return (
     <Card
       name={name}
       figure={figure("peak_bytes", bytes, "bytes")}
       note={isDiff ? beforeAndAfter("peak_bytes", bytes) : note}
-      title={`${exact(now("peak_bytes"))} bytes. Click: what was live then`}
+      title={`${exact(now("peak_bytes"))} bytes. Click: show what was live then`}
       onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
     />
   );
@@ -274,7 +274,7 @@ const Leaked = ({ overview }: { overview: Overview }): JSX.Element => {
       name="Leaked"
       figure={figure("leaked_bytes", bytes, "bytes")}
       note={isDiff ? beforeAndAfter("leaked_bytes", bytes) : note}
-      title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: judged`}
+      title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: show the verdicts`}
       onClick={() => change({ view: "leaks" })}
     />
   );
@@ -291,7 +291,7 @@ const Growth = ({ overview }: { overview: Overview }): JSX.Element => {
     </>
   );
   const title = "Live at the end of the range minus live at its start; kept: allocated in the range and live at its end";
-  // Growth is a difference already. In a comparison both are shown, not the difference of differences.
+  // Growth is a difference already. So a comparison shows both values and not the difference between them.
   if (isDiff) {
     const inBase = (
       <>
@@ -320,7 +320,7 @@ const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
           ·{" "}
         </>
       )}
-      {one("allocated_bytes", bytes)} in all
+      {one("allocated_bytes", bytes)} in total
     </>
   );
   return (
@@ -343,13 +343,13 @@ export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
       {mode === "session" ? <Leaked overview={overview} /> : <Growth overview={overview} />}
       <Allocations overview={overview} />
       <ShortLived overview={overview} />
-      <Holder overview={overview} cost="peak_bytes" name={isDiff ? "Changed most at peak" : "Biggest holder at peak"} title="Whose code held most when the heap was at its largest" canOpen />
+      <Holder overview={overview} cost="peak_bytes" name={isDiff ? "Changed most at peak" : "Largest owner at peak"} title="The code that held most when the heap was at its largest" canOpen />
       <Rss />
     </div>
   );
 };
 
-/** A function as the address has it. Of two traces a name alone may be two functions, so there its file stands behind it. */
+/** A function as the address names it. In two traces, one name may be two functions, so the file is appended. */
 export const nameKey = ({ level }: { level: Level }, { compare }: State): string => {
   const name = level.function ?? level.short ?? "";
   return isOtherTrace(compare) && name && level.file ? `${name}\t${level.file}` : name;

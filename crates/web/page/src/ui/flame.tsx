@@ -1,8 +1,8 @@
-// The flame graph: every stack at once. A canvas for the eye; for the keyboard a cursor that walks the boxes and says where it is.
+// The flame graph. It is drawn on a canvas; for the keyboard and screen readers there is a cursor that moves from box to box and describes it.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { OWNERS } from "../colours";
-import { COSTS, type Cost, FLAMES, drawable, name } from "../costs";
+import { COSTS, type Cost, FLAMES, type Mode, drawable, name } from "../costs";
 import { labelOf, where } from "../names";
 import { change, useAsk } from "../store";
 import { exact, percent, show, signed } from "../units";
@@ -34,18 +34,18 @@ export const FlameView = (): JSX.Element => {
   return (
     <section class="view" aria-label="Flame graph">
       <div class="tools">
-        <Pick label="bytes or calls" value={cost} choices={costs.map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
+        <Pick label="measure" value={cost} choices={costs.map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         <Choices
           label="Direction"
           value={state.up ? "up" : "down"}
           choices={[
-            { value: "down", text: "top-down", title: "From main to who allocates" },
-            { value: "up", text: "bottom-up", title: "From who allocates to main" },
+            { value: "down", text: "top-down", title: "From main to the functions that allocate" },
+            { value: "up", text: "bottom-up", title: "From the functions that allocate to main" },
           ]}
           onChange={(direction) => change({ up: direction === "up", zoom: "" })}
         />
-        <Switch text="icicle" title="Root on top instead of below" on={state.icicle} onChange={(icicle) => change({ icicle })} />
-        <Switch text="collapse recursion" title="A function that calls itself is one box" on={state.recursion} onChange={(recursion) => change({ recursion })} />
+        <Switch text="icicle" title="Draw the root at the top instead of the bottom" on={state.icicle} onChange={(icicle) => change({ icicle })} />
+        <Switch text="collapse recursion" title="Draw a function that calls itself as one box" on={state.recursion} onChange={(recursion) => change({ recursion })} />
         <label class="pick">
           <span>threshold</span>
           <input type="number" min="0" max="99" step="0.01" value={state.threshold} onChange={(event) => change({ threshold: Math.max(0, Number(event.currentTarget.value) || 0) })} />
@@ -67,7 +67,7 @@ export const FlameView = (): JSX.Element => {
             </span>
             <span class="legend-entry">
               <i style={{ background: "hsl(214 75% 60%)" }} />
-              less; a box is as wide as the larger of both
+              less than in the base; the width of a box is the larger of the two
             </span>
           </>
         ) : (
@@ -78,13 +78,13 @@ export const FlameView = (): JSX.Element => {
             </span>
           ))
         )}
-        {answer.value && answer.value.flame.cut > 0 && <span class="legend-entry hint" data-label="">{exact(answer.value.flame.cut)} boxes below {state.threshold} % are left out</span>}
+        {answer.value && answer.value.flame.cut > 0 && <span class="legend-entry hint" data-label="">{exact(answer.value.flame.cut)} {answer.value.flame.cut === 1 ? "box" : "boxes"} under {state.threshold} % hidden</span>}
       </div>
     </section>
   );
 };
 
-/** The one on the first screen. */
+/** The small flame graph on the first screen. */
 export const MiniFlame = ({ cost }: { cost: Cost }): JSX.Element => {
   const { ask, look, mode } = usePage();
   const answer = useAsk("flame", { ask, look, direction: "top-down", cost, threshold: 0.002 });
@@ -92,7 +92,7 @@ export const MiniFlame = ({ cost }: { cost: Cost }): JSX.Element => {
     <section class="card flame-card" aria-label="Flame graph, small">
       <header class="card-head">
         <h2>Flame graph</h2>
-        <span class="hint">{COSTS[cost].kind === "bytes" ? "bytes" : "number"}: {name(cost, mode).toLowerCase()} · colour = whose code</span>
+        <span class="hint">{COSTS[cost].kind === "bytes" ? "bytes" : "number"}: {name(cost, mode).toLowerCase()} · colour = owner of the code</span>
         <span class="push" />
         <button type="button" class="link" onClick={() => change({ view: "flame", cost })}>
           open
@@ -102,6 +102,12 @@ export const MiniFlame = ({ cost }: { cost: Cost }): JSX.Element => {
       {answer.value && <Graph answer={answer.value} cost={cost} big={false} />}
     </section>
   );
+};
+
+/** The total of a flame graph. The peak is a moment, all other costs are totals. */
+const totalText = (amount: string, cost: Cost, mode: Mode): string => {
+  if (cost === "peak_bytes" && mode !== "moment") return `${amount} at the ${mode === "range" ? "range's " : ""}peak`;
+  return `${amount} ${name(cost, mode).toLowerCase()} in total`;
 };
 
 const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: boolean }): JSX.Element => {
@@ -115,7 +121,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
   useEffect(() => setCursor(0), [flame]);
   const zoom = useMemo(() => (big ? walk(flame, state.zoom) : 0), [flame, state.zoom, big]);
   const { kind } = COSTS[cost];
-  const text = (index: number): string => (index === 0 ? `${show(total, kind)} ${name(cost, mode).toLowerCase()} in all` : labelOf(labels.get(flame.key[index] ?? 0) ?? NOBODY, look.merge, state.full));
+  const text = (index: number): string => (index === 0 ? totalText(show(total, kind), cost, mode) : labelOf(labels.get(flame.key[index] ?? 0) ?? NOBODY, look.merge, state.full));
   const search = big ? state.search : "";
   const found = useMemo(() => (search ? matched(flame, labels, search) : undefined), [flame, labels, search]);
   const height = heightOf(flame, zoom, big ? 4000 : 7);
@@ -139,7 +145,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
     const level = labels.get(flame.key[index] ?? 0);
     const place = level ? where(level) : "";
     if (base !== undefined) return `${text(index)}: ${show(base, kind)} → ${show(amount, kind)} (${signed(amount - base, kind)})`;
-    return index === 0 ? text(0) : `${text(index)}${place ? ` (${place})` : ""}: ${show(amount, kind)}, ${percent(amount / Math.max(1, total))} of all${ofParent}`;
+    return index === 0 ? text(0) : `${text(index)}${place ? ` (${place})` : ""}: ${show(amount, kind)}, ${percent(amount / Math.max(1, total))} of the total${ofParent}`;
   };
   const rowOf = (index: number): Row => ({ level: labels.get(flame.key[index] ?? 0) ?? NOBODY, key: flame.key[index] ?? 0, sums: new Float64Array(0), base: undefined });
   const select = (index: number): void => {
@@ -207,7 +213,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           <button type="button" class="button" disabled={told <= 0} title="Callers and callees of this box" onClick={() => told > 0 && change({ view: "callers", fn: nameKey(rowOf(told), state) })}>
             Callers
           </button>
-          <button type="button" class="button" title="Copy what is said about this box" onClick={() => void copy(describe(told)).then(() => say("Copied."))}>
+          <button type="button" class="button" title="Copy the description of this box" onClick={() => void copy(describe(told)).then(() => say("Copied."))}>
             Copy
           </button>
           <button type="button" class="button" onClick={() => save("svg")}>
@@ -221,7 +227,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           </output>
           {found && (
             <output class="found" aria-label="Search result">
-              {show(found.total, kind)} ({percent(found.total / Math.max(1, total))} of {show(total, kind)}) matched by search
+              {show(found.total, kind)} ({percent(found.total / Math.max(1, total))} of {show(total, kind)}) match the search
             </output>
           )}
         </div>
@@ -232,7 +238,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
         tabIndex={big ? 0 : -1}
         role="application"
         aria-roledescription="flame graph"
-        aria-label="Flame graph: arrow keys walk from box to box, Enter zooms, Space shows details, Escape shows all"
+        aria-label="Flame graph: arrow keys move from box to box, Enter zooms, Space shows details, Escape shows all"
         onKeyDown={big ? keys : () => undefined}
       >
         <canvas
@@ -266,14 +272,14 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           }}
           title={hover >= 0 ? describe(hover) : undefined}
         />
-        {flame.count <= 1 && <div class="empty">Nothing of this cost here.</div>}
+        {flame.count <= 1 && <div class="empty">Nothing to show for this measure.</div>}
       </div>
       {!big && <output class="flame-text">{hover >= 0 ? describe(hover) : " "}</output>}
     </div>
   );
 };
 
-/** The box below `zoom` on the way to `index`. */
+/** The child of `zoom` that contains the box `index`. */
 const nextTo = (flame: FlameAnswer["flame"], zoom: number, index: number): number => {
   let at = index;
   while (at > 0 && flame.parent[at] !== zoom) at = flame.parent[at] ?? 0;

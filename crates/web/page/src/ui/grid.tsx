@@ -1,7 +1,7 @@
-// A table that draws only the rows in sight: flat or a tree, thousands or half a million of them.
+// A table, flat or a tree, that draws only the visible rows. It may have half a million rows.
 //
-// Given: columns, a number of rows, and a function that gives rows of a range. Gives back: nothing; it calls back. What must hold: everything
-// works by keyboard; a screen reader is told where it is (aria-rowindex, -level, -expanded); column sizes and order are remembered.
+// Receives: columns, a number of rows, a function that returns a range of rows, and callbacks. Must hold: everything works with the keyboard.
+// A screen reader can tell where it is (aria-rowindex, -level, -expanded). Column widths and order are remembered.
 import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { recall, remember } from "../store";
@@ -14,9 +14,9 @@ export type Column<R> = {
   width: number;
   numeric?: boolean;
   cell: (row: R) => ComponentChildren;
-  /** What is copied. */
+  /** The text that is copied. */
   text?: (row: R) => string;
-  /** A bar behind the number: a share from -1 to 1. */
+  /** The length of the bar under the number: a share from -1 to 1. */
   bar?: (row: R) => number;
   sortable?: boolean;
 };
@@ -32,12 +32,12 @@ export type TreeParts<R> = {
 
 export type GridProps<R> = {
   label: string;
-  /** Under which sizes and order are remembered. */
+  /** The name under which widths and order are remembered. */
   name: string;
   columns: Column<R>[];
   count: number;
   rows: (from: number, to: number) => Promise<R[]> | R[];
-  /** Rows are asked for anew when this changes. */
+  /** When this changes, the rows are requested again. */
   version: unknown;
   idOf: (row: R) => string;
   selected?: string | undefined;
@@ -46,16 +46,16 @@ export type GridProps<R> = {
   sort?: { id: string; ascending: boolean };
   onSort?: (id: string) => void;
   tree?: TreeParts<R>;
-  /** Scrolls there when it changes. */
+  /** When this changes, the table scrolls to that row. */
   scrollTo?: number | undefined;
   empty?: ComponentChildren;
   tall?: boolean;
 };
 
 const ROW = 26;
-/** Rows drawn beyond what is seen, so that a slow answer is not noticed. */
+/** How many rows are drawn above and below the visible ones, so that a slow answer is not noticed. */
 const MORE = 4;
-/** More than a window ever has: rows that leave it lend their elements to those that come. */
+/** More rows than a window ever has. The elements of rows that scroll out are used again for rows that scroll in. */
 const POOL = 331;
 
 export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
@@ -149,7 +149,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
     void navigator.clipboard?.writeText(text).catch(() => undefined);
   };
 
-  // Always the same object, so that rows that did not change need not be looked at again.
+  // Always the same object, so that unchanged rows are not drawn again.
   const handlers = useRef<Handlers<R>>({ click: () => undefined, open: () => undefined }).current;
   handlers.click = (row, index) => {
     setCursor(index);
@@ -193,7 +193,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
 type Handlers<R> = { click: (row: R, index: number) => void; open: (row: R) => void };
 type RowProps<R> = { id: string; row: R; index: number; columns: Column<R>[]; tree: TreeParts<R> | undefined; isSelected: boolean; isHere: boolean; on: Handlers<R> };
 
-/** One row. It is drawn again only when something of it has changed. */
+/** One row. It is drawn again only when it has changed. */
 class GridRow<R> extends Component<RowProps<R>> {
   override shouldComponentUpdate(next: RowProps<R>): boolean {
     const { props } = this;
@@ -222,7 +222,7 @@ class GridRow<R> extends Component<RowProps<R>> {
   }
 }
 
-/** No component: hundreds are made in a frame. */
+/** A function and not a component, because hundreds are made in a frame. */
 const cell = <R,>(column: Column<R>, row: R): JSX.Element => {
   const share = column.bar?.(row) ?? 0;
   return (

@@ -1,4 +1,4 @@
-// The line on top: what is looked at, and what has been chosen, each removable.
+// The line at the top: the program, and everything that is selected. Each selection can be removed.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { filtered, isOtherTrace, momentText } from "../state";
@@ -33,7 +33,7 @@ export const Header = (): JSX.Element => {
             {count(session.events)} events
           </Num>{" "}
           ·{" "}
-          <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that we know were not recorded" : "Nothing was lost"}>
+          <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that were counted but not recorded" : "No event was lost"}>
             <Num of="lost_events" value={session.lost_events}>
               {count(session.lost_events)} lost
             </Num>
@@ -57,7 +57,7 @@ export const Header = (): JSX.Element => {
   );
 };
 
-/** A pool lies in blocks of malloc's, so the two are never added up. */
+/** The memory of a pool comes from malloc, so the blocks of the two domains are never added up. */
 const Domains = (): JSX.Element => {
   const { state } = usePage();
   return (
@@ -65,7 +65,7 @@ const Domains = (): JSX.Element => {
       label="Whose blocks"
       value={state.domain}
       choices={[
-        { value: "malloc", text: "malloc", title: "Blocks of malloc and its relatives" },
+        { value: "malloc", text: "malloc", title: "Blocks of malloc, calloc, realloc and similar functions" },
         { value: "custom", text: "custom allocators", title: "Blocks that the program's own allocators reported (heaptrack_api.h)" },
       ]}
       onChange={(domain) => change({ domain, at: undefined, from: undefined, to: undefined, zoom: "", fn: undefined })}
@@ -83,12 +83,12 @@ const Chips = (): JSX.Element => {
   if (state.at !== undefined) chip(`live at ${momentText(state.at, time)}`, "Only what was live at this moment", () => change({ at: undefined, compare: state.compare?.startsWith("@") ? undefined : state.compare }));
   else if (state.from !== undefined || state.to !== undefined)
     chip(`range ${time(state.from ?? 0)} – ${state.to === undefined ? "end" : time(state.to)}`, "Only this range of time", () => change({ from: undefined, to: undefined }));
-  if (look.levels === "mine") chip("my code", "Only levels in your own code are shown; the costs of what they call are theirs", () => change({ levels: "all" }));
-  state.include.forEach((text, index) => chip(text, "Only stacks with a level that matches", () => change({ include: without(state.include, index) })));
-  state.exclude.forEach((text, index) => chip(`not ${text}`, "No stacks with a level that matches", () => change({ exclude: without(state.exclude, index) })));
+  if (look.levels === "mine") chip("my code", "Shows only frames in your own code. The costs of functions that they call are added to them", () => change({ levels: "all" }));
+  state.include.forEach((text, index) => chip(text, "Only stacks in which a frame matches", () => change({ include: without(state.include, index) })));
+  state.exclude.forEach((text, index) => chip(`excluding ${text}`, "Without stacks in which a frame matches", () => change({ exclude: without(state.exclude, index) })));
   for (const thread of state.thread) chip(`thread ${thread}`, "Only blocks that this thread allocated", () => change({ thread: state.thread.filter((other) => other !== thread) }));
-  if (state.size !== undefined) chip(`size ${state.size}`, "Only blocks of this size", () => change({ size: undefined }));
-  if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks that lived so long", () => change({ lifetime: undefined }));
+  if (state.size !== undefined) chip(`size ${sizeText(state.size)}`, "Only blocks of this size", () => change({ size: undefined }));
+  if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks with this lifetime", () => change({ lifetime: undefined }));
   if (state.compare !== undefined) {
     const text = state.compare === "@peak" ? "the peak" : state.compare.startsWith("@") ? time(Number(state.compare.slice(1))) : traceName(status, Number(state.compare));
     const how = isOtherTrace(state.compare) && state.normalise !== "no" ? `, ${NORMALS[state.normalise].text}` : "";
@@ -98,7 +98,7 @@ const Chips = (): JSX.Element => {
     <>
       {parts}
       {look.levels === "all" && (
-        <button type="button" class="button ghost" title="Show only levels in your own code" onClick={() => change({ levels: "mine" })}>
+        <button type="button" class="button ghost" title="Show only frames in your own code" onClick={() => change({ levels: "mine" })}>
           my code
         </button>
       )}
@@ -111,11 +111,20 @@ const Chips = (): JSX.Element => {
   );
 };
 
-const lifetimeText = (range: string): string =>
-  range
-    .split("..")
-    .map((part) => (part === "" ? "" : Number.isFinite(Number(part)) ? time(Number(part)) : part))
-    .join(" – ");
+/** A range as it was typed or chosen: "32..63" is "32–63", with either end perhaps missing. */
+const rangeText = (range: string, below: "<" | "≤", show: (end: string) => string): string => {
+  const [min = "", max = min] = range.split("..");
+  if (min === max) return show(min);
+  if (max === "") return `≥ ${show(min)}`;
+  return min === "" || min === "0" ? `${below} ${show(max)}` : `${show(min)}–${show(max)}`;
+};
+
+const lifetimeText = (range: string): string => rangeText(range, "<", (end) => (Number.isFinite(Number(end)) ? time(Number(end)) : end));
+
+const sizeText = (range: string): string => {
+  const text = rangeText(range, "≤", (end) => end);
+  return /\d$/.test(text) ? `${text} B` : text;
+};
 
 const Theme = (): JSX.Element => {
   const [theme, set] = useState<string>(() => recall("theme", "auto"));

@@ -1,4 +1,4 @@
-// Sizes and lifetimes: bars over buckets of powers of two. A click filters everything to that bucket.
+// Sizes and lifetimes: bars over buckets of powers of two. A click on a bar filters everything to that bucket.
 import type { JSX } from "preact";
 import { functionColour } from "../colours";
 import { type State, mode } from "../state";
@@ -13,14 +13,14 @@ import { Choices, Empty, NotCompared, Problem, WholeOnly } from "./parts";
 type Top = { function: string | null; short?: string | null; module?: string | null; allocations: number; allocated_bytes?: number; bytes?: number };
 type Sizes = { from: number[]; to: number[]; top?: Top[][] } & Record<string, number[]>;
 
-/** `key`: the function that a part is of; none for what is no function. */
+/** `key`: the function of a part, if it is one. */
 type Part = { name: string; colour: string; amount: number; note: string; key?: string };
 type Bar = { from: number; to: number; label: string; amount: number; parts: Part[]; note: string; filter: Partial<State> };
 
 const FREED = "#2f6fe4";
 const STILL_LIVE = "#b8356f";
 
-/** The functions of a bucket; lines of one function are one part. */
+/** The functions of a bucket. The lines of one function are one part. */
 const partsOf = (top: Top[]): Part[] => {
   const known = new Map<string, Top>();
   for (const one of top) {
@@ -35,7 +35,7 @@ const partsOf = (top: Top[]): Part[] => {
   });
 };
 
-/** Which colour is which function. */
+/** The legend: the colours of functions. */
 const Functions = ({ bars }: { bars: Bar[] }): JSX.Element | null => {
   const known = new Map<string, Part & { all: number }>();
   for (const part of bars.flatMap((bar) => bar.parts)) if (part.key !== undefined && part.amount > 0) known.set(part.key, { ...part, all: (known.get(part.key)?.all ?? 0) + part.amount });
@@ -77,7 +77,7 @@ export const SizesView = (): JSX.Element => {
       label: sizeLabel(from, to),
       amount: data?.[measure]?.[index] ?? 0,
       parts: peak ? partsOf(top) : [],
-      note: isMoment ? bytes(data?.live_bytes?.[index] ?? 0) : `${calls > 0 ? `${exact(calls)} allocations of ${bytes(sum)} in all, ${bytes(sum / calls)} each; ` : ""}at the peak ${bytes(data?.peak_bytes?.[index] ?? 0)}, live at the end ${bytes(data?.live_bytes?.[index] ?? 0)}`,
+      note: isMoment ? bytes(data?.live_bytes?.[index] ?? 0) : `${calls > 0 ? `${exact(calls)} allocations, ${bytes(sum)} in total, ${bytes(sum / calls)} each; ` : ""}at the peak ${bytes(data?.peak_bytes?.[index] ?? 0)}, live at the end ${bytes(data?.live_bytes?.[index] ?? 0)}`,
       filter: { size: `${from}..${to}` },
     };
   });
@@ -99,7 +99,7 @@ export const SizesView = (): JSX.Element => {
           }
           onChange={(next) => change({ measure: next })}
         />
-        <span class="hint">requested size of a block · {status.report ? "whole session" : "click a bar = only such blocks"}</span>
+        <span class="hint">requested size of a block · {status.report ? "whole session" : "click a bar to see only these blocks"}</span>
       </div>
       <NotCompared />
       <WholeOnly what="sizes" />
@@ -127,12 +127,12 @@ export const LifetimesView = (): JSX.Element => {
     return {
       from,
       to,
-      // Events know their time to 0.1 ms.
+      // The time of events is known to 0.1 ms.
       label: to < 100_000 ? `< ${time(131_072)}` : `${time(from)} – ${time(to + 1)}`,
       amount: dead + alive,
       parts: [
-        { name: "freed", colour: FREED, amount: dead, note: `${format(dead)} freed after so long` },
-        { name: "still live", colour: STILL_LIVE, amount: alive, note: `${format(alive)} live for so long` },
+        { name: "freed", colour: FREED, amount: dead, note: `${format(dead)} freed after this long` },
+        { name: "still live", colour: STILL_LIVE, amount: alive, note: `${format(alive)} still live, this old` },
       ],
       note: lifetimeNote({ freed: data?.deallocations?.[index] ?? 0, freedBytes: data?.freed_bytes?.[index] ?? 0, live: data?.live_allocations?.[index] ?? 0, liveBytes: data?.live_bytes?.[index] ?? 0 }),
       filter: { lifetime: `${from}..${to}` },
@@ -151,7 +151,7 @@ export const LifetimesView = (): JSX.Element => {
           ]}
           onChange={(next) => change({ measure: next })}
         />
-        <span class="hint">time from allocation to free · {status.report ? "whole session" : "click a bar = only such blocks"}</span>
+        <span class="hint">time from allocation to free · {status.report ? "whole session" : "click a bar to see only these blocks"}</span>
       </div>
       <NotCompared />
       <WholeOnly what="lifetimes" />
@@ -160,11 +160,11 @@ export const LifetimesView = (): JSX.Element => {
         <div class="legend">
           <span class="legend-entry">
             <i style={{ background: FREED }} />
-            freed after so long
+            freed after this long
           </span>
           <span class="legend-entry">
             <i style={{ background: STILL_LIVE }} />
-            still live, for so long
+            still live, this old
           </span>
         </div>
       )}
@@ -174,9 +174,9 @@ export const LifetimesView = (): JSX.Element => {
 };
 
 const lifetimeNote = ({ freed, freedBytes, live, liveBytes }: Record<"freed" | "freedBytes" | "live" | "liveBytes", number>): string =>
-  [freed > 0 && `${several(freed, "block")} of ${bytes(freedBytes)} freed after so long`, live > 0 && `${several(live, "block")} of ${bytes(liveBytes)} live for so long`].filter(Boolean).join("; ");
+  [freed > 0 && `${several(freed, "block")} of ${bytes(freedBytes)} freed after this long`, live > 0 && `${several(live, "block")} of ${bytes(liveBytes)} still live, this old`].filter(Boolean).join("; ");
 
-/** Buckets below what the clock can tell are one. */
+/** Joins the buckets that are shorter than the clock can tell apart. */
 const joinShort = (bars: Bar[], format: (value: number) => string): void => {
   const short = bars.filter((bar) => bar.to < 131_072);
   if (short.length < 2) return;
@@ -190,7 +190,7 @@ const joinShort = (bars: Bar[], format: (value: number) => string): void => {
     amount: sum((bar) => bar.amount),
     parts: first.parts.map((part, place) => {
       const amount = sum((bar) => bar.parts[place]?.amount ?? 0);
-      return { ...part, amount, note: `${format(amount)} ${part.name} after so long` };
+      return { ...part, amount, note: `${format(amount)} ${part.name}${part.name === "freed" ? " after this long" : ", this old"}` };
     }),
     note: short.map((bar) => bar.note).filter(Boolean).join("; "),
     filter: { lifetime: `..${to}` },
@@ -198,7 +198,7 @@ const joinShort = (bars: Bar[], format: (value: number) => string): void => {
   bars.splice(0, short.length, joined);
 };
 
-/** Buckets are powers of two, units are powers of 1000: small sizes are written out. */
+/** Small sizes are written in full, because buckets are powers of two and units are powers of 1000. */
 const sizeLabel = (from: number, to: number): string => {
   if (from === to) return `${exact(from)} B`;
   return to < 100_000 ? `${exact(from)} – ${exact(to)} B` : `${bytes(from)} – ${bytes(to)}`;
@@ -206,7 +206,7 @@ const sizeLabel = (from: number, to: number): string => {
 
 const Bars = ({ title, bars, format, canFilter }: { title: string; bars: Bar[]; format: (value: number) => string; canFilter: boolean }): JSX.Element => {
   const first = bars.findIndex((bar) => bar.amount > 0);
-  if (first < 0) return <Empty>Nothing here.</Empty>;
+  if (first < 0) return <Empty>No blocks to show.</Empty>;
   const last = bars.findLastIndex((bar) => bar.amount > 0);
   const shown = bars.slice(first, last + 1);
   const top = Math.max(...shown.map((bar) => bar.amount));
@@ -220,7 +220,7 @@ const Bars = ({ title, bars, format, canFilter }: { title: string; bars: Bar[]; 
             <tr key={bar.from}>
               <th scope="row">{bar.label}</th>
               <td class="bars-bar">
-                <button type="button" disabled={!canFilter || bar.amount === 0} title={`${bar.note}${canFilter ? "\nClick: only such blocks" : ""}`} aria-label={`${bar.label}: ${bar.note}`} onClick={() => change(bar.filter)}>
+                <button type="button" disabled={!canFilter || bar.amount === 0} title={`${bar.note}${canFilter ? "\nClick to see only these blocks" : ""}`} aria-label={`${bar.label}: ${bar.note}`} onClick={() => change(bar.filter)}>
                   {bar.parts.map((part) => part.amount > 0 && <i key={part.key ?? part.name} style={{ width: `${(part.amount / top) * 100}%`, background: part.colour }} data-function={part.key} data-colour={part.colour} title={`${part.name}: ${part.note}`} />)}
                   {rest > 0 && <i class={bar.parts.length > 0 ? "rest" : ""} style={{ width: `${(rest / top) * 100}%` }} />}
                 </button>

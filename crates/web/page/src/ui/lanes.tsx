@@ -1,4 +1,4 @@
-// A lane per thread: what is live of what it allocated.
+// A lane for each thread: the live blocks that it allocated.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ask } from "../client";
@@ -50,7 +50,7 @@ export const ThreadLanes = (): JSX.Element => {
     const colours = ink();
     lanes.forEach(({ data }, index) => {
       const bottom = (index + 1) * LANE;
-      // Each to its own scale, which stands beside it: a thread that holds little is seen, too.
+      // Each lane has its own scale, which is written beside it, so that a thread that holds little is visible, too.
       const top = Math.max(1, ...data.live_bytes);
       const frame = { width, from: data.range.from_ns, to: data.range.to_ns };
       const times = [data.range.from_ns, ...data.time_ns];
@@ -73,7 +73,7 @@ export const ThreadLanes = (): JSX.Element => {
     });
   });
   if (answer.error) return <Problem text={answer.error} />;
-  if (answer.value && lanes.length === 0) return <Empty>{status.report ? "A report has no lanes of threads: open the trace with heaptrack analyze." : "No threads."}</Empty>;
+  if (answer.value && lanes.length === 0) return <Empty>{status.report ? "A report has no timelines of threads. Open the trace with heaptrack analyze." : "No threads."}</Empty>;
   return (
     <>
       <div ref={place} class="plot">

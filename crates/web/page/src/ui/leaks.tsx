@@ -1,4 +1,4 @@
-// What was not freed, site by site, with a verdict and what it rests on.
+// The places that hold blocks at the end, each with a verdict and its reason.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { base } from "../names";
@@ -26,7 +26,7 @@ export type Leak = {
   allocations: number;
   ratio: number | null;
   growth_bytes_per_second: number;
-  /** Null: nothing was allocated, or nothing is live. */
+  /** Null if nothing was allocated, or nothing is live. */
   first_ns: number | null;
   last_ns: number | null;
   age_ns: number | null;
@@ -35,19 +35,19 @@ export type Leak = {
   sparkline: number[];
 };
 
-/** Each verdict as it is shown and what it means: the same as in docs/analysis.md. */
+/** The label of each verdict, and what it means. docs/analysis.md says the same. */
 export const VERDICTS: Record<Verdict, [string, string]> = {
-  grows: ["grows", "It grew up to the end: a leak, or a cache without a bound."],
-  bounded: ["bounded", "It came to a level and stays there: most likely a cache."],
-  once: ["once", "Allocated within a short time, and nothing after that: start-up, a pool, a table."],
-  exit: ["at exit", "Held up to the end and freed only when the program ended: not a leak."],
-  tail: ["tail", "In use when the program ended; earlier ones were freed: most likely not a leak."],
+  grows: ["grows", "It grew up to the end: a leak, or a cache without a limit."],
+  bounded: ["levelled off", "It reached a level and stays there: most likely a cache."],
+  once: ["one-time", "Allocated within a short time, and nothing after that: start-up, a pool, a table."],
+  exit: ["freed at exit", "Held up to the end and freed only when the program ended: not a leak."],
+  tail: ["in use at end", "In use when the program ended; earlier blocks were freed: most likely not a leak."],
 };
 
-/** What is live at the end. Places that freed everything when the program ended are judged too, but they leak nothing. */
+/** Whether the place holds blocks at the end. Places that freed everything when the program ended have a verdict, too, but they leak nothing. */
 export const isNotFreed = (leak: Leak): boolean => leak.live_allocations > 0;
 
-/** How many blocks are left. Of a bounded trace (`--max-size`) only the allocations of the later part are counted, and more may be live than that. */
+/** How many blocks are left. In a trace with a size limit (`--max-size`) only the later allocations are counted, and more blocks than that may be live. */
 export const keptText = ({ live_allocations: live, allocations }: Leak): string => (live <= allocations ? `${exact(live)} of ${exact(allocations)}` : exact(live));
 const isRatioKnown = ({ ratio }: Leak): boolean => ratio !== null && ratio <= 1;
 
@@ -99,17 +99,17 @@ const Spark = ({ values }: { values: number[] }): JSX.Element => {
   );
 };
 
-/** A line that LSan understands, and so do we. */
+/** A suppression for this function, in LeakSanitizer's format, which `--suppressions` reads. */
 export const suppression = (name: string): string => `leak:${name.replace(/\(.*$/, "").replace(/^.*\s(?=[\w:~]+$)/, "")}`;
 
-/** Room for the longest count. */
+/** The width that the longest count needs. */
 const widest = (sites: Leak[]): number => Math.max(130, ...sites.map((site) => keptText(site).length * 8 + 24));
 
 export const Leaks = (): JSX.Element => {
   const { state, mode, pick, say } = usePage();
   const [verdict, setVerdict] = useState<"live" | Verdict>("live");
   const [selected, setSelected] = useState<string | undefined>(undefined);
-  // How a place behaves over a part of the session says little about leaks, so the verdicts are always those of all of it.
+  // A part of the session says little about leaks, so the verdicts are always those of the whole session.
   const answer = useRaw("leaks", timeless(state));
   const all = (answer.value?.sites as Leak[] | undefined) ?? [];
   const isShown = (site: Leak, which: "live" | Verdict): boolean => (which === "live" ? isNotFreed(site) : site.verdict === which);
@@ -140,12 +140,12 @@ export const Leaks = (): JSX.Element => {
       ),
       text: (site) => site.function ?? "",
     },
-    { id: "verdict", title: "Verdict", help: "What it looks like; the reason is in the details", width: 92, cell: (site) => (site.suppressed ? <span class="badge">suppressed</span> : <VerdictBadge verdict={site.verdict} />), text: (site) => site.verdict },
+    { id: "verdict", title: "Verdict", help: "Whether it looks like a leak; select the row to see the reason", width: 120, cell: (site) => (site.suppressed ? <span class="badge">suppressed</span> : <VerdictBadge verdict={site.verdict} />), text: (site) => site.verdict },
     number("live_bytes", "Leaked", "Bytes not freed", 120, (site) => bytes(site.live_bytes), (site) => String(site.live_bytes), (site) => (site.suppressed ? 0 : site.live_bytes / total)),
     number("live_allocations", "Blocks kept", "Blocks not freed, of those allocated", widest(sites), keptText, (site) => String(site.live_allocations)),
-    number("ratio", "Kept share", "100 % means that nothing was ever freed", 112, (site) => (isRatioKnown(site) ? percent(site.ratio ?? 0) : "–"), (site) => (isRatioKnown(site) ? String(site.ratio) : "")),
-    number("growth", "Growth", "Bytes a second", 110, (site) => (site.growth_bytes_per_second === 0 ? "–" : `${bytes(site.growth_bytes_per_second)}/s`), (site) => String(site.growth_bytes_per_second)),
-    number("age_ns", "Oldest", "How long the oldest of them was live", 100, (site) => when(site.age_ns), (site) => String(site.age_ns ?? "")),
+    number("ratio", "% kept", "100 % means that nothing was ever freed", 112, (site) => (isRatioKnown(site) ? percent(site.ratio ?? 0) : "–"), (site) => (isRatioKnown(site) ? String(site.ratio) : "")),
+    number("growth", "Growth", "Bytes per second", 110, (site) => (site.growth_bytes_per_second === 0 ? "–" : `${bytes(site.growth_bytes_per_second)}/s`), (site) => String(site.growth_bytes_per_second)),
+    number("age_ns", "Oldest", "The age of the oldest live block", 100, (site) => when(site.age_ns), (site) => String(site.age_ns ?? "")),
     number("first_ns", "First", "The first allocation here", 100, (site) => when(site.first_ns), (site) => String(site.first_ns ?? "")),
     number("last_ns", "Last", "The last allocation here", 100, (site) => when(site.last_ns), (site) => String(site.last_ns ?? "")),
     { id: "spark", title: "Live over time", help: "From the start to the end of the session", width: 136, cell: (site) => <Spark values={site.sparkline} /> },
@@ -165,7 +165,7 @@ export const Leaks = (): JSX.Element => {
           onChange={setVerdict}
         />
         <span class="push" />
-        <label class="switch" title="Leave out what suppressions match">
+        <label class="switch" title="Hide leaks that a suppression matches">
           <input type="checkbox" checked={state.suppressions} onChange={(event) => change({ suppressions: event.currentTarget.checked })} />
           <span>suppressions</span>
         </label>
@@ -173,7 +173,7 @@ export const Leaks = (): JSX.Element => {
           type="button"
           class="button"
           disabled={!one}
-          title="Copies a line in LSan's format; put it into a file for --suppressions"
+          title="Copies a line in LeakSanitizer's format, for a file that you pass with --suppressions"
           onClick={async () => {
             if (!one) return;
             const line = suppression(one.function ?? one.module ?? "");
@@ -183,7 +183,7 @@ export const Leaks = (): JSX.Element => {
           Suppress this…
         </button>
       </div>
-      {mode !== "session" && <p class="reason">The verdicts and numbers here are of the whole session. The chosen {mode} does not change them.</p>}
+      {mode !== "session" && <p class="reason">These verdicts and numbers are about the whole session. The selected {mode} does not change them.</p>}
       <NotCompared />
       <WholeOnly what="verdicts" isTimeless />
       {answer.error && <Problem text={answer.error} />}

@@ -1,4 +1,4 @@
-// How stacks are looked at: whose levels, what is merged, which names; and the filter that is typed.
+// How stacks are shown: which levels, what is merged, which names; and the text filter.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { change, current } from "../store";
@@ -11,11 +11,11 @@ export const LookTools = (): JSX.Element => {
   return (
     <>
       <Choices
-        label="Whose levels are shown"
+        label="Whose code is shown"
         value={look.levels}
         choices={[
-          { value: "mine", text: "my code", title: "Only levels in your own code; what they call is added to them" },
-          { value: "all", text: "all code", title: "Every level, of libraries and the language as well" },
+          { value: "mine", text: "my code", title: "Show only frames in your own code. The costs of functions that they call are added to them" },
+          { value: "all", text: "all code", title: "Show all frames, also of libraries and of the language" },
         ]}
         onChange={(levels) => change({ levels })}
       />
@@ -30,7 +30,7 @@ export const LookTools = (): JSX.Element => {
         ]}
         onChange={(merge) => change({ merge })}
       />
-      <Switch text="full names" title="Template arguments and parameters, too" on={state.full} onChange={(full) => change({ full })} />
+      <Switch text="full names" title="Show template arguments and parameters" on={state.full} onChange={(full) => change({ full })} />
     </>
   );
 };
@@ -38,22 +38,22 @@ export const LookTools = (): JSX.Element => {
 const KINDS = ["any", "function", "file", "module"] as const;
 type Kind = (typeof KINDS)[number];
 
-/** The text of the first filter, for marking it in names. */
+/** The text of the first filter, which is marked in names. */
 export const firstText = (include: string[]): string => {
   const text = (include[0] ?? "").replace(/^(function|file|module):/, "");
   return text.startsWith("/") ? "" : text;
 };
 
-/** Typing recomputes: what is left are the costs of stacks that match. */
+/** The text filter. Costs are computed again while the user types, for matching stacks only. */
 export const QuickFilter = (): JSX.Element => {
   const { state, trace, status } = usePage();
   const first = state.include[0] ?? "";
   const kindOf = (/^(function|file|module):/.exec(first)?.[1] ?? "any") as Kind;
   const [kind, setKind] = useState<Kind>(kindOf);
   const [text, setText] = useState(first.replace(/^(function|file|module):/, ""));
-  // Only what is typed changes the state, after a moment; a state that comes from elsewhere (Back, a chip) ends that.
+  // Typing changes the state after a short delay. A change of the state from elsewhere (Back, a removed chip) cancels that.
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  // Why what is typed is no filter. The last one that was stays in force.
+  // The reason why the typed text is not a filter. The last valid filter stays in force.
   const [bad, setBad] = useState<string | undefined>(undefined);
   const typed = useRef("");
   useEffect(() => {
@@ -79,7 +79,7 @@ export const QuickFilter = (): JSX.Element => {
   };
   return (
     <span class="filter" role="search">
-      <select aria-label="What the filter looks at" value={kind} onChange={(event) => soon(text, event.currentTarget.value as Kind)}>
+      <select aria-label="What the filter searches" value={kind} onChange={(event) => soon(text, event.currentTarget.value as Kind)}>
         <option value="any">any</option>
         <option value="function">function</option>
         <option value="file">file</option>

@@ -1,4 +1,4 @@
-// Filter, open, export, help.
+// The menus for filters, traces and exports, and the help.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
@@ -55,7 +55,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
           <option value="include">only with</option>
           <option value="exclude">without</option>
         </select>
-        <select aria-label="What to look at" value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+        <select aria-label="Where to search" value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
           <option value="">function, file or module</option>
           <option value="function">function</option>
           <option value="file">file</option>
@@ -86,7 +86,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
         </fieldset>
       )}
       {bad !== undefined && <Problem text={bad} />}
-      <p class="hint">Costs are recomputed: what is left is what matching blocks cost.</p>
+      <p class="hint">All costs are computed again, for matching blocks only.</p>
       <button type="submit" class="button primary">
         Apply
       </button>
@@ -98,11 +98,11 @@ export const OpenMenu = (): JSX.Element => {
   const { state, status, say } = usePage();
   const all = [...opened(status), ...status.beside];
   return (
-    <Menu text="Open…" title="Another trace, suppressions, editor">
+    <Menu text="Open…" title="Open another trace, choose suppressions and the editor">
       {(close) => (
         <>
           <p>
-            <b>Traces</b> <span class="hint">given, or in the same folder</span>
+            <b>Traces</b> <span class="hint">from the command line, or in the same folder</span>
           </p>
           <ul class="plain-list traces">
             {all.map(({ index, name }) => (
@@ -123,11 +123,11 @@ export const OpenMenu = (): JSX.Element => {
             ))}
           </ul>
           <p>
-            <b>Suppressions</b> <span class="hint">LSan's format: lines of leak:NAME</span>
+            <b>Suppressions</b> <span class="hint">LeakSanitizer's format: lines of leak:NAME</span>
           </p>
           <label class="switch">
             <input type="checkbox" checked={state.suppressions} onChange={(event) => change({ suppressions: event.currentTarget.checked })} />
-            <span>use suppressions (built in, embedded, from files)</span>
+            <span>use suppressions (built-in, embedded in the program, from files)</span>
           </label>
           <label>
             add a file{" "}
@@ -139,7 +139,7 @@ export const OpenMenu = (): JSX.Element => {
                 if (!file) return;
                 const response = await fetch("api/suppressions", { method: "POST", body: await file.text(), headers: { "content-type": "text/plain" } });
                 const answer = (await response.json().catch(() => ({}))) as { error?: string; added?: number };
-                say(response.ok ? `${answer.added ?? 0} suppressions added.` : (answer.error ?? "The server refused the file."));
+                say(response.ok ? `${answer.added ?? 0} suppressions added.` : (answer.error ?? "heaptrack refused the file."));
                 close();
               }}
             />
@@ -184,7 +184,7 @@ export const ExportMenu = (): JSX.Element => {
     download(`${trace.name}.${form === "folded" ? "folded.txt" : form}`, text);
   };
   return (
-    <Menu text="Export" title="Save what is shown">
+    <Menu text="Export" title="Save the data that is shown">
       {(close) => {
         const item = (text: string, action: () => unknown): JSX.Element => (
           <li>
@@ -228,11 +228,11 @@ const KEYS: [string, string][] = [
   ["Esc", "close details, clear zoom"],
   ["Alt + ← →", "back and forward"],
   ["?", "this help"],
-  ["m", "my code or all code"],
-  ["p", "what was live at the peak"],
-  ["t", "to the timeline: arrows move, Enter = moment, Shift+arrows = range"],
-  ["In tables", "arrows, Page, Home, End; → ← expand and collapse; * all below; H the most expensive way; Enter = callers; Ctrl+C copies the row"],
-  ["In the flame graph", "arrows walk, Enter zooms, Space = details, Esc = all"],
+  ["m", "switch between my code and all code"],
+  ["p", "show what was live at the peak"],
+  ["t", "go to the timeline: arrows move, Enter selects a moment, Shift+arrows select a range"],
+  ["In tables", "arrows, Page, Home, End; → ← expand and collapse; * expands all below; H expands the most expensive path; Enter shows callers; Ctrl+C copies the row"],
+  ["In the flame graph", "arrows move, Enter zooms, Space shows details, Esc shows all"],
 ];
 
 export const HelpDialog = ({ onClose }: { onClose: () => void }): JSX.Element => {
@@ -242,26 +242,26 @@ export const HelpDialog = ({ onClose }: { onClose: () => void }): JSX.Element =>
       <h3>How to find …</h3>
       <dl>
         <dt>what fills memory</dt>
-        <dd>“Held at the peak” on the Summary; click the peak in the timeline for what was live then; the flame graph shows how it came about.</dd>
+        <dd>“Held at the peak” on the Summary. Click the peak in the timeline to see what was live then. The flame graph shows which calls led there.</dd>
         <dt>a leak</dt>
-        <dd>“Never freed, judged”: what <b>grows</b> is the leak; what is <b>bounded</b> is a cache. The Leaks view has the counts and the reason.</dd>
+        <dd>“Not freed: leak or not?” on the Summary. A place that <b>grows</b> is probably a leak; one that <b>levelled off</b> is probably a cache. The Leaks view has the counts and the reason.</dd>
         <dt>needless allocations</dt>
-        <dd>“Allocated most”: a short mean life and many calls. Temporary ones are freed before the next allocation. Lifetimes shows all.</dd>
+        <dd>“Most allocations” on the Summary: look for many calls with a short mean life. Temporary blocks are freed before the next allocation. The Lifetimes view shows all lifetimes.</dd>
         <dt>what happened between two moments</dt>
-        <dd>Drag over the timeline (here 0 to {time(runtime)}): every number is then about that range.</dd>
+        <dd>Drag over the timeline (0 to {time(runtime)}). Every number is then about that range.</dd>
       </dl>
       <h3>Words</h3>
       <dl>
         <dt>Peak</dt>
         <dd>held when the whole heap was at its largest</dd>
         <dt>Leaked</dt>
-        <dd>not freed until the end, without what suppressions match</dd>
+        <dd>not freed until the end, without suppressed leaks</dd>
         <dt>Growth</dt>
         <dd>live at the end of a range minus live at its start</dd>
         <dt>Kept</dt>
         <dd>allocated in a range and not freed in it</dd>
         <dt>Self</dt>
-        <dd>allocated right there, not by what it calls</dd>
+        <dd>allocated by the function itself, not by functions that it calls</dd>
       </dl>
       <p class="hint">Units are powers of 1000: 1 kB = 1000 B.</p>
       <h3>Keys</h3>

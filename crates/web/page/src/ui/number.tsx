@@ -1,7 +1,7 @@
 // A number with its name and its exact value. `tests/page/crawl.mjs` compares every one of them with the engine's answer for the page's address.
 //
-// Names: a cost (docs/views.md) is that cost of everything that is looked at. `NAME before` and `NAME change` are of a comparison, `A / B` is a share,
-// `A / s` is a rate. A word before the name says what else the number is about: `holder peak_bytes`. Digits that are no number of the trace are a `Label`.
+// Names: a cost (docs/views.md) is the total of that cost for what is shown. `NAME before` and `NAME change` belong to a comparison, `A / B` is a share,
+// `A / s` is a rate. A word before the name says what the number is about: `holder peak_bytes`. Digits that are not a number of the trace are a `Label`.
 import type { ComponentChildren, JSX } from "preact";
 
 export const Num = ({ of, value, children }: { of: string; value: number; children: ComponentChildren }): JSX.Element => (
@@ -10,5 +10,5 @@ export const Num = ({ of, value, children }: { of: string; value: number; childr
   </span>
 );
 
-/** A name or a place that may have digits in it. */
+/** A name or a place that may contain digits. */
 export const Label = ({ children }: { children: ComponentChildren }): JSX.Element => <span data-label="">{children}</span>;

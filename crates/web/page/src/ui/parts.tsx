@@ -1,4 +1,4 @@
-// Small things that many views share.
+// Small components that many views share.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { filtered } from "../state";
@@ -19,31 +19,31 @@ export const Problem = ({ text }: { text: string }): JSX.Element => (
   </div>
 );
 
-/** Said in views that show one trace alone while two are compared. */
+/** A note in views that show one trace alone although two are compared. */
 export const NotCompared = (): JSX.Element | null => {
   const { isDiff, trace, state } = usePage();
   if (!isDiff) return null;
   return (
     <p class="reason" role="note">
-      This view does not compare: it shows {trace.name} {state.compare?.startsWith("@") ? "as it is" : "alone"}.
+      This view cannot compare. It shows {trace.name} {state.compare?.startsWith("@") ? "as it is" : "alone"}.
     </p>
   );
 };
 
-/** A report has some answers for the whole session and all blocks only. Where something else is looked at, that is said. */
+/** A report has some answers only for the whole session and all blocks. If something else is selected, a note says so. */
 export const WholeOnly = ({ what, isTimeless = false }: { what: string; isTimeless?: boolean }): JSX.Element | null => {
   const { status, mode, state } = usePage();
   if (!status.report || ((isTimeless || mode === "session") && !filtered(state))) return null;
   return (
     <p class="reason" role="note">
-      A report has {what} only of the whole session and all blocks. For a range or a filter, open the trace with <code>heaptrack analyze</code>.
+      A report has {what} only for the whole session and all blocks. For a range or a filter, open the trace with <code>heaptrack analyze</code>.
     </p>
   );
 };
 
 export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <div class="empty">{children}</div>;
 
-/** Text with what was searched for marked. */
+/** A text in which the searched words are marked. */
 export const Marked = ({ text, search }: { text: string; search: string }): JSX.Element => {
   const at = search ? text.toLowerCase().indexOf(search.toLowerCase()) : -1;
   if (at < 0) return <>{text}</>;
@@ -59,7 +59,7 @@ export const Marked = ({ text, search }: { text: string; search: string }): JSX.
 /** `number`: the name and value of the number in its text. */
 export type Choice<T extends string> = { value: T; text: string; title?: string; number?: [string, number] };
 
-/** One of a few: a row of buttons. */
+/** A choice of one value: a row of buttons. */
 export const Choices = <T extends string>({ label, value, choices, onChange }: { label: string; value: T; choices: Choice<T>[]; onChange: (value: T) => void }): JSX.Element => (
   <div class="choices" role="group" aria-label={label}>
     {choices.map((choice) => (
@@ -99,7 +99,7 @@ export const Switch = ({ text, title, on, onChange }: { text: string; title?: st
   </label>
 );
 
-/** A button with a sheet below it; Esc and a click elsewhere close it. */
+/** A button that opens a sheet below it. Esc and a click elsewhere close the sheet. */
 export const Menu = ({ text, title, children, className }: { text: string; title: string; children: (close: () => void) => ComponentChildren; className?: string }): JSX.Element => {
   const [open, setOpen] = useState(false);
   const place = useRef<HTMLDivElement>(null);

@@ -1,4 +1,4 @@
-// One drawing, two papers: a canvas on the screen, SVG in a file.
+// Draws the same picture on a canvas or into an SVG file.
 
 export type Point = [number, number];
 export interface Pen {
@@ -90,7 +90,7 @@ export class SvgPen implements Pen {
   }
 }
 
-/** A canvas as sharp as the screen. */
+/** Gives a canvas the resolution of the screen. */
 export const sharpen = (canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null => {
   const scale = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {

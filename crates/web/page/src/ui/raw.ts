@@ -1,13 +1,13 @@
-// Answers of the engine that are shown as they are.
+// Answers of the engine that are shown unchanged.
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
 import { type Answered, useAnswer, useAsk } from "../store";
 import { usePage } from "./context";
 
-/** Milliseconds that a question must stand before one is asked that walks all events. */
+/** How many milliseconds a query must stay unchanged before a request that walks all events is sent. */
 const PATIENCE = 250;
 
-/** What such a view is compared to does not change it. */
+/** The query without the comparison, which does not change such a view. */
 const alone = (query: string, domain: string): string => {
   const words = new URLSearchParams(query);
   for (const word of ["compare", "normalise"]) words.delete(word);
@@ -15,13 +15,13 @@ const alone = (query: string, domain: string): string => {
   return words.toString();
 };
 
-/** `view`: none is asked for when undefined. */
+/** `view`: undefined means that nothing is requested. */
 export const useRaw = (view: string | undefined, query: string): Answered<Record<string, unknown>> => {
   const { state, ask: about } = usePage();
   return useAsk("raw", view === undefined ? undefined : { view, trace: state.file, query: alone(query, state.domain), version: about.version });
 };
 
-/** The same of several traces, in their order. */
+/** The same for several traces, in their order. */
 export const useRaws = (view: string, query: string, traces: number[]): Answered<Record<string, unknown>[]> => {
   const { state, ask: about } = usePage();
   const words = alone(query, state.domain);
@@ -30,7 +30,7 @@ export const useRaws = (view: string, query: string, traces: number[]): Answered
   return useAnswer(() => (traces.length === 0 ? undefined : all()), [view, words, version, traces.join()]);
 };
 
-/** The same, but not while somebody drags. */
+/** The same, but not while the user drags. */
 export const usePatient = (view: string, query: string): Answered<Record<string, unknown>> => {
   const [settled, set] = useState(query);
   useEffect(() => {
@@ -38,6 +38,6 @@ export const usePatient = (view: string, query: string): Answered<Record<string,
     return () => clearTimeout(timer);
   }, [query]);
   const answer = useRaw(view, settled);
-  // An older answer would stand beside newer numbers.
+  // An older answer must not be shown beside newer numbers.
   return settled === query && !answer.busy ? answer : { value: undefined, error: undefined, busy: true };
 };

@@ -1,4 +1,4 @@
-// The `timeline` answer as bands that can be drawn, in one of several ways.
+// Converts the `timeline` answer to bands that can be drawn.
 import { OTHER, functionColour } from "../colours";
 import { base } from "../names";
 import { bytes, count, short, time } from "../units";
@@ -23,7 +23,7 @@ export type Timeline = {
   other: Values;
   /** When the whole process held most. */
   peak: { index: number; time_ns: number };
-  /** When what was asked for held most by itself. Older reports do not have it. */
+  /** When the blocks of the query held most. Older reports do not have it. */
   own_peak?: { bytes: number; time_ns: number };
 };
 
@@ -33,7 +33,7 @@ export type Series = Pick<Drawing, "times" | "bands" | "total" | "lines" | "step
 export const bandName = (band: { function: string | null; short?: string | null; module: string | null }): string =>
   band.short ?? band.function ?? (band.module ? base(band.module) : "[unknown]");
 
-/** Lines of one function are one band: two bands of the same name would tell nobody anything. */
+/** The lines of one function are one band, because two bands of the same name could not be told apart. */
 const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
   const known = new Map<string, Timeline["bands"][number]>();
   for (const band of bands) {
@@ -52,7 +52,7 @@ const byFunction = (bands: Timeline["bands"]): Timeline["bands"] => {
   return [...known.values()];
 };
 
-/** `rate`: per second within each slice; else summed up from the start. Levels (live bytes) are what they are. */
+/** `rate`: per second within each slice; otherwise added up from the start. Live bytes are a level and stay as they are. */
 export const series = (answer: Timeline, what: What, options: { rate: boolean; detail: boolean; total: boolean; rss: boolean; keep: number }): Series => {
   const times = [answer.range.from_ns, ...answer.time_ns];
   const isLevel = what === "live_bytes";
@@ -72,7 +72,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
     const rest = all.slice(options.keep);
     const other = (answer.other?.[what] ?? []).map((value, index) => rest.reduce((sum, band) => sum + (band[what][index] ?? 0), value));
     if (other.some((value) => value > 0)) bands.push({ name: "other", colour: OTHER, values: shape(other) });
-    // Bands are drawn from below.
+    // Bands are drawn from the bottom up.
     for (const band of [...kept].reverse()) {
       if (band[what].every((value) => value === 0)) continue;
       bands.push({ name: bandName(band), colour: functionColour(band), values: shape(band[what]), key: functionName(band) });
@@ -100,7 +100,7 @@ export const series = (answer: Timeline, what: What, options: { rate: boolean; d
   };
 };
 
-/** A mark of an axis: no zeros behind the point. */
+/** The text of an axis mark, without trailing zeros. */
 export const formatTime = (ns: number): string => {
   const text = time(ns);
   return text.includes(".") ? text.replace(/\.?0+(?= )/, "") : text;

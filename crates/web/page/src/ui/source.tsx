@@ -1,4 +1,4 @@
-// A source file with what its lines cost in the margin.
+// A source file, with the costs of its lines in the margin.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { COSTS, type Cost, FLAMES, drawable, name } from "../costs";
@@ -14,7 +14,7 @@ type Sums = Record<string, number>;
 type Line = { line: number; inclusive: Sums; self: Sums };
 type File = { file: string; lines: Line[] };
 
-/** Lines around those that cost something are shown; the rest of a long file is folded. */
+/** In a long file, only lines with costs and this many lines around them are shown. */
 const AROUND = 8;
 const LONG = 1500;
 
@@ -31,7 +31,7 @@ export const SourceView = (): JSX.Element => {
     const reach = (file: File): number => Math.max(0, ...file.lines.map((line) => amount(line.inclusive, cost)));
     return files.map((file) => ({ file, self: sum(file), reach: reach(file) })).sort((a, b) => b.self - a.self || b.reach - a.reach);
   }, [answer.value, cost]);
-  // The first that is the user's own is more use than the allocator of a library.
+  // The user's own file with the highest cost is more useful than the allocator of a library.
   const own = ranked.find(({ file }) => !/^\/usr\/(include|lib|src)|\/rustc\/|\.cargo\/registry/.test(file.file));
   const chosen = state.src !== undefined ? files.find((file) => file.file === state.src) : (own ?? ranked[0])?.file;
   const text = useRaw(chosen && "source-text", new URLSearchParams({ file: chosen?.file ?? "" }).toString());
@@ -56,7 +56,7 @@ export const SourceView = (): JSX.Element => {
       <NotCompared />
       <WholeOnly what="costs of lines" />
       {answer.error && <Problem text={answer.error} />}
-      {answer.value && files.length === 0 && <Empty>No source lines are known. Build the program with -g, or run heaptrack symbolize with --debug-path.</Empty>}
+      {answer.value && files.length === 0 && <Empty>The source lines are not known. Build the program with -g, or run heaptrack symbolize with --debug-path.</Empty>}
       {chosen && (
         <>
           <p class="hint source-path">{chosen.file}</p>

@@ -1,4 +1,4 @@
-// The first screen: whose code held the peak, what is never freed and why, what is allocated most, and what is thrown away at once.
+// The first screen: which code held the peak, what was not freed and why, what was allocated most often, and what was freed immediately.
 import { Fragment, type JSX } from "preact";
 import { COSTS, type Cost, type Mode, isPart, largest, value } from "../costs";
 import { nameOf, where, whole } from "../names";
@@ -18,20 +18,21 @@ import { Suppressions } from "./suppressions";
 const SHOWN = innerHeight > 1150 ? 8 : 4;
 
 export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { mode, status } = usePage();
+  const { mode, status, look } = usePage();
+  const owner = look.levels === "mine" ? "attributed to your code" : "";
   if (mode === "moment")
     return (
       <div class="summary">
-        <List title="Live at this moment" hint="blamed on your code" cost="live_bytes" overview={overview} />
+        <List title="Live at this moment" hint={owner} cost="live_bytes" overview={overview} />
         <List title="Most blocks" hint="live at this moment" cost="live_allocations" overview={overview} />
         <MiniFlame cost="live_bytes" />
       </div>
     );
   return (
     <div class="summary">
-      <List title={mode === "session" ? "Held at the peak" : "Held at the range's peak"} hint="blamed on your code" cost="peak_bytes" overview={overview} />
+      <List title={mode === "session" ? "Held at the peak" : "Held at the range's peak"} hint={owner} cost="peak_bytes" overview={overview} />
       {mode === "session" ? <Judged overview={overview} /> : <List title="Grown in the range" hint="live at its end minus live at its start" cost="growth_bytes" overview={overview} />}
-      <List title="Allocated most" hint="and thrown away?" cost="allocations" overview={overview} />
+      <List title="Most allocations" hint="short-lived?" cost="allocations" overview={overview} />
       <List title="Temporary" hint="freed before the next allocation" cost="temporary" overview={overview} />
       <MiniFlame cost="peak_bytes" />
       {mode === "session" && <Suppressions />}
@@ -40,17 +41,17 @@ export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
   );
 };
 
-/** The blocks that a number of bytes is held in. */
+/** The number of blocks that belongs to a number of bytes. */
 const BLOCKS: Partial<Record<Cost, Cost>> = { live_bytes: "live_allocations", peak_bytes: "peak_allocations", leaked_bytes: "leaked_allocations" };
 
-/** A number of an entry besides the one that it is listed for. */
+/** A further number of an entry, besides the one that the list is sorted by. */
 const Part = ({ of, value: amount, children }: { of: string; value: number; children: string }): JSX.Element => (
   <Num of={`entry ${of}`} value={amount}>
     {children}
   </Num>
 );
 
-/** What else is to say about an entry: where it is, and what makes its number readable. */
+/** The note of an entry: its place, and numbers that explain the main one. */
 const notesOf = (entry: Entry, cost: Cost, mode: Mode): JSX.Element[] => {
   const parts = [<Label>{where(entry.level)}</Label>];
   const of = (name: Cost): number => value(entry.sums, name);
@@ -58,8 +59,8 @@ const notesOf = (entry: Entry, cost: Cost, mode: Mode): JSX.Element[] => {
     if (of("deallocations") > 0) parts.push(<Part of="mean_lifetime now" value={of("mean_lifetime")}>{`mean life ${lifetime(of("mean_lifetime"))}`}</Part>);
     if (of("allocations") > 0) parts.push(<Part of="average now" value={of("average")}>{`${bytes(of("average"))} each`}</Part>);
   } else if (cost === "temporary") {
-    // In a range some of them may have been allocated before it.
-    const [name, told] = mode === "session" ? (["allocations", "are freed at once"] as const) : (["deallocations", "frees are at once"] as const);
+    // In a range, some of these blocks may have been allocated before it.
+    const [name, told] = mode === "session" ? (["allocations", "are freed immediately"] as const) : (["deallocations", "frees are immediate"] as const);
     const all = of(name);
     if (all > 0)
       parts.push(
@@ -160,29 +161,28 @@ const List = ({ title, hint, cost, overview }: { title: string; hint: string; co
       {mode === "session" && total > list.length && list.length > 0 && (
         <p class="hint foot">
           <Num of={`more ${cost}`} value={total - list.length}>
-            {count(total - list.length)} more
+            {count(total - list.length)} smaller
           </Num>
-          , each below the last one shown
         </p>
       )}
     </section>
   );
 };
 
-/** Leaks with a verdict: a cache is not a leak. */
+/** Blocks that were not freed, with a verdict, because a cache is not a leak. */
 const Judged = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { state, ask, isDiff, pick, status } = usePage();
-  // A report has verdicts of all blocks only.
+  const { state, ask, isDiff, look, pick, status } = usePage();
+  // A report has verdicts only for all blocks.
   const isUnjudged = isDiff || (status.report !== null && filtered(state));
   const answer = useRaw(isUnjudged ? undefined : "leaks", ask.query);
-  if (isUnjudged || answer.error) return <List title="Never freed" hint="blamed on your code" cost="leaked_bytes" overview={overview} />;
+  if (isUnjudged || answer.error) return <List title="Never freed" hint={look.levels === "mine" ? "attributed to your code" : ""} cost="leaked_bytes" overview={overview} />;
   const sites = ((answer.value?.sites as Leak[] | undefined) ?? []).filter((site) => !site.suppressed && isNotFreed(site));
   const all = Math.max(1, value(overview.totals.sums, "leaked_bytes"));
   const list = sites.filter((site) => site.live_bytes / all >= 0.01).slice(0, SHOWN);
   return (
-    <section class="card list" aria-label="Never freed, judged">
+    <section class="card list" aria-label="Not freed: leak or not?">
       <header class="card-head">
-        <h2>Never freed, judged</h2>
+        <h2>Not freed: leak or not?</h2>
         <span class="hint">a cache is not a leak</span>
         <span class="push" />
         <button type="button" class="link" onClick={() => change({ view: "leaks" })}>

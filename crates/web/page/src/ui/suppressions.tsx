@@ -1,4 +1,4 @@
-// Which suppressions matched, and how much they hide.
+// The suppressions that matched, and how much they hide.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { bytes, exact } from "../units";

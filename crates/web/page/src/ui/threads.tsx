@@ -1,4 +1,4 @@
-// What each thread allocated.
+// The costs of each thread's allocations.
 import type { JSX } from "preact";
 import { change } from "../store";
 import { bytes, exact, percent, several } from "../units";
@@ -36,7 +36,7 @@ export const Threads = (): JSX.Element => {
     };
   };
   const columns: Column<Thread>[] = [
-    { id: "name", title: "Thread", help: "Double click: only what this thread allocated", width: 240, cell: (thread) => threadName(thread), text: threadName },
+    { id: "name", title: "Thread", help: "Double-click to see only what this thread allocated", width: 240, cell: (thread) => threadName(thread), text: threadName },
     ...(mode === "moment"
       ? [column("live_bytes", "Live", "Bytes live at this moment", true), column("live_allocations", "Live blocks", "Blocks live at this moment", false)]
       : [
@@ -44,8 +44,8 @@ export const Threads = (): JSX.Element => {
           column("live_bytes", mode === "session" ? "Live at end" : "Live at range's end", "Bytes of its blocks that were not freed", true),
           column("allocations", "Allocations", "Calls by this thread", false),
           column("temporary", "Temporary", "Freed by this thread before it allocated anything else", false),
-          column("allocated_bytes", "Allocated", "Bytes in all", true),
-          column("deallocations", "Frees", "Of blocks that this thread allocated, by whomever", false),
+          column("allocated_bytes", "Allocated", "Total bytes", true),
+          column("deallocations", "Frees", "Frees of blocks that this thread allocated, by any thread", false),
         ]),
   ];
   return (
@@ -71,7 +71,7 @@ export const Threads = (): JSX.Element => {
           <Num of="rows" value={list.length}>
             {several(list.length, "thread")}
           </Num>{" "}
-          · Enter or double click: only that one
+          · Press Enter or double-click to see only that thread
         </p>
       )}
     </section>

@@ -1,7 +1,7 @@
-// The timeline on top of every view. Drag = a range, click = what was live at that moment, shift-click = compare two moments.
+// The timeline above every view. Dragging selects a range, a click selects a moment, a shift-click compares two moments.
 //
-// What must hold: it always shows the whole session (or what was zoomed to), with the range or moment marked in it; everything that the
-// mouse can do the keyboard can, too.
+// Must hold: it always shows the whole session (or the zoomed part) and marks the selected range or moment. The keyboard can do everything
+// that the mouse can.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { PEAK, type State, filtered, momentText, timeless } from "../state";
@@ -17,9 +17,9 @@ import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
 import { ThreadLanes } from "./lanes";
 
-/** Pixels within which the mouse means the chosen moment. */
+/** How many pixels around the selected moment count as that moment. */
 const NEAR = 5;
-/** Higher where there is room. */
+/** Higher on large screens. */
 const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
 
 export const Timeline = (): JSX.Element => {
@@ -29,7 +29,7 @@ export const Timeline = (): JSX.Element => {
   words.set("points", "256");
   words.set("top", "10");
   if (state.chart === "rate") words.set("cost", "allocations");
-  // How long a block lived depends on where the range ends, so with that filter another range would be about other blocks: all of it is asked for, and a part is drawn.
+  // The lifetime of a block depends on the end of the range. With a filter by lifetime, a shorter range would be about other blocks, so the whole session is requested and a part is drawn.
   if (zoomed && !status.report && state.lifetime === undefined) {
     words.set("from", String(state.zoomFrom));
     words.set("to", String(state.zoomTo));
@@ -38,7 +38,7 @@ export const Timeline = (): JSX.Element => {
   const data = answer.value as unknown as Answer | undefined;
   const isRate = state.chart === "rate";
   const others = overlaid(state);
-  // Whole ones, of this trace too: what is zoomed into does not change a line's scale.
+  // Whole timelines, also of this trace, so that zooming does not change the scale of a line.
   const whole = new URLSearchParams(timeless(state));
   whole.set("points", "256");
   whole.set("top", "0");
@@ -88,7 +88,7 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   const [hover, setHover] = useState<number | undefined>(undefined);
   const [drag, setDrag] = useState<[number, number] | undefined>(undefined);
   const last = useRef(0);
-  // The first step of a drag is one for Back, all others are the same one.
+  // A drag is one step of the browser's history.
   const isStepped = useRef(false);
   const isRate = state.chart === "rate";
   const what = isRate ? "allocations" : "live_bytes";
@@ -117,7 +117,7 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   const shownHover = drag ? drag[1] : hover;
   const index = shownHover === undefined ? undefined : indexAt(shape.times, shownHover);
   const peakTime = peak?.time_ns ?? data.peak.time_ns;
-  // A slice has its highest values; at the chosen moment its exact ones are shown, also when the mouse still lies where it was clicked.
+  // A slice has its highest values. At the selected moment the exact values are shown, also while the mouse is still there after the click.
   const momentX = state.at === undefined ? undefined : xOf(drawing, state.at === PEAK ? peakTime : state.at);
   const isAtMoment = momentX !== undefined && (shownHover === undefined || Math.abs(xOf(drawing, shownHover) - momentX) <= NEAR);
   const selection: [number, number] | undefined = drag ?? (state.from !== undefined || state.to !== undefined ? [state.from ?? 0, state.to ?? runtime] : undefined);
@@ -138,10 +138,10 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   };
   const peakX = xOf(drawing, peakTime);
   const isInSight = (time: number): boolean => time > from && time <= to;
-  // A report's timeline is of everything, whatever is filtered.
+  // The timeline of a report ignores filters.
   const isPart = filtered(state) && !status.report;
   const peakValue = isPart ? (data.totals.peak_bytes ?? 0) : (peak?.bytes ?? 0);
-  // In folded time (`--max-size`), what a filter leaves of the peak is known for the whole session only, not for a zoomed part.
+  // In folded time (`--max-size`), the filtered part of the peak is known for the whole session only, not for a zoomed part.
   const foldedUntil = status.traces[state.file]?.session?.folded_until_ns ?? 0;
   const isZoomed = state.zoomFrom !== undefined || state.zoomTo !== undefined;
   const isPeakKnown = isInSight(peakTime) && !(isPart && isZoomed && peakTime < foldedUntil);
@@ -169,7 +169,7 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
           if (!drag) return;
           const next: [number, number] = [drag[0], at];
           setDrag(next);
-          // The tables follow the mouse; asking for every pixel would only make them late.
+          // The tables follow the mouse. A request for every pixel would only delay them.
           if (Math.abs(xOf(drawing, drag[0]) - xOf(drawing, at)) > 4 && event.timeStamp - last.current > 100) {
             last.current = event.timeStamp;
             commit(next, isStepped.current ? "replace" : "push");
@@ -225,11 +225,11 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   );
 };
 
-/** When what is filtered held most by itself: seldom at the process's peak. */
+/** The moment at which the filtered blocks held most, which is seldom the process's peak. */
 const OwnPeak = ({ drawing, peak }: { drawing: Drawing; peak: { bytes: number; time_ns: number } }): JSX.Element => {
   const x = xOf(drawing, peak.time_ns);
   return (
-    <div class={x > drawing.width - 220 ? "own-peak left" : "own-peak"} style={{ left: `${x}px`, height: `${drawing.height - BOTTOM - 2}px` }} title="When what the filter leaves was at its own largest">
+    <div class={x > drawing.width - 220 ? "own-peak left" : "own-peak"} style={{ left: `${x}px`, height: `${drawing.height - BOTTOM - 2}px` }} title="When the filtered blocks were at their own peak">
       <span data-number="pill own_peak" data-value={peak.bytes} data-time={peak.time_ns}>
         own peak {bytes(peak.bytes)} at {time(peak.time_ns)}
       </span>
@@ -237,7 +237,7 @@ const OwnPeak = ({ drawing, peak }: { drawing: Drawing; peak: { bytes: number; t
   );
 };
 
-/** A line's value for people. */
+/** The value of a line, for people. */
 const told = (drawing: Drawing, line: Line, at: number): string => {
   const amount = valueAt(drawing, line, at);
   return amount === undefined ? "ended" : drawing.format(amount);
@@ -248,7 +248,7 @@ const readout = (data: Answer, times: number[], at: number): string => {
   return `${bytes(data.live_bytes[index] ?? 0)} in ${count(data.live_allocations[index] ?? 0)} blocks`;
 };
 
-/** The time of which only sums are left, and what they left: the curve there is of what survived. */
+/** The time for which the trace has only sums. The curve shows the blocks that survived it. */
 const Folded = ({ drawing, until }: { drawing: Drawing; until: number }): JSX.Element | null => {
   const right = Math.min(drawing.width - RIGHT, xOf(drawing, until));
   if (right <= LEFT) return null;
@@ -259,7 +259,7 @@ const Folded = ({ drawing, until }: { drawing: Drawing; until: number }): JSX.El
         <Num of="folded_until_ns" value={until}>
           {time(until)}
         </Num>
-        : only the peak and what survived (--max-size)
+        : only the peak and surviving blocks (--max-size)
       </span>
     </div>
   );
@@ -314,7 +314,7 @@ const Selection = ({ drawing, range, data, times, showDelta }: { drawing: Drawin
   );
 };
 
-/** What each band holds at the chosen moment; `other` is what no band has. */
+/** What each band holds at the selected moment. `other` is the rest. */
 const heldAt = (drawing: Drawing, moment: Moment): ((band: Band) => number) => {
   const of = ({ key }: Band): number => (key === undefined ? 0 : (moment.byFunction.get(key) ?? 0));
   const named = drawing.bands.reduce((sum, band) => sum + of(band), 0);
@@ -322,7 +322,7 @@ const heldAt = (drawing: Drawing, moment: Moment): ((band: Band) => number) => {
 };
 type Moment = NonNullable<Page["live"]>;
 
-/** When, and how much in all: exactly at a moment, else the highest of the slice under the mouse. */
+/** The time and the total: exact at a selected moment, else the highest value of the slice under the mouse. */
 const Read = ({ drawing, index, hover, moment }: { drawing: Drawing; index: number | undefined; hover: number | undefined; moment: Moment | undefined }): JSX.Element | null => {
   if (moment)
     return (
@@ -345,7 +345,7 @@ const Read = ({ drawing, index, hover, moment }: { drawing: Drawing; index: numb
   );
 };
 
-/** Names, and their values at the chosen moment or under the mouse. */
+/** The names of the bands, and their values at the selected moment or under the mouse. */
 export const Legend = ({ drawing, index, hover, moment }: { drawing: Drawing; index: number | undefined; hover: number | undefined; moment: Moment | undefined }): JSX.Element => {
   const held = moment && heldAt(drawing, moment);
   return (

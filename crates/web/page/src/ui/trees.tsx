@@ -1,4 +1,4 @@
-// Bottom-up and top-down: a tree table over the whole set of stacks.
+// Bottom-up and top-down: a tree table of all stacks.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
@@ -45,7 +45,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
     const location: Column<TreeRow> = {
       id: "name",
       title: direction === "bottom-up" ? "Location (callers below)" : "Location (callees below)",
-      help: "Function, file and line. Right and left expand and collapse, * expands all below, H the most expensive way.",
+      help: "Function, file and line. The right and left arrows expand and collapse, * expands all below, H expands the most expensive path.",
       width: 340,
       cell: (row) => (
         <span class="tree-cell" style={{ paddingLeft: `${row.indent * 14}px` }} title={`${labelOf(row.level, look.merge, true)}\n${whole(row.level)}\n${row.level.module ?? ""}`}>
@@ -79,7 +79,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
     const own: Column<TreeRow> = {
       ...(costColumn(selfCost, { mode, totals, self: true }) as Column<TreeRow>),
       title: `Self: ${name(selfCost, mode)}`,
-      help: `${help(selfCost, mode)} Only of stacks that end here.`,
+      help: `${help(selfCost, mode)} Only for stacks that end here.`,
       sortable: false,
     };
     return direction === "top-down" ? [location, ...numbers, own] : [location, ...numbers];
@@ -90,7 +90,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
         <QuickFilter />
         <LookTools />
         <span class="push" />
-        <button type="button" class="button" title="Follow the most expensive way down (H)" onClick={() => toggle({ path: "" }, "hot")}>
+        <button type="button" class="button" title="Expand the most expensive path (H)" onClick={() => toggle({ path: "" }, "hot")}>
           Hot path
         </button>
         <button type="button" class="button" title="Collapse everything" onClick={() => toggle({ path: "" }, "none")}>

@@ -1,7 +1,7 @@
 // What changed between a base and one or several runs.
 //
-// Given: questions with the same base. Gives back: every function's own cost before, and after in each run, the largest mean difference first. Which function
-// is which: `pairing.ts`.
+// Receives: queries with the same base. Returns: the cost of every function itself before, and after in each run, the largest mean difference first.
+// `pairing.ts` decides which functions are the same.
 import { value } from "../costs";
 import { dataOf, totalsOf } from "./data";
 import { unit } from "./normal";
@@ -41,7 +41,7 @@ export const diff = async ({ asks, look, cost, normal }: Requests["diff"]["args"
   return list.sort((a, b) => mean(b) - mean(a) || (a.name < b.name ? -1 : 1)).slice(0, MOST);
 };
 
-/** The most that one stack of each function held at any time, by the function's key. */
+/** The most that a single stack of each function held at any time, by the function's key. */
 const ownPeaks = (columns: Columns | undefined, paths: Paths): Map<number, number> => {
   const peaks = new Map<number, number>();
   columns?.stack.forEach((stack, index) => {
@@ -53,7 +53,7 @@ const ownPeaks = (columns: Columns | undefined, paths: Paths): Map<number, numbe
   return peaks;
 };
 
-/** Functions that did not change in `cost` but did in another measure: each with the measure in which it changed most, as a part of that measure's total. */
+/** Functions that changed not in `cost` but in another measure, each with the measure in which it changed most relative to the total of that measure. */
 export const elsewhere = async ({ ask, look, cost, measures }: Requests["elsewhere"]["args"]): Promise<Requests["elsewhere"]["result"]> => {
   const data = await dataOf(ask);
   const { stacks, answer } = data;

@@ -1,7 +1,7 @@
-// What is known of a question: the stacks of its trace and their costs, asked for once.
+// The stacks and costs that belong to a query, requested once.
 //
-// Given: a trace and a query. Gives back: stacks and costs; of two traces, as one. What must hold: the same question has the same answer as long as the
-// trace does not grow.
+// Receives: a trace and a query. Returns: stacks and costs; for two traces, both joined to one set. Must hold: the same query has the same answer
+// while the trace does not grow.
 import { type Normal, isOtherTrace } from "../state";
 import { join } from "./join";
 import { Kept } from "./kept";
@@ -27,7 +27,7 @@ const from = (): Source => {
   return source;
 };
 
-/** Of the query only the domain decides which stacks there are. */
+/** The stacks of a trace. Of the query, only the domain matters for them. */
 const domainOf = (words: URLSearchParams): string => (words.get("domain") === "custom" ? "domain=custom" : "");
 
 const stacksOf = (trace: number, domain: string, version: number): Promise<Stacks> =>
@@ -40,7 +40,7 @@ export const dataOf = (ask: Ask): Promise<Data> =>
     const words = new URLSearchParams(ask.query);
     const [stacks, answer] = await (isOtherTrace(words.get("compare")) ? both(ask, words) : one(ask, words));
     const suppressed = words.get("suppressions") === "off" ? undefined : stacks.answer.stacks.suppressed;
-    // A server has filtered already; a report leaves it to us.
+    // A server has applied the filters already. For a report it is done here.
     const keep = from().isReport ? stacks.matching(words.getAll("include"), words.getAll("exclude")) : undefined;
     const profile = read(answer as ProfileAnswer, suppressed, keep);
     const how = words.get("normalise") as Normal | null;
@@ -49,7 +49,7 @@ export const dataOf = (ask: Ask): Promise<Data> =>
 
 const one = (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => Promise.all([stacksOf(ask.trace, domainOf(words), ask.version), from().get("profile", ask.trace, ask.query)]);
 
-/** This trace and another one, asked the same. */
+/** This trace and another one, for the same query. */
 const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => {
   const other = Number(words.get("compare"));
   const same = new URLSearchParams(words);
@@ -67,7 +67,7 @@ const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]>
   return [new Stacks(join(stacks.answer, base.answer), stacks.answer.levels.function.length), { ...now, base: moved, base_range: before.range }];
 };
 
-/** A trace that lies beside is loaded when it is first asked for. */
+/** Loads a trace of the same folder at its first use. */
 const ready = async (trace: number, domain: string): Promise<void> => {
   for (;;) {
     const status = (await from().get("status", trace, domain)) as { traces: ({ state: string; error: string | null } | null)[] };
@@ -87,7 +87,7 @@ export const totalsOf = ({ profile, answer }: Data): Totals => ({
   to_ns: answer.range?.to_ns ?? 0,
 });
 
-/** An answer of the engine as it is. `wait`: for a trace that lies beside and may not be loaded yet. */
+/** An unchanged answer of the engine. `wait`: waits for a trace of the same folder that may not be loaded yet. */
 export const raw = ({ view, trace, query, version, wait }: Requests["raw"]["args"]): Promise<Answer> => {
   if (view === "status") return from().get(view, trace, query);
   return allRaw.get(`${view} ${trace} ${version} ${query}`, async () => {

@@ -1,7 +1,7 @@
-// A flame graph as columns of numbers, ready to be drawn.
+// A flame graph as columns of numbers, ready to draw.
 //
-// Given: a tree, a cost, a threshold. Gives back: boxes in depth-first order with their place (0 to 1), so that whoever draws skips a whole
-// subtree when its box is too narrow. In a comparison a box is as wide as the larger of before and after, so that what is gone is seen.
+// Receives: a tree, a cost, a threshold. Returns: boxes in depth-first order with their position (0 to 1), so that drawing can skip a whole subtree
+// if its box is too narrow. In a comparison, a box is as wide as the larger of before and after, so that functions that are gone are visible.
 import { type Cost, WIDTH, at, value } from "../costs";
 import type { Node, Tree } from "./tree";
 
@@ -10,7 +10,7 @@ export type Flame = {
   from: Float64Array;
   to: Float64Array;
   depth: Uint16Array;
-  /** The index behind the last box of this one's subtree. */
+  /** The index after the last box of the subtree. */
   end: Uint32Array;
   parent: Int32Array;
   key: Int32Array;
@@ -18,7 +18,7 @@ export type Flame = {
   value: Float64Array;
   base: Float64Array | undefined;
   deepest: number;
-  /** Boxes left out because they are below the threshold. */
+  /** The number of hidden boxes, which are below the threshold. */
   cut: number;
 };
 
@@ -52,7 +52,7 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
       place += weight(child) / all;
       return start;
     });
-    // The last one pushed is the next one drawn: the largest, at the left.
+    // The last child pushed is the next one drawn. It is the largest, at the left.
     for (let child = order.length - 1; child >= 0; child--) {
       const node = order[child];
       if (node) open.push({ node, from: starts[child] ?? 0, parent: index });
@@ -61,7 +61,7 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
   return columns(tree, boxes, cost, cut);
 };
 
-/** For each row the first one with the same path: stacks of two traces are the same when their functions are. */
+/** For each row, the first row with the same path. Stacks of two traces are the same if their functions are. */
 const firsts = new WeakMap<Tree, Uint32Array>();
 const firstOf = (tree: Tree): Uint32Array => {
   const found = firsts.get(tree);
@@ -78,7 +78,7 @@ const firstOf = (tree: Tree): Uint32Array => {
   return first;
 };
 
-/** A stack's larger side, summed: the width of a box in a comparison. */
+/** The larger of before and after for each stack, added up. This is the width of a box in a comparison. */
 const weights = (tree: Tree, cost: Cost): ((node: Node) => number) => {
   const { sums, base } = tree.profile;
   if (!base) return (node) => Math.max(0, value(node.sums, cost));

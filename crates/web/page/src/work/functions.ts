@@ -1,6 +1,6 @@
-// Functions with what they cost themselves and with all they call; who calls one, whom it calls, on which of its lines.
+// Functions with their own and their inclusive costs; the callers, callees and lines of one function.
 //
-// What must hold: a stack counts once for a function, a caller, a callee or a line, however often it is on it.
+// Must hold: a stack counts once for a function, a caller, a callee or a line, however often it contains it.
 import { WIDTH } from "../costs";
 import { type Profile, add } from "./profile";
 import type { Level, Paths } from "./stacks";

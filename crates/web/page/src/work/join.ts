@@ -1,13 +1,13 @@
-// Two traces as one, for comparing them.
+// Joins two traces to one set, to compare them.
 //
-// Given: the stacks of both. Gives back: one set, in which the second one's levels, nodes and stacks come behind the first one's. Which of their functions are
-// the same is `pairing.ts`'s to say.
+// Receives: the stacks of both. Returns: one set, in which the levels, nodes and stacks of the second follow those of the first. `pairing.ts` decides which
+// functions are the same.
 import type { StacksAnswer } from "./stacks";
 
 export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {
   const strings = one.strings.length;
   const levels = one.levels.function.length;
-  // The other's root is this one's: all its other nodes come behind ours.
+  // Both share one root. All other nodes of the second trace follow those of the first.
   const nodes = one.nodes.parent.length - 1;
   const text = (index: number | null): number | null => (index === null ? null : index + strings);
   const node = (index: number): number => (index > 0 ? index + nodes : index);

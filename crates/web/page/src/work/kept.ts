@@ -1,4 +1,4 @@
-// Answers that are kept: going back and forth asks for the same.
+// A cache of answers, because going back and forth requests the same again.
 
 const MOST = 12;
 

@@ -1,7 +1,7 @@
-// The lists of the first screen: costs blamed on the user's own code.
+// The lists of the first screen: costs by the user's own code.
 //
-// Given: costs of stacks. Gives back: per line that is to blame its sums and its dearest stack. A stack on which nothing is the user's own is
-// blamed on its innermost level.
+// Receives: the costs of stacks. Returns: for each blamed line its sums and its most expensive stack. The innermost level of a stack is blamed if
+// the stack has no level in the user's own code.
 import { type Cost, WIDTH, value } from "../costs";
 import { type Profile, add } from "./profile";
 import { type Stacks, functionName } from "./stacks";
@@ -14,16 +14,16 @@ export type Blamed = {
   rows: number[];
 };
 
-/** The level that a stack is blamed on. */
+/** The level to blame for a stack. */
 const blamedLevel = (stacks: Stacks, stack: number): number | undefined => stacks.blamed(stack) ?? stacks.whole(stack)[0];
 
-/** The same for stacks that are blamed on the same line; none: nothing is known of the stack. */
+/** A key that all stacks with the same blamed line share. Undefined if nothing is known about the stack. */
 export const blamedKey = (stacks: Stacks, stack: number): number | undefined => {
   const level = blamedLevel(stacks, stack);
   return level === undefined ? undefined : stacks.keys("line").ofLevel[level];
 };
 
-/** What is live of each function that is to blame. */
+/** The live bytes of each blamed function. */
 export const liveByFunction = (list: Blamed[], stacks: Stacks): Map<string, number> => {
   const live = new Map<string, number>();
   for (const { level, sums } of list) {
@@ -53,7 +53,7 @@ export const blame = (profile: Profile, stacks: Stacks): Blamed[] => {
   return [...known.values()];
 };
 
-/** The row of the stack that costs most. */
+/** The row of the most expensive stack. */
 export const dearest = (profile: Profile, rows: ArrayLike<number>, cost: Cost): number | undefined => {
   let best: number | undefined;
   let most = -1;

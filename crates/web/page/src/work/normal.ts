@@ -1,8 +1,7 @@
-// A comparison of runs that are not alike: one was longer, or did more.
+// Scales the base of a comparison, for runs of different length or with different amounts of work.
 //
-// Given: costs of a trace and of its base. Gives back: the same with the base scaled to what it would have been at this one's length, or with as many
-// allocations, or with the same total of each cost. What must hold: this trace's own costs stay as they were recorded, so that every view of a comparison
-// still adds up to the trace that is open.
+// Receives: the costs of a trace and of its base. Returns: the same costs, with the base scaled to this trace's length, to its number of allocations, or to
+// its total of each cost. Must hold: this trace's own costs stay as they were recorded, so that every view of a comparison still adds up to the open trace.
 import { SUMS, WIDTH, at } from "../costs";
 import type { Normal } from "../state";
 import { type Profile, type ProfileAnswer, total } from "./profile";
@@ -11,7 +10,7 @@ type Range = { from_ns: number; to_ns: number } | undefined;
 const length = (range: Range): number => (range ? range.to_ns - range.from_ns : 0);
 const calls = (sums: Float64Array): number => (sums[at("allocations")] ?? 0) || (sums[at("live_allocations")] ?? 0);
 
-/** By what a column of the base is multiplied. What cannot be scaled (a length of nothing) stays as it is. */
+/** The factor for a column of the base. It is 1 if the column cannot be scaled, for example because the length is 0. */
 const factors = (profile: Profile, how: Normal, answer: ProfileAnswer): Float64Array => {
   const now = total(profile.sums);
   const before = total(profile.base ?? new Float64Array(WIDTH));
@@ -31,7 +30,7 @@ export const normalised = (profile: Profile, how: Normal, answer: ProfileAnswer)
   return { ...profile, base: profile.base?.map((amount, place) => amount * (by[place % WIDTH] ?? 1)) };
 };
 
-/** What an amount of this trace is divided by to be told per second, per thousand allocations, or as a share of 1. */
+/** The divisor that turns an amount of this trace into one per second, per thousand allocations, or into a share of 1. */
 export const unit = (how: Normal | undefined, sums: Float64Array, range: Range, sum: number): number => {
   switch (how) {
     case "second":

@@ -1,4 +1,4 @@
-// The first screen: totals, and the lists that blame costs on the user's own code.
+// The data of the first screen: totals, and lists by the user's own code.
 import { WIDTH, value } from "../costs";
 import { type Data, dataOf, named, totalsOf } from "./data";
 import { Kept } from "./kept";

@@ -1,18 +1,18 @@
-// Which function of one trace is which of another: by its name and its file, as far as that needs telling (docs/decisions/0031).
+// Pairs the functions of two traces by name, and by file where the name is ambiguous (docs/decisions/0031).
 //
-// Given: the levels of both. Gives back: a name for each, the same where the function is. What must hold: the rule is that of `crates/analysis/src/pairing.rs`;
-// two files of one trace are never made one.
+// Receives: the levels of both. Returns: a name for each level, which is equal for the same function. Must hold: the rule is that of
+// `crates/analysis/src/pairing.rs`. Two files of one trace are never merged.
 import type { StacksAnswer } from "./stacks";
 
-/** Null: nobody knows. */
+/** Null if the file is not known. */
 export type File = string | null;
 type Files = Map<string, Set<File>>;
 
-/** Between a function and its file: the base has it, or only this trace. */
+/** Separates a function from its file: one mark if the base has it, another one if only this trace has it. */
 const IN_BASE = "\n";
 const ONLY_HERE = "\n+";
 
-/** A name for each level; those from `border` on are the base's. */
+/** A name for each level. The levels from `border` on belong to the base. */
 export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
   const { strings, levels } = answer;
   const count = levels.function.length;
@@ -25,7 +25,7 @@ export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
       const files = found.get(name) ?? new Set();
       found.set(name, files.add(text(levels.file[level])));
     }
-    // Where there is one file, a level that lost its own is of that one.
+    // If the function has one file, a level without a file belongs to it.
     for (const files of found.values()) if (files.size === 2) files.delete(null);
     return found;
   };
@@ -42,7 +42,7 @@ export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
     const other = same.get(name)?.get(file);
     return other === undefined ? `${name}${ONLY_HERE}${file ?? ""}` : `${name}${IN_BASE}${other ?? ""}`;
   };
-  // Most levels are lines of functions that have a name already.
+  // Most levels are lines of functions that already have a name.
   const known = new Map<number, string>();
   return Array.from({ length: count }, (_, level) => {
     const fn = levels.function[level] ?? -1;
@@ -54,10 +54,10 @@ export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
   });
 };
 
-/** Code without a name: an address says nothing in another build, so all of a module is one. */
+/** Code without a name is one function per module, because addresses mean nothing in another build. */
 export const namelessIn = (module: string | null): string => `\n${module === null ? "?" : module.slice(module.lastIndexOf("/") + 1)}`;
 
-/** Of the files of one function in two traces, those that are the same. */
+/** Pairs the files of one function in two traces. */
 export const pairs = (one: Set<File>, other: Set<File>): Map<File, File> => {
   const found = new Map<File, File>();
   const [first] = one;
@@ -73,7 +73,7 @@ export const pairs = (one: Set<File>, other: Set<File>): Map<File, File> => {
     const rights = byTail(right, length);
     for (const [tail, [mine, ...more]] of lefts) {
       const [theirs, ...others] = rights.get(tail) ?? [];
-      // Of two that fit equally well nobody knows which it was: they stay apart.
+      // If several files fit equally well, none of them is paired.
       if (mine === undefined || theirs === undefined || more.length + others.length > 0) continue;
       found.set(mine, theirs);
       left.delete(mine);
@@ -83,7 +83,7 @@ export const pairs = (one: Set<File>, other: Set<File>): Map<File, File> => {
   return found;
 };
 
-/** By their last components; those that have fewer are left out. */
+/** Groups paths by their last components. Paths with fewer components are left out. */
 const byTail = (files: Set<string>, length: number): Map<string, string[]> => {
   const found = new Map<string, string[]>();
   for (const file of files) {
@@ -95,11 +95,11 @@ const byTail = (files: Set<string>, length: number): Map<string, string[]> => {
   return found;
 };
 
-/** The same function in several runs of which each was paired with one base: what the base does not have is paired with what earlier runs have. */
+/** Pairs functions of several runs that were each paired with the same base. A function that the base does not have is paired with those of earlier runs. */
 export class Runs {
   private readonly extra: Files = new Map();
 
-  /** For the names of one run those that all runs share. */
+  /** The shared names for the names of one run. */
   add(names: string[]): (name: string) => string {
     const mine: Files = new Map();
     const split = (name: string): [string, string] | undefined => {

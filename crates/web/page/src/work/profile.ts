@@ -1,6 +1,6 @@
-// Costs of stacks, as columns of one table of numbers.
+// The costs of stacks, as one table of numbers.
 //
-// Given: the `profile` answer. Gives back: rows of stack and sums; in a comparison a second table of the same width for the base.
+// Receives: the `profile` answer. Returns: rows of a stack and its sums; in a comparison, a second table of the same width for the base.
 import { SUMS, WIDTH } from "../costs";
 
 export type Columns = { stack: number[] } & Record<string, number[]>;
@@ -17,11 +17,11 @@ export type Profile = {
   stack: Uint32Array;
   /** Row r's sums begin at r * WIDTH. */
   sums: Float64Array;
-  /** The same of the base; rows are shared. */
+  /** The same for the base, with the same rows. */
   base: Float64Array | undefined;
 };
 
-/** `suppressed`: per stack, -1 for those that are not. `keep`: per stack, 1 for those that are wanted. */
+/** `suppressed`: by stack, -1 if it is not suppressed. `keep`: by stack, 1 if it is wanted. */
 export const read = (answer: ProfileAnswer, suppressed: number[] | undefined, keep?: Uint8Array): Profile => {
   const now = (answer.profile ?? answer) as Columns;
   const base = answer.base;

@@ -1,11 +1,11 @@
-// What the page asks of its worker, and what it gets. Numbers travel as typed arrays, names as text.
+// The requests of the page to its worker, and the answers. Numbers are sent as typed arrays, names as text.
 import type { Cost } from "../costs";
 import type { Normal } from "../state";
 import type { Flame } from "./flame";
 import type { Level, Look } from "./stacks";
 import type { Direction, Sort } from "./tree";
 
-/** What decides the costs: a trace and a query (state.ts). `version` counts up while a trace grows. */
+/** A trace and a query (state.ts), which decide the costs. `version` increases while a trace grows. */
 export type Ask = { trace: number; query: string; version: number };
 
 /** A level and its costs. */
@@ -15,20 +15,20 @@ export type Stack = { stack: number; sums: Float64Array; base: Float64Array | un
 
 export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; from_ns: number; to_ns: number };
 export type Entry = Row & { via: Level[]; stacks: number };
-/** `live`: live bytes by the function that is to blame (`functionName`). */
+/** `live`: live bytes by blamed function (`functionName`). */
 export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number; live: Map<string, number> };
 
-/** A function before, and after in each run. `row`: in the first run, for its details; none: it is not in that one nor in the base. */
+/** A function before, and after in each run. `row`: its row in the first run, for the details. Undefined if neither that run nor the base has it. */
 export type Change = { level: Level; name: string; row: Row | undefined; before: number; after: number[] };
 
-/** A function that did not change in the cost that is looked at, but in another one. */
+/** A function that did not change in the selected cost, but in another one. */
 export type Elsewhere = { level: Level; name: string; row: Row; measure: Measure; before: number; after: number };
-/** What a function can change in. `own_peak`: the most that one of its stacks held at any time. */
+/** A measure in which a function can change. `own_peak`: the most that one of its stacks held at any time. */
 export type Measure = "peak_bytes" | "own_peak" | "leaked_bytes" | "live_bytes" | "allocations" | "temporary" | "allocated_bytes" | "live_allocations";
 
 /**
- * Which stacks: all below a node of a tree, all with a function on them, all that end in one (self), all blamed on one, all blamed on the line that one stack is
- * blamed on (site), or all.
+ * A set of stacks: those below a node of a tree, those that contain a function, those that end in a function (self), those with a blamed function, those with the
+ * same blamed line as one stack (site), or all.
  */
 export type Selection =
   | { of: "tree"; direction: Direction; path: string }

@@ -1,19 +1,19 @@
-// Answers out of a report: one file without a server.
+// Answers from a report, which is one file without a server.
 //
-// Given: the answers for the whole session, and for each slice of time the stacks on which something happened. Gives back: the same answers as a
-// server for every range that begins and ends at a border of slices; others are moved to the nearest border, at least one slice apart, and the answer's `range` says so.
-// What must hold: there is no replay here, only sums of what the engine counted.
+// Receives: the answers for the whole session, and for each slice of time the stacks that changed in it. Returns: the same answers as a server for every
+// range that begins and ends at borders of slices. Other ranges are moved to the nearest borders, at least one slice apart, and the answer's `range` says so.
+// Must hold: there is no replay here, only sums of the engine's counts.
 import type { Answer, Source } from "./source";
 import { Refusal } from "./source";
 
-/** Row r happened in slice s when `start[s] <= r < start[s + 1]`; `live_*` and `peak_*` are values, the others sums within the slice. */
+/** Row r belongs to slice s if `start[s] <= r < start[s + 1]`. `live_*` and `peak_*` are values, the others are sums within the slice. */
 export type Slices = {
-  /** Events that are known in sum only (`--max-size`) are in no slice. A range has all of them if it begins with the session and ends after them, at `border` or later. This is what it
-   * has up to there. */
+  /** Events that are known as sums only (`--max-size`) are in no slice. A range contains all of them if it begins with the session and ends after them, at `border` or later.
+   * These are the costs up to there. */
   folded: ({ border: number; highest: number; highest_ns: number; stack: number[] } & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>) | null;
-  /** Borders: one more than slices. */
+  /** The borders of the slices: one more than slices. */
   time_ns: number[];
-  /** The whole heap's highest in each slice, and when. */
+  /** The highest total of each slice, and its time. */
   highest: number[];
   highest_ns: number[];
   start: number[];
@@ -26,7 +26,7 @@ export type ReportData = Counted & {
   status: Answer;
   /** Texts of source files, by path. */
   sources: Record<string, string>;
-  /** Blocks that the program's own allocators reported; null: none. */
+  /** Blocks that the program's own allocators reported. Null if there are none. */
   custom: (Counted & { trace: Answer }) | null;
 };
 
@@ -83,7 +83,7 @@ export class Report implements Source {
     return word === "peak" ? ((this.data.answers.profile?.totals as Record<string, number> | undefined)?.peak_time_ns ?? 0) : Number(word);
   }
 
-  /** The peak itself is known exactly, wherever the borders are. */
+  /** The peak is known exactly, although it is not at a border. */
   private peak(): Answer {
     const whole = (this.data.answers.profile ?? {}) as unknown as Record<string, number[]>;
     const columns = new Columns();
@@ -106,7 +106,7 @@ export class Report implements Source {
     return best;
   }
 
-  /** The borders of a range. One that is too short to have two of them is the slice in which it begins. */
+  /** The borders of a range. A range that is too short for two borders becomes the slice in which it begins. */
   private borders(from: number | undefined, to: number | undefined): [number, number] {
     const { time_ns } = this.data.slices;
     const count = time_ns.length - 1;
@@ -117,7 +117,7 @@ export class Report implements Source {
     return [begin, begin + 1];
   }
 
-  /** What is live at a border. */
+  /** The live blocks at a border. */
   private live(border: number): Map<number, [number, number]> {
     const { start, stack, live_bytes, live_allocations } = this.data.slices;
     const live = new Map<number, [number, number]>();
@@ -171,7 +171,7 @@ export class Report implements Source {
     return { ...answer, range: { from_ns: slices.time_ns[first] ?? 0, to_ns: slices.time_ns[last] ?? 0 } };
   }
 
-  /** What was held at the highest moment of a slice. What did not change in the slice was held as before. */
+  /** What each stack held at the highest moment of a slice. A stack that did not change in the slice held the same as before. */
   private held(top: number): Map<number, [number, number]> {
     const { slices } = this.data;
     const held = this.live(top);

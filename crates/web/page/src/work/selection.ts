@@ -1,6 +1,6 @@
-// The stacks behind what is selected, each with its costs and all its levels.
+// The stacks of the selection, each with its costs and all its levels.
 //
-// What must hold: the sums are those of the question that is asked now, so that details never show numbers of an older one.
+// Must hold: the sums belong to the current query, so that the details never show older numbers.
 import { WIDTH, value } from "../costs";
 import { type Data, dataOf, totalsOf } from "./data";
 import { blamedKey } from "./lists";
@@ -11,7 +11,7 @@ import type { Look } from "./stacks";
 import { find } from "./tree";
 import { treeOf } from "./trees";
 
-/** Rows of the profile, and those of them whose stacks end in what is selected; none where nobody asks for that. */
+/** The rows of the selected stacks, and those among them that end in the selection, if a view shows them. */
 type Chosen = { rows: number[]; own?: number[] };
 
 const ofTree = async (ask: Ask, look: Look, { direction, path }: Extract<Selection, { of: "tree" }>): Promise<Chosen> => {
@@ -34,7 +34,7 @@ const ofFunction = ({ stacks, profile }: Data, look: Look, key: number): Require
   return { rows, own: rows.filter((row) => path(row).at(-1) === key) };
 };
 
-/** All stacks for which the same line is to blame as for this one; what a suppression matches is judged apart. */
+/** All stacks with the same blamed line as this one. Suppressed stacks are separate. */
 const ofSite = ({ stacks, profile }: Data, { stack, suppressed }: Extract<Selection, { of: "site" }>, isOff: boolean): number[] => {
   const key = blamedKey(stacks, stack);
   const known = stacks.answer.stacks.suppressed;

@@ -1,6 +1,6 @@
-// Where answers come from: the server, or the report that the page was opened with.
+// The source of answers: the server, or the report that contains the page.
 //
-// Both give the answers of docs/views.md. A server is exact to the event; a report knows 256 slices of time, and says which of them it used.
+// Both return the answers of docs/views.md. A server is exact to the event. A report has 256 slices of time, and its answers say which of them were used.
 import type { ReportData } from "./report";
 import { Report } from "./report";
 
@@ -8,11 +8,11 @@ export type Answer = Record<string, unknown>;
 
 export interface Source {
   get(view: string, trace: number, query: string): Promise<Answer>;
-  /** What was computed for a trace that has grown since is of no use. */
+  /** Discards answers of a trace that has grown since. */
   readonly isReport: boolean;
 }
 
-/** A sentence for people. */
+/** An error with a sentence for people. */
 export class Refusal extends Error {}
 
 export class Server implements Source {
@@ -25,10 +25,10 @@ export class Server implements Source {
     try {
       response = await fetch(`${this.base}api/${view}?trace=${trace}${query ? `&${query}` : ""}`, { credentials: "same-origin" });
     } catch {
-      throw new Refusal("The server does not answer: was `heaptrack analyze` stopped? Start it again and reload this page.");
+      throw new Refusal("Can't reach heaptrack. Was `heaptrack analyze` stopped? Start it again and reload this page.");
     }
-    const body = (await response.json().catch(() => ({ error: `The server said ${response.status} and nothing more.` }))) as Answer;
-    if (!response.ok) throw new Refusal(String(body.error ?? `The server said ${response.status}.`));
+    const body = (await response.json().catch(() => ({ error: `heaptrack answered with the error ${response.status}, without a reason.` }))) as Answer;
+    if (!response.ok) throw new Refusal(String(body.error ?? `heaptrack answered with the error ${response.status}.`));
     return body;
   }
 }

@@ -1,8 +1,7 @@
 // The stacks of a trace, and what makes two of their levels the same.
 //
-// Given: the `stacks` answer (docs/views.md). Gives back: for a way of looking (which levels are shown, what is merged) the path of every stack
-// as a run of keys, root first. What must hold: a key means the same as long as the trace is open, so that what is expanded or zoomed into
-// stays so when costs change.
+// Receives: the `stacks` answer (docs/views.md). Returns: for a `Look` (which levels are shown, what is merged), the path of every stack as a list of
+// keys, root first. Must hold: a key means the same while the trace is open, so that expanded and zoomed parts stay so when costs change.
 import { namelessIn, pairedNames } from "./pairing";
 
 export type StacksAnswer = {
@@ -38,13 +37,13 @@ export type Level = {
 
 export const lookName = (look: Look): string => `${look.levels} ${look.merge} ${look.recursion}`;
 
-/** How a level is called where there is little room. */
+/** The name of a level for little space. */
 export const labelOf = (level: Level): string => level.short ?? level.function ?? level.module ?? "";
 
-/** What makes two lines of one function the same. */
+/** The key that all lines of one function share. */
 export const functionName = ({ function: name, module }: Pick<Level, "function" | "module">): string => `${name} ${module}`;
 
-/** Paths of all stacks: those of stack s are `keys[start[s] .. start[s+1]]`, root first; `levels` has a level for each. */
+/** The paths of all stacks. That of stack s is `keys[start[s] .. start[s+1]]`, root first. `levels` has a level for each key. */
 export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array };
 
 const NOTHING: Level = { function: null, short: null, file: null, line: null, module: null, offset: null, class: null, inlined: false };
@@ -57,7 +56,7 @@ export class Stacks {
 
   private readonly paired: string[] | undefined;
 
-  /** `border`: these are two traces, and the levels from there on are the base's. */
+  /** `border`: these are two traces, and the levels from this index on belong to the base. */
   constructor(
     readonly answer: StacksAnswer,
     border?: number,
@@ -66,7 +65,7 @@ export class Stacks {
     this.paired = border === undefined ? undefined : pairedNames(answer, border);
   }
 
-  /** Stands for a stack of which nothing is shown. */
+  /** The key of a stack of which no level is shown. */
   get nothing(): number {
     return this.answer.levels.function.length;
   }
@@ -90,19 +89,19 @@ export class Stacks {
     };
   }
 
-  /** A level as a row shows it that stands for all with its key: between two traces code without a name is one per module. */
+  /** The level that a row shows for all levels with its key. In two traces, code without a name is one row per module. */
   shown(id: number): Level {
     const level = this.level(id);
     return this.paired && level.function === null ? { ...level, offset: null } : level;
   }
 
-  /** The level that is to blame for a stack; none: nothing of the user's own is on it. */
+  /** The level to blame for a stack. Undefined if the stack has no level in the user's own code. */
   blamed(stack: number): number | undefined {
     const node = this.answer.stacks.blamed[stack];
     return node === undefined || node < 0 ? undefined : this.answer.nodes.level[node];
   }
 
-  /** Levels of a stack, leaf first. */
+  /** The levels of a stack, leaf first. */
   whole(stack: number): number[] {
     const { parent, level } = this.answer.nodes;
     const list: number[] = [];
@@ -137,12 +136,12 @@ export class Stacks {
   private keyName(id: number, merge: Merge): string {
     const level = this.level(id);
     if (!this.paired) return keyName(level, merge);
-    // A line moves with every change above it. A module may lie elsewhere.
+    // Lines and folders are ignored, because a line moves with every change above it and a module may be in another folder.
     if (merge === "function" || merge === "line") return this.paired[id] ?? namelessIn(null);
     return keyName({ ...level, module: level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null }, merge);
   }
 
-  /** Paths for a way of looking; made once. */
+  /** The paths for a `Look`, computed once. */
   look(look: Look): Paths {
     const name = lookName(look);
     let paths = this.paths.get(name);
@@ -179,7 +178,7 @@ export class Stacks {
         levels[end] = id;
         end += 1;
       }
-      // A stack with nothing of the user's own still has its costs.
+      // A stack without the user's own code still has costs.
       if (end === from) {
         keys[end] = ofLevel[this.nothing] ?? 0;
         levels[end] = this.nothing;
@@ -192,7 +191,7 @@ export class Stacks {
     return { start, keys: keys.slice(0, end), levels: levels.slice(0, end) };
   }
 
-  /** Nodes from the root, per node. */
+  /** The depth of each node. */
   private depth(): Uint32Array {
     const { parent } = this.answer.nodes;
     if (this.depths && this.depths.length === parent.length) return this.depths;
@@ -214,7 +213,7 @@ export class Stacks {
     return hidden;
   }
 
-  /** For each stack whether it matches all of `include` and none of `exclude`. */
+  /** For each stack, whether it matches all of `include` and none of `exclude`. */
   matching(include: string[], exclude: string[]): Uint8Array | undefined {
     if (include.length + exclude.length === 0) return undefined;
     const count = this.answer.levels.function.length;
@@ -248,7 +247,7 @@ export const keyName = (level: Level, merge: Merge): string => {
   }
 };
 
-/** What stands before the last `::` of the short name outside of brackets; without one, the module. */
+/** The part before the last `::` of the short name outside brackets; without one, the module. */
 export const namespace = (level: Level): string => {
   const short = level.short ?? level.function ?? "";
   let depth = 0;
@@ -262,7 +261,7 @@ export const namespace = (level: Level): string => {
   return last > 0 ? short.slice(0, last) : (level.module ?? "");
 };
 
-/** `[function:|file:|module:]TEXT` or `/REGEX/`; a regular expression that cannot be read matches nothing. */
+/** `[function:|file:|module:]TEXT` or `/REGEX/`. An invalid regular expression matches nothing. */
 export const matcher = (pattern: string): ((level: Level) => boolean) => {
   const prefix = /^(function|file|module):/.exec(pattern)?.[1];
   const text = prefix ? pattern.slice(prefix.length + 1) : pattern;

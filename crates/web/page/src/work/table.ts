@@ -1,4 +1,4 @@
-// The table of functions, and one function's callers, callees and lines.
+// The table of functions, and the callers, callees and lines of one function.
 import { value } from "../costs";
 import { dataOf, named, totalsOf } from "./data";
 import { type Function, functions, neighbours } from "./functions";
@@ -7,7 +7,7 @@ import type { Ask, Requests, Row } from "./protocol";
 import { type Level, type Look, type Stacks, keyName, labelOf, lookName, matcher } from "./stacks";
 
 const allFunctions = new Kept<Function[]>();
-/** What is scrolled in. */
+/** The list that is scrolled. */
 let table: { functions: Function[]; stacks: Stacks } | undefined;
 
 export const functionsOf = (ask: Ask, look: Look): Promise<Function[]> =>
@@ -65,7 +65,7 @@ export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["a
   };
 };
 
-/** A function by its name; a shorter one is good enough when it is the only one. Behind a tab: the file of the one that is meant. */
+/** Finds a function by its name. A part of the name is enough if only one function has it. A file may follow after a tab. */
 export const keyOf = async ({ ask, look, name: given }: Requests["key"]["args"]): Promise<number | undefined> => {
   const { stacks } = await dataOf(ask);
   const list = await functionsOf(ask, look);

@@ -1,4 +1,4 @@
-// The answer as a file: CSV, JSON, or folded stacks for other tools.
+// Exports what is shown: as CSV, JSON, or folded stacks for other tools.
 import { SUMS, WIDTH, value } from "../costs";
 import { dataOf } from "./data";
 import type { Requests } from "./protocol";

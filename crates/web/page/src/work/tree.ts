@@ -1,8 +1,7 @@
-// Call trees, made as far as somebody looks.
+// Call trees, computed only as far as they are shown.
 //
-// Given: paths and costs of stacks. Gives back: nodes with totals, their children by cost, and the rows that are visible with what is
-// expanded. A node is a set of stacks that agree in their first keys (from the root top-down, from the leaf bottom-up), so a child is a group
-// of them, and nothing is computed before it is wanted.
+// Receives: paths and costs of stacks. Returns: nodes with totals, their children by cost, and the visible rows. A node is a set of stacks that agree in
+// their first keys (top-down from the root, bottom-up from the leaf). A child is a subset of it, so nothing is computed before it is needed.
 import { type Cost, WIDTH, value } from "../costs";
 import { type Profile, add, total } from "./profile";
 import type { Paths } from "./stacks";
@@ -11,7 +10,7 @@ export type Direction = "top-down" | "bottom-up";
 
 export type Node = {
   key: number;
-  /** A level that has this key, for its names; -1 at the root. */
+  /** A level with this key, for its names; -1 for the root. */
   level: number;
   depth: number;
   parent: Node | undefined;
@@ -19,7 +18,7 @@ export type Node = {
   rows: Uint32Array;
   sums: Float64Array;
   base: Float64Array | undefined;
-  /** Of stacks that end here. */
+  /** The sums of stacks that end here. */
   self: Float64Array;
   children: Node[] | undefined;
   sorted: string;
@@ -52,7 +51,7 @@ export class Tree {
     };
   }
 
-  /** The children of a node, in the order wanted. */
+  /** The sorted children of a node. */
   children(node: Node, sort: Sort): Node[] {
     node.children ??= this.group(node);
     const order = `${sort.cost} ${sort.ascending}`;
@@ -63,7 +62,7 @@ export class Tree {
     return node.children;
   }
 
-  /** True without making the children. */
+  /** Whether a node has children, without computing them. */
   hasChildren(node: Node): boolean {
     if (node.children) return node.children.length > 0;
     for (const row of node.rows) {
@@ -104,7 +103,7 @@ export class Tree {
     return { key, level, depth: parent.depth + 1, parent, rows, sums, base, self: new Float64Array(WIDTH), children: undefined, sorted: "" };
   }
 
-  /** What stops at a node: made with its children. */
+  /** The sums of stacks that end at a node. They are computed with its children. */
   self(node: Node): Float64Array {
     node.children ??= this.group(node);
     return node.self;
@@ -122,7 +121,7 @@ export class Tree {
   }
 }
 
-/** Where a node is: its keys from the root, base 36. Stays the same when costs change. */
+/** The path of a node: its keys from the root, base 36. It stays the same when costs change. */
 export const pathOf = (node: Node): string => {
   const keys: string[] = [];
   for (let at: Node | undefined = node; at && at.depth > 0; at = at.parent) keys.push(at.key.toString(36));
@@ -139,12 +138,12 @@ export const find = (tree: Tree, path: string, sort: Sort): Node | undefined => 
   return node;
 };
 
-/** The rows that are visible, in order. */
+/** The visible rows, in order. */
 export const visible = (tree: Tree, sort: Sort, expanded: Set<string>, limit: number): { nodes: Node[]; indents: number[]; paths: string[] } => {
   const nodes: Node[] = [];
   const indents: number[] = [];
   const paths: string[] = [];
-  // Written with a list of its own, because stacks can be thousands of levels deep.
+  // Uses an explicit stack instead of recursion, because call stacks can be thousands of levels deep.
   const open: { list: Node[]; next: number; indent: number; path: string }[] = [{ list: tree.children(tree.root, sort), next: 0, indent: 0, path: "" }];
   while (open.length > 0 && nodes.length < limit) {
     const top = open[open.length - 1];
@@ -160,7 +159,7 @@ export const visible = (tree: Tree, sort: Sort, expanded: Set<string>, limit: nu
     paths.push(path);
     if (expanded.has(path)) {
       const list = tree.children(node, sort);
-      // A chain of only children is not indented: it would eat the width and says nothing.
+      // A chain of only children is not indented, because it would use up the width.
       const indent = list.length > 1 || top.list.length > 1 ? top.indent + 1 : top.indent;
       if (list.length > 0) open.push({ list, next: 0, indent, path });
     }
@@ -184,7 +183,7 @@ export const expandAll = (tree: Tree, from: Node, path: string, sort: Sort, expa
   }
 };
 
-/** Expands a node, on through only children. */
+/** Expands a node, and further down while there is only one child. */
 export const expandChain = (tree: Tree, from: Node, path: string, sort: Sort, expanded: Set<string>): void => {
   let node = from;
   let where = path;
@@ -197,7 +196,7 @@ export const expandChain = (tree: Tree, from: Node, path: string, sort: Sort, ex
   }
 };
 
-/** Expands the most expensive way down, while one child has at least half of its parent. */
+/** Expands the most expensive path, while one child has at least half of its parent. */
 export const expandHot = (tree: Tree, from: Node, path: string, sort: Sort, expanded: Set<string>): string => {
   const cost: Cost = sort.cost === "name" ? "peak_bytes" : sort.cost;
   let node = from;

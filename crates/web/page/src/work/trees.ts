@@ -1,4 +1,4 @@
-// The trees that are looked at, row by row and as flame graphs.
+// The trees that are shown, as rows and as flame graphs.
 import { value } from "../costs";
 import { dataOf, named, totalsOf } from "./data";
 import { flame } from "./flame";
@@ -7,10 +7,10 @@ import type { Ask, Requests, TreeRow } from "./protocol";
 import { type Level, type Look, type Stacks, labelOf, lookName } from "./stacks";
 import { type Direction, type Node, type Sort, Tree, expandAll, expandChain, expandHot, find, visible } from "./tree";
 
-/** Rows that a fully expanded tree may have. */
+/** The most rows of a fully expanded tree. */
 const MOST_ROWS = 500_000;
 
-// One tree per direction is looked at; what is expanded in it outlives changes of its costs.
+// There is one tree for each direction. Its expanded nodes stay expanded when its costs change.
 type Shown = { tree: Tree; name: string; sort: Sort; stacks: Stacks; nodes: Node[]; indents: number[]; paths: string[] };
 const shown = new Map<Direction, Shown>();
 const expanded = new Map<string, Set<string>>();
@@ -51,7 +51,7 @@ export const window = ({ direction, from: first, to }: Requests["window"]["args"
       key: node.key,
       sums: node.sums,
       base: node.base,
-      // Bottom-up a stack ends at its outermost level, and nobody asks what ends there.
+      // Bottom-up, stacks end at their outermost level, and no view shows those sums.
       ...(direction === "top-down" ? { self: view.tree.self(node) } : {}),
       path,
       indent: view.indents[index] ?? 0,

@@ -1,4 +1,4 @@
-// The worker: who answers what the page asks. The page's own thread never sees more than it shows.
+// The worker, which answers the page's requests. The main thread receives only what it shows.
 import { diff, elsewhere } from "./changes";
 import { begin, raw } from "./data";
 import { overview } from "./overview";

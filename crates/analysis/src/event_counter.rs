@@ -1,0 +1,125 @@
+//! Counts all events of a session once, while its blocks come in, in one of two ways.
+//!
+//! Receives: the blocks of events, and what the definitions say about them. Returns: totals, the peak and the costs of each site.
+//! Must hold: both ways return the same numbers, except that only the index knows own peaks, lifetimes and kept blocks.
+use crate::costs::Costs;
+use crate::counter::{Counter, Peak};
+use crate::definitions::Definitions;
+use crate::index::Index;
+use crate::session_counter::SessionCounter;
+use crate::walker::{Now, Walker};
+use format::{Events, Flat, Malformed};
+
+pub(crate) enum EventCounter {
+    /// Counts only the whole session. Every other question walks from the start of the trace.
+    Session(Box<Walker<SessionCounter>>),
+    /// Counts every stack, and fills the index.
+    Indexed(Box<Walker<Counter<'static>>>),
+}
+
+impl EventCounter {
+    pub(crate) fn session() -> Self {
+        EventCounter::Session(Box::new(Walker::new(SessionCounter::default())))
+    }
+
+    pub(crate) fn indexed() -> Self {
+        EventCounter::Indexed(Box::new(Index::feeder()))
+    }
+
+    pub(crate) const fn is_indexed(&self) -> bool {
+        matches!(self, EventCounter::Indexed(_))
+    }
+
+    pub(crate) fn count(&mut self, events: &mut Events) -> Result<(), Malformed> {
+        match self {
+            EventCounter::Session(walker) => walker.walk(events),
+            EventCounter::Indexed(walker) => walker.walk(events),
+        }
+    }
+
+    pub(crate) fn count_flat(&mut self, flat: &Flat) -> Result<(), Malformed> {
+        match self {
+            EventCounter::Session(walker) => walker.walk_flat(flat),
+            EventCounter::Indexed(walker) => walker.walk_flat(flat),
+        }
+    }
+
+    /// Takes over new allocation classes, and the session's rule of what is temporary.
+    pub(crate) fn define(&mut self, definitions: &Definitions, index: &mut Index) {
+        let counting = definitions.session.counting();
+        // Also without an index: later walks start at its first checkpoint.
+        index.set_counting(counting);
+        match self {
+            EventCounter::Session(walker) => {
+                walker.now.counting = counting;
+                walker.sink.grow(definitions);
+            }
+            EventCounter::Indexed(walker) => {
+                walker.now.counting = counting;
+                Index::grow(walker, definitions);
+            }
+        }
+    }
+
+    /// A block of events has been counted. `next`: the number of the one that follows.
+    pub(crate) fn end_block(&mut self, index: &mut Index, next: usize) {
+        if let EventCounter::Indexed(walker) = self {
+            index.after_block(walker, next);
+        }
+    }
+
+    /// The state after the last event.
+    pub(crate) const fn now(&self) -> &Now {
+        match self {
+            EventCounter::Session(walker) => &walker.now,
+            EventCounter::Indexed(walker) => &walker.now,
+        }
+    }
+
+    pub(crate) const fn damaged_events(&self) -> u64 {
+        match self {
+            EventCounter::Session(walker) => walker.damaged,
+            EventCounter::Indexed(walker) => walker.damaged,
+        }
+    }
+
+    pub(crate) const fn unknown_frees(&self) -> u64 {
+        match self {
+            EventCounter::Session(walker) => walker.unknown_frees,
+            EventCounter::Indexed(walker) => walker.unknown_frees,
+        }
+    }
+
+    pub(crate) const fn implied_frees(&self) -> u64 {
+        match self {
+            EventCounter::Session(walker) => walker.sink.implied_frees,
+            EventCounter::Indexed(walker) => walker.sink.implied_frees,
+        }
+    }
+
+    /// The highest moment of the events that were counted.
+    pub(crate) fn peak(&self, index: &Index) -> Peak {
+        match self {
+            EventCounter::Session(walker) => Peak {
+                bytes: walker.sink.peak_bytes,
+                allocations: walker.sink.peak_allocations,
+                time_ns: walker.sink.peak_time_ns,
+                event: walker.sink.peak_event,
+            },
+            EventCounter::Indexed(walker) => highest(index.finished_peaks().chain([walker.sink.peak])),
+        }
+    }
+
+    /// The costs of the whole session, by site.
+    pub(crate) fn costs(&self, definitions: &Definitions) -> Vec<Costs> {
+        match self {
+            EventCounter::Session(walker) => walker.sink.sites(definitions),
+            EventCounter::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+        }
+    }
+}
+
+/// The highest peak; of equal ones the first.
+pub(crate) fn highest(peaks: impl Iterator<Item = Peak>) -> Peak {
+    peaks.reduce(|best, next| if next.bytes > best.bytes { next } else { best }).unwrap_or_default()
+}

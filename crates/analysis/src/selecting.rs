@@ -1,0 +1,77 @@
+//! Which blocks a query asks for: by their stacks, by their size, and by what only the events know.
+use crate::counter::{Bits, Selection};
+use crate::definitions::{KnownAllocClass, SiteId};
+use crate::engine::Engine;
+use crate::lifespans::Lifespans;
+use crate::pass::{Blocks, Gone};
+use crate::pattern::Pattern;
+use crate::profile::Range;
+use crate::query::{Query, Span};
+use std::borrow::Cow;
+
+/// The sites whose stacks match a query's patterns; `None` if the query has no patterns, so that all match.
+pub(crate) struct Chosen(Option<Vec<bool>>);
+
+impl Chosen {
+    pub(crate) fn has(&self, site: SiteId) -> bool {
+        self.0.as_ref().is_none_or(|chosen| chosen.get(site as usize).copied().unwrap_or(false))
+    }
+
+    /// At least one site is chosen.
+    pub(crate) fn has_any(&self) -> bool {
+        self.0.as_ref().is_none_or(|chosen| chosen.contains(&true))
+    }
+}
+
+impl Engine {
+    pub(crate) fn chosen(&self, query: &Query) -> Chosen {
+        if query.include.is_empty() && query.exclude.is_empty() {
+            return Chosen(None);
+        }
+        let matches = |stack: u32| {
+            let any = |pattern: &Pattern| self.definitions.levels(stack).any(|level| pattern.matches(&level));
+            query.include.iter().all(any) && !query.exclude.iter().any(any)
+        };
+        Chosen(Some(self.definitions.stacks.iter().map(|&stack| matches(stack)).collect()))
+    }
+
+    /// The allocation classes, with those left out whose size the query does not ask for.
+    pub(crate) fn alloc_classes_by_size(&self, query: &Query) -> Cow<'_, [KnownAllocClass]> {
+        let Some(span) = query.size else { return Cow::Borrowed(&self.definitions.alloc_classes) };
+        let by_size = |class: &KnownAllocClass| class.regrouped(|site| span.contains(class.size).then_some(site));
+        Cow::Owned(self.definitions.alloc_classes.iter().map(by_size).collect())
+    }
+
+    /// Blocks that only the events can tell apart; `None` if the query asks for no such thing.
+    pub(crate) fn selection(
+        &self,
+        blocks: &mut dyn Blocks,
+        query: &Query,
+        range: &Range,
+    ) -> Result<Option<Selection>, Gone> {
+        let lived = query.lifetime.map(|span| self.blocks_that_lived(blocks, span, range)).transpose()?;
+        let selection = Selection { threads: query.threads.clone(), blocks: lived };
+        Ok((!selection.threads.is_empty() || selection.blocks.is_some()).then_some(selection))
+    }
+
+    /// The blocks whose lifetime, up to the end of the range, lies within the span. A lifetime is known only when the block is freed, which is
+    /// too late to count its allocation. So this is a walk of its own.
+    fn blocks_that_lived(&self, blocks: &mut dyn Blocks, span: Span, range: &Range) -> Result<Bits, Gone> {
+        let moments = [self.moment(range.from), self.moment(range.to)];
+        let point = self.start_for(moments[0]);
+        let mut walker = point.other_walker(Lifespans::new(span, &self.definitions.alloc_classes));
+        let mut bits = Bits::default();
+        self.stretch(blocks, point).walk(&mut walker, &moments, |at, walker| {
+            if at == 0 {
+                return;
+            }
+            bits = std::mem::take(&mut walker.sink.bits);
+            walker.live.each_from(0, |sequence, birth| {
+                if span.contains(range.to_ns.saturating_sub(birth.time_ns)) {
+                    bits.set(sequence);
+                }
+            });
+        })?;
+        Ok(bits)
+    }
+}
