@@ -27,9 +27,8 @@ DEMO := target/demo
 
 all: static
 
-# `--target` keeps +crt-static away from build scripts and procedural macros, which cannot be static.
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --target $(HOST) -p heaptrack
+	CARGO="$(CARGO)" packaging/build.sh
 	@mkdir -p target/release
 	@cmp -s $(STATIC) $(BINARY) || { cp $(STATIC) $(BINARY).new && mv $(BINARY).new $(BINARY); }
 
@@ -92,7 +91,7 @@ end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
 # The full counts. Each part takes less than an hour and can be made by itself.
-SOAK := unit address thread checks fuzz alone short long
+SOAK := unit address thread checks fuzz alone short long dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -156,15 +155,26 @@ compatibility: setup-soak static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
-install: static
+install: static install-files
+
+install-files:
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(BINARY) man > $(SHARE)/man/man1/heaptrack.1
+	$(BINARY) man --all $(SHARE)/man/man1
 	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack
 	$(BINARY) completions zsh > $(SHARE)/zsh/site-functions/_heaptrack
 	$(BINARY) completions fish > $(SHARE)/fish/vendor_completions.d/heaptrack.fish
+
+# The files of a release (packaging/README.md): two archives, a Debian package and their sums.
+dist: static
+	CARGO="$(CARGO)" packaging/dist.sh
+
+# Two builds in different folders by different users give the same bytes; the package installs on other releases of Debian.
+soak-dist:
+	packaging/reproduce.sh
+	packaging/chroots.sh
 
 clean:
 	$(CARGO) clean
