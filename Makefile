@@ -21,9 +21,9 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install clean
+.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-dist fuzz fuzz-build
 
 all: static
 
@@ -163,6 +163,8 @@ install-files:
 	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BINARY) man --all $(SHARE)/man/man1
+	echo '.so man1/heaptrack-print.1' > $(SHARE)/man/man1/heaptrack_print.1
+	echo '.so man1/heaptrack-analyze.1' > $(SHARE)/man/man1/heaptrack_gui.1
 	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack
 	$(BINARY) completions zsh > $(SHARE)/zsh/site-functions/_heaptrack
 	$(BINARY) completions fish > $(SHARE)/fish/vendor_completions.d/heaptrack.fish
