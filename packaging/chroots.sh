@@ -20,10 +20,10 @@ stop() {
 command -v debootstrap >/dev/null || stop "debootstrap is missing: apt-get install debootstrap"
 [ -e "$package" ] && [ -e "$source" ] || stop "target/dist is not complete: make dist"
 
-# The mirror that this machine uses for Debian itself: the first address that ends in /debian, in either form of apt's lists.
+# The archive that this machine's apt uses for Debian itself.
 mirror() {
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list 2>/dev/null |
-        grep -E '^(URIs:|deb )' | grep -o -E '[a-z+]+://[^ ]+/debian/?( |$)' | head -n 1 | tr -d ' '
+    apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' |
+        awk -v release="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$2 == release { print $1; exit }'
 }
 
 # make_chroot RELEASE PACKAGES: makes $chroots/RELEASE, if it is not there yet.
