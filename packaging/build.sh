@@ -18,5 +18,7 @@ done
 # For the C code of crates (zstd), which is compiled by the crate `cc`.
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$workspace=heaptrack -ffile-prefix-map=$home=cargo"
 export CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS
+# The binary contains no time, and the crate `cc` would compile the C code again whenever this variable changes.
+unset SOURCE_DATE_EPOCH
 # `--target` keeps +crt-static away from build scripts and procedural macros, which cannot be static.
 exec ${CARGO:-cargo} build --release --target x86_64-unknown-linux-gnu -p heaptrack "$@"
