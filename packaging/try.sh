@@ -32,6 +32,8 @@ int main(int count, char **words) {
 END
 gcc -g -O1 program.c -o program
 
+# A run that failed may have left it installed.
+dpkg --purge heaptrack >/dev/null 2>&1 || true
 files >before
 apt-get install -y --no-install-recommends "$1"
 heaptrack --version
@@ -45,6 +47,8 @@ grep -q '</html>' launched.html || stop "the report is not whole"
 
 ./program wait &
 pid=$!
+# Until its exec, the new process is still the shell.
+while [ "$(cat /proc/$pid/comm)" != program ]; do sleep 0.1; done
 heaptrack attach --duration 2s -o attached "$pid"
 heaptrack print attached.htz | grep -q main || stop "the attached trace does not name main"
 kill -0 "$pid" || stop "the program ended with the detach"
