@@ -1,19 +1,21 @@
 # What can be made:
 #   make          the finished, static binary at target/release/heaptrack
 #   make demo     builds, records the bundled program demo/shop.cpp, shows its report
-#   make test     everything CI checks; minutes
+#   make check    for the inner loop: format, clippy, quick unit tests, one end-to-end suite; under a minute when warm
+#   make test     everything CI checks; at most 20 minutes on two cores
 #   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
 #   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
+#   make dist     the files of a release, in target/dist (packaging/README.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 # Not a part of make's own jobs: cargo counts the processors itself.
 CARGO ?= env -u MAKEFLAGS cargo
 # Per fuzzer.
-FUZZ_SECONDS ?= 15
+FUZZ_SECONDS ?= 5
 SOAK_FUZZ_SECONDS ?= 600
 
 HOST := x86_64-unknown-linux-gnu
@@ -21,7 +23,7 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install install-files dist clean
+.PHONY: all static setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
 .PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-dist fuzz fuzz-build
 
@@ -46,6 +48,15 @@ demo:
 	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
 	cd $(DEMO) && ../release/heaptrack print shop.htz
 
+# With the debug binary. The crates are those whose tests take a few seconds.
+QUICK := -p channel -p capture -p format -p export -p heaptrack-api
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) test --quiet $(QUICK) --lib
+	$(CARGO) build --quiet -p heaptrack
+	HEAPTRACK_BIN=$(CURDIR)/target/debug/heaptrack $(CARGO) test --quiet -p heaptrack-tests --test smoke
+
 # The last minutes of the release build keep one core busy; the other one lints and tests meanwhile.
 test: setup
 	@$(MAKE) --no-print-directory --jobs=2 static checks
@@ -54,11 +65,15 @@ test: setup
 checks:
 	@$(MAKE) --no-print-directory --jobs=1 lint unit models
 
-lint:
+lint: doc
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	cd crates/web/page && npm run --silent check
+
+# Links to private items are wanted: these documents are for people who work on the code.
+doc:
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
