@@ -1,19 +1,21 @@
 # What can be made:
 #   make          the finished, static binary at target/release/heaptrack
 #   make demo     builds, records the bundled program demo/shop.cpp, shows its report
-#   make test     everything CI checks; minutes
+#   make check    for the inner loop: format, clippy, quick unit tests, one end-to-end suite; under a minute when warm
+#   make test     everything CI checks; at most 20 minutes on two cores
 #   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
 #   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
+#   make dist     the files of a release, in target/dist (packaging/README.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 # Not a part of make's own jobs: cargo counts the processors itself.
 CARGO ?= env -u MAKEFLAGS cargo
 # Per fuzzer.
-FUZZ_SECONDS ?= 15
+FUZZ_SECONDS ?= 5
 SOAK_FUZZ_SECONDS ?= 600
 
 HOST := x86_64-unknown-linux-gnu
@@ -21,15 +23,14 @@ BINARY := target/release/heaptrack
 STATIC := target/$(HOST)/release/heaptrack
 DEMO := target/demo
 
-.PHONY: all static setup setup-soak demo test checks lint unit models soak bench compatibility install clean
+.PHONY: all static setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-dist fuzz fuzz-build
 
 all: static
 
-# `--target` keeps +crt-static away from build scripts and procedural macros, which cannot be static.
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --target $(HOST) -p heaptrack
+	CARGO="$(CARGO)" packaging/build.sh
 	@mkdir -p target/release
 	@cmp -s $(STATIC) $(BINARY) || { cp $(STATIC) $(BINARY).new && mv $(BINARY).new $(BINARY); }
 
@@ -47,6 +48,15 @@ demo:
 	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
 	cd $(DEMO) && ../release/heaptrack print shop.htz
 
+# With the debug binary. The crates are those whose tests take a few seconds.
+QUICK := -p channel -p capture -p format -p export -p heaptrack-api
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) test --quiet $(QUICK) --lib
+	$(CARGO) build --quiet -p heaptrack
+	HEAPTRACK_BIN=$(CURDIR)/target/debug/heaptrack $(CARGO) test --quiet -p heaptrack-tests --test smoke
+
 # The last minutes of the release build keep one core busy; the other one lints and tests meanwhile.
 test: setup
 	@$(MAKE) --no-print-directory --jobs=2 static checks
@@ -55,11 +65,15 @@ test: setup
 checks:
 	@$(MAKE) --no-print-directory --jobs=1 lint unit models
 
-lint:
+lint: doc
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	cd crates/web/page && npm run --silent check
+
+# Links to private items are wanted: these documents are for people who work on the code.
+doc:
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 
 unit:
 	HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace --exclude heaptrack-tests
@@ -92,7 +106,7 @@ end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
 # The full counts. Each part takes less than an hour and can be made by itself.
-SOAK := unit address thread checks fuzz alone short long
+SOAK := unit address thread checks fuzz alone short long dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -156,15 +170,28 @@ compatibility: setup-soak static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
-install: static
+install: static install-files
+
+install-files:
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(BINARY) man > $(SHARE)/man/man1/heaptrack.1
+	$(BINARY) man --all $(SHARE)/man/man1
+	echo '.so man1/heaptrack-print.1' > $(SHARE)/man/man1/heaptrack_print.1
+	echo '.so man1/heaptrack-analyze.1' > $(SHARE)/man/man1/heaptrack_gui.1
 	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack
 	$(BINARY) completions zsh > $(SHARE)/zsh/site-functions/_heaptrack
 	$(BINARY) completions fish > $(SHARE)/fish/vendor_completions.d/heaptrack.fish
+
+# The files of a release (packaging/README.md): two archives, a Debian package and their sums.
+dist: static
+	CARGO="$(CARGO)" packaging/dist.sh
+
+# Two builds in different folders by different users give the same bytes; the package installs on other releases of Debian.
+soak-dist:
+	packaging/reproduce.sh
+	packaging/chroots.sh
 
 clean:
 	$(CARGO) clean

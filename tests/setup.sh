@@ -1,72 +1,128 @@
 #!/bin/sh
 # Installs what the tests, the demo and the benchmarks need on Debian 12. Idempotent: does nothing, and touches no network,
-# when all of it is there. Needs root only when something is missing.
+# when all of it is there. Needs root and apt only when something is missing. Without them it prints what is missing, with
+# the command that installs it on four distributions, and fails.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
 #   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`)
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
-# node and npm build the page that the binary carries (crates/web/build.rs).
-build="gcc g++ make nodejs npm"
-page="chromium fonts-dejavu-core"
-tests="gdb valgrind binutils util-linux procps curl git python3 libpython3.11-testsuite libgc-dev redis-server redis-tools nginx-light sqlite3 jq zstd llvm dwz xz-utils gdc libc6-dbg python3.11-dbg nim debuginfod openssl clang busybox-static strace musl-tools libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev golang-go ruby"
-bench="heaptrack"
-
-# Programs of the zoo that only a soak visits.
+# Programs of the zoo that only a soak visits. Debian only.
 zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp"
 
-here=$(dirname "$0")
-case "${1:-all}" in
-demo) wanted="$build" ;;
-*)
-    wanted="$build $tests $page $bench"
-    [ "${1:-all}" != soak ] || wanted="$wanted $zoo"
-    "$here/newer-python.sh" "$here/../target/newer-python"
-    ;;
-esac
+here=$(cd "$(dirname "$0")" && pwd)
+what=${1:-all}
 
-missing=""
-for package in $wanted; do
-    # A tool that is there by other means (an own build of git or node) is as good as the package.
-    case "$package" in
-    git) command -v git >/dev/null 2>&1 && continue ;;
-    nodejs) command -v node >/dev/null 2>&1 && continue ;;
-    npm) command -v npm >/dev/null 2>&1 && continue ;;
-    chromium) command -v chromium >/dev/null 2>&1 && continue ;;
+# The rows of the table that are wanted.
+rows() {
+    case $what in
+    demo) grep '^build ' "$here/packages.txt" ;;
+    *) grep -E '^(build|test) ' "$here/packages.txt" ;;
     esac
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
-done
-# The headers for addons come with some packages of node itself.
-[ "${1:-all}" = demo ] || [ -e /usr/include/node/node_api.h ] || missing="$missing libnode-dev"
+}
 
-# What the page's tests and its type check need from npm; again only when the lock file is newer than what is there.
-packages() {
-    [ "${1:-all}" = demo ] && return 0
-    here=$(cd "$(dirname "$0")/.." && pwd)
-    for folder in tests/page crates/web/page; do
-        [ "$here/$folder/node_modules/.package-lock.json" -nt "$here/$folder/package-lock.json" ] && continue
+has_package() {
+    dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed$'
+}
+
+# exists COMMAND-OR-FILE
+exists() {
+    case $1 in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# The Debian names of the packages that are missing.
+find_missing() {
+    rows | while read -r _ package wanted _; do
+        # A tool that was installed in another way (a build of git or node) is as good as the package.
+        case $package in
+        git | nodejs | npm | chromium | libnode-dev) ! exists "$wanted" || continue ;;
+        esac
+        if command -v dpkg-query >/dev/null 2>&1; then
+            has_package "$package" || echo "$package"
+        else
+            exists "$wanted" || echo "$package"
+        fi
+    done
+    if [ "$what" = soak ] && command -v dpkg-query >/dev/null 2>&1; then
+        for package in $zoo; do has_package "$package" || echo "$package"; done
+    fi
+}
+
+# names COLUMN PACKAGES...: the names of packages in a column of the table.
+names() {
+    column=$1
+    shift
+    for package in "$@"; do
+        rows | awk -v package="$package" -v column="$column" '$2 == package && $column != "-" { print $column }'
+    done | tr ',' '\n' | sort -u | tr '\n' ' ' | sed 's/ $//'
+}
+
+# explain REASON PACKAGES...: what is missing, why it is not installed from here, and how to install it.
+explain() {
+    reason=$1
+    shift
+    cat >&2 <<END
+tests/setup.sh: these packages are missing: $*
+$reason, so nothing was installed. Install them as root and start again:
+  Debian, Ubuntu:  apt-get install $*
+  Fedora:          dnf install $(names 4 "$@")
+  Arch:            pacman -S --needed $(names 5 "$@")
+  Alpine:          apk add $(names 6 "$@")
+END
+    [ "$what" = demo ] || echo "The tests are written for Debian 12; on other systems some of them need versions that are not there." >&2
+    exit 1
+}
+
+install() {
+    echo "tests/setup.sh: installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    # Packages that bring a daemon must not start it: the tests start their own, on ports of their own.
+    policy=/usr/sbin/policy-rc.d
+    made_policy=no
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made_policy=yes
+    fi
+    # Other programs on this machine may use apt at the same time, so wait for its lock.
+    apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+    status=0
+    log=$(mktemp)
+    { $apt update && $apt install -y --no-install-recommends "$@"; } >"$log" 2>&1 || status=$?
+    [ "$made_policy" = no ] || rm -f "$policy"
+    [ "$status" = 0 ] || cat "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+# The npm packages of the page's tests and of its type check, again only when the lock file is newer than what is there.
+install_npm_packages() {
+    for folder in "$here/page" "$here/../crates/web/page"; do
+        [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] && continue
         echo "tests/setup.sh: npm packages of $folder"
-        (cd "$here/$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json) || return 1
+        (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json)
     done
 }
-[ -n "$missing" ] || { packages "$@"; exit; }
 
-echo "tests/setup.sh: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-# Packages that bring a daemon must not start it: the tests start their own, on ports of their own.
-policy=/usr/sbin/policy-rc.d
-made_policy=no
-if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made_policy=yes
+missing=$(find_missing | tr '\n' ' ')
+missing=${missing% }
+if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086
+    if ! command -v apt-get >/dev/null 2>&1; then
+        explain "This system has no apt-get" $missing
+    elif [ "$(id -u)" != 0 ]; then
+        explain "Only root can install packages" $missing
+    else
+        install $missing
+    fi
 fi
-# The tests share the machine with other users of apt, so wait for its lock.
-apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
-status=0
-log=$(mktemp)
-{ $apt update && $apt install -y --no-install-recommends $missing; } >"$log" 2>&1 || status=$?
-[ "$made_policy" = no ] || rm -f "$policy"
-[ "$status" = 0 ] || cat "$log" >&2
-rm -f "$log"
-[ "$status" = 0 ] || exit "$status"
-packages "$@"
+[ "$what" != demo ] || exit 0
+
+if [ ! -x "$here/../target/newer-python/usr/bin/python3.13" ] && { [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; }; then
+    echo "tests/setup.sh: target/newer-python is missing, a Python 3.13 for the tests of \`-X perf\`. It is made by root on Debian 12: tests/newer-python.sh target/newer-python" >&2
+    exit 1
+fi
+"$here/newer-python.sh" "$here/../target/newer-python"
+install_npm_packages

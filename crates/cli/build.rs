@@ -14,6 +14,12 @@ const FLAGS: &[&str] = &[
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
     "-Ctarget-cpu=x86-64",
+    "-Copt-level=3",
+    "-Ccodegen-units=1",
+    "-Cpanic=abort",
+    "--edition=2024",
+    "--target=x86_64-unknown-linux-gnu",
+    "-Aunexpected_cfgs",
 ];
 
 fn main() {
@@ -24,32 +30,47 @@ fn main() {
         println!("cargo::rerun-if-changed={}", crates.join(part).join("src").display());
         println!("cargo::rerun-if-changed={}", crates.join(part).join("Cargo.toml").display());
     }
-    let archive = compile(&crates.join("capture-so"), &out.join("capture"));
+    let archive = compile(&crates, &out.join("capture"));
     let library = out.join("libheaptrack_capture.so");
     link(&archive, &library, &out);
     hide_families(&library);
     println!("cargo::rustc-env=HEAPTRACK_CAPTURE_SO={}", library.display());
 }
 
-fn compile(package: &Path, target: &Path) -> PathBuf {
-    let cargo = env::var_os("CARGO").expect("cargo sets it");
-    let mut command = Command::new(cargo);
-    command.current_dir(package).args(["build", "--release", "--quiet", "--target-dir"]).arg(target);
+/// Compiles the three crates that are in the library, and returns the archive of all their code.
+///
+/// They have no other dependencies, so rustc is called without cargo. Cargo would put the absolute path of a crate outside of
+/// the workspace of `capture-so` into the names of its functions, and the same sources would give another library in every
+/// folder. The outer build's flags (`RUSTFLAGS`, the profile) do not apply to this library either.
+fn compile(crates: &Path, out: &Path) -> PathBuf {
+    fs::create_dir_all(out).unwrap_or_else(|error| fail(&format!("cannot make {}: {error}", out.display())));
+    let source = |name: &str| crates.join(name).join("src/lib.rs");
+    let library = |name: &str| out.join(format!("lib{name}.rlib"));
+    let uses = |name: &str| format!("--extern={name}={}", library(name).display());
+    // The code of these two is generated when all of it is known.
+    let part = ["--crate-type=rlib", "-Clinker-plugin-lto"];
+    let channel = library("channel");
+    rustc(crates, out, "channel", &source("channel"), &channel, &part, &[]);
+    let capture = library("capture");
+    rustc(crates, out, "capture", &source("capture"), &capture, &part, &["--cfg=feature=\"shims\"", &uses("channel")]);
+    let archive = out.join("libcapture_so.a");
+    let whole = ["--crate-type=staticlib", "-Clto=fat"];
+    rustc(crates, out, "capture_so", &source("capture-so"), &archive, &whole, &[&uses("capture")]);
+    archive
+}
+
+fn rustc(crates: &Path, out: &Path, name: &str, source: &Path, product: &Path, form: &[&str], more: &[&str]) {
+    let mut command = Command::new(env::var_os("RUSTC").expect("cargo sets it"));
+    command.arg(format!("--crate-name={name}")).arg(source).arg("-o").arg(product).args(FLAGS).args(form).args(more);
+    command.arg(format!("-Cmetadata={name}")).arg(format!("-Ldependency={}", out.display()));
+    command.arg(format!("--remap-path-prefix={}=crates", crates.display()));
     if env::var_os("CARGO_FEATURE_CHECKS").is_some() {
-        command.args(["--features", "checks"]);
+        command.arg("--cfg=feature=\"checks\"");
     }
-    command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
-    // What the outer build was told is about the outer build.
-    for variable in
-        ["RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_PROFILE_RELEASE_LTO"]
-    {
-        command.env_remove(variable);
-    }
-    let status = command.status().unwrap_or_else(|error| fail(&format!("cargo cannot be run: {error}")));
+    let status = command.status().unwrap_or_else(|error| fail(&format!("rustc cannot be run: {error}")));
     if !status.success() {
-        fail("the capture library does not compile");
+        fail(&format!("the crate {name} does not compile for the capture library"));
     }
-    target.join("release").join("libcapture_so.a")
 }
 
 fn link(archive: &Path, library: &Path, out: &Path) {

@@ -1,7 +1,10 @@
 //! Builds the page (`page/`, TypeScript) into `OUT_DIR/page`, from where the crate embeds it.
 //!
-//! Given: node and npm, or `HEAPTRACK_PAGE` = a folder with the four built files. What must hold: nothing is written into the source tree; packages are
-//! fetched only when `package-lock.json` has changed; whoever has no npm is told what to do.
+//! Receives one of these: `HEAPTRACK_PAGE`, a folder with the four built files; node and npm; or `page/dist`, the built page that a source
+//! package carries and that is used where npm is not installed.
+//!
+//! Must hold: nothing is written into the source tree; packages are fetched only when `package-lock.json` has changed; without npm and without a
+//! built page, the error says what to install.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs, io};
@@ -40,6 +43,14 @@ fn build() -> Result<(), String> {
     for name in INPUTS {
         watch(&format!("cargo::rerun-if-changed=page/{name}"));
     }
+    let carried = source.join("dist");
+    for name in BUILT.iter().filter(|name| carried.join(name).exists()) {
+        watch(&format!("cargo::rerun-if-changed=page/dist/{name}"));
+    }
+    if !is_installed("npm") && BUILT.iter().all(|name| carried.join(name).exists()) {
+        return take(&carried, &finished)
+            .map_err(|error| format!("copying the built page of {}: {error}", carried.display()));
+    }
     let work = output.join("npm");
     let is_new = refresh(&source, &work).map_err(|error| format!("copying the page's sources: {error}"))?;
     if is_new || !work.join("node_modules").exists() {
@@ -56,7 +67,11 @@ fn watch(line: &str) {
     }
 }
 
-/// Copies the sources. True: other packages are wanted than before.
+fn is_installed(program: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+/// Copies the sources. Returns true if the list of packages has changed since the last build.
 fn refresh(source: &Path, work: &Path) -> io::Result<bool> {
     let lock = fs::read(source.join("package-lock.json"))?;
     let is_new = fs::read(work.join("package-lock.json")).map_or(true, |known| known != lock);

@@ -43,6 +43,7 @@ struct Words {
     /// Print folded stacks for a flame graph, a line each, instead of the report.
     #[arg(long)]
     flame_graph: bool,
+    #[allow(rustdoc::invalid_html_tags, reason = "this is the text of --help")]
     /// Write to FILE.<pid>.<name> instead of stderr, a file for each process.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     outfile: Option<PathBuf>,

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Builds the static binary so that its bytes depend only on the sources, the toolchain and the linker: paths of this machine
+# (the workspace, cargo's folder, the toolchain) are replaced by fixed names. Arguments are passed on to cargo.
+#
+# Flags go into CARGO_ENCODED_RUSTFLAGS, which separates them by 0x1f, because a path may contain a space.
+set -eu
+cd "$(dirname "$0")/.."
+workspace=$(pwd -P)
+home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
+sysroot=$(rustc --print sysroot)
+commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
+
+separator=$(printf '\037')
+flags="-Ctarget-feature=+crt-static"
+for pair in "$workspace=heaptrack" "$home=cargo" "$sysroot=toolchain" "$sysroot/lib/rustlib/src/rust=/rustc/$commit"; do
+    flags="$flags$separator--remap-path-prefix=$pair"
+done
+# For the C code of crates (zstd), which is compiled by the crate `cc`.
+CFLAGS="${CFLAGS:-} -ffile-prefix-map=$workspace=heaptrack -ffile-prefix-map=$home=cargo"
+export CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS
+# The binary contains no time, and the crate `cc` would compile the C code again whenever this variable changes.
+unset SOURCE_DATE_EPOCH
+# `--target` keeps +crt-static away from build scripts and procedural macros, which cannot be static.
+exec ${CARGO:-cargo} build --release --target x86_64-unknown-linux-gnu -p heaptrack "$@"

@@ -1,0 +1,62 @@
+#!/bin/sh
+# try.sh PACKAGE: installs the .deb, uses it and removes it again. Runs inside a chroot of packaging/chroots.sh, as root.
+# Must hold: every number is exact, and the system's files afterwards are those of before.
+set -eu
+work=$(mktemp -d)
+cd "$work"
+
+stop() {
+    echo "try.sh: $*" >&2
+    exit 1
+}
+
+# All files that a package could leave. apt and dpkg keep books of their own in /var.
+files() {
+    find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /opt -o -path /var -o -path /build \) -prune -o -print | LC_ALL=C sort
+}
+
+cat >program.c <<'END'
+/* 1000 blocks of 100 bytes, of which 10 are not freed. With an argument, it waits for a signal in between. */
+#include <stdlib.h>
+#include <unistd.h>
+static void *blocks[1000];
+int main(int count, char **words) {
+    (void)words;
+    for (int round = 0; round < (count > 1 ? 600 : 1); round++) {
+        for (int i = 0; i < 1000; i++) blocks[i] = malloc(100);
+        for (int i = 10; i < 1000; i++) free(blocks[i]);
+        if (count > 1) usleep(50000);
+    }
+    return 0;
+}
+END
+gcc -g -O1 program.c -o program
+
+# A run that failed may have left it installed.
+dpkg --purge heaptrack >/dev/null 2>&1 || true
+files >before
+apt-get install -y --no-install-recommends "$1"
+heaptrack --version
+
+heaptrack -o launched ./program
+heaptrack print --json launched.htz >launched.json
+grep -q '"allocations": *1000[,}]' launched.json || stop "print does not count 1000 allocations"
+heaptrack_print launched.htz | grep -q main || stop "print does not name main"
+heaptrack report launched.htz -o launched.html
+grep -q '</html>' launched.html || stop "the report is not whole"
+
+./program wait &
+pid=$!
+# Until its exec, the new process is still the shell.
+while [ "$(cat /proc/$pid/comm)" != program ]; do sleep 0.1; done
+heaptrack attach --duration 2s -o attached "$pid"
+heaptrack print attached.htz | grep -q main || stop "the attached trace does not name main"
+kill -0 "$pid" || stop "the program ended with the detach"
+kill "$pid"
+# Terminated by our signal, or at its end by itself.
+wait "$pid" || true
+
+apt-get remove -y heaptrack
+files >after
+cmp before after || stop "apt-get remove leaves files: $(diff before after | head -n 5)"
+echo "installed, recorded, attached, printed, reported and removed; nothing is left"
