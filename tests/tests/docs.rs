@@ -103,6 +103,6 @@ fn node() {
     assert_eq!(json["command"][0], "node");
     let now: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("work/now.json")).unwrap()).unwrap();
     assert!(now["totals"]["allocations"].as_u64().unwrap() <= report.total("allocations"));
-    // zlib's memory, by the name of who asked for it.
+    // zlib's memory is listed under the name of the function that allocated it.
     assert!(json["allocations"].to_string().to_lowercase().contains("zlib"), "node's own names");
 }
