@@ -1,5 +1,5 @@
 // malloc and free as fast as they go, and little else: the worst case for a recorder.
-// Arguments: threads, depth of the stack, millions of events (an allocation or a free) in all.
+// Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
 //
 // Each thread holds 4000 blocks and replaces one at random, 100 times at the bottom of one of eight call paths of the given
 // depth, then takes another path. So stacks repeat, but not always; sizes are 16 to 1415 bytes. As programs do, it writes

@@ -7,7 +7,7 @@ LOOK_S = 0.004
 
 
 def wait(child, seconds):
-    """Blocks until a child that leads a session of its own has ended: its exit code; `None`: it had to be killed after so many seconds.
+    """Waits until a child that leads a session of its own has ended. Returns its exit code, or `None` if it had to be killed after this many seconds.
     (`Popen.wait` with a timeout looks again every 50 ms, which is too coarse for what is measured here.)"""
     late = threading.Event()
 

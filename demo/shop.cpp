@@ -1,7 +1,7 @@
 // The demo: a small shop server with the four things a heap profile is for.
 //
 //   import_catalogue   builds a big list once: the peak
-//   remember           keeps every session in a cache that nobody empties: the leak
+//   remember           keeps every session in a cache that is never emptied: the leak
 //   label              builds a string per item only to throw it away: temporary allocations
 //   answer             calls malloc most often: the hot spot
 #include <cstdio>

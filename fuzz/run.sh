@@ -96,7 +96,7 @@ case $command in
         find "target/minimal/$1" -type f | wc -l
         ;;
     *)
-        echo "what is '$command'?" >&2
+        echo "unknown command '$command'" >&2
         exit 2
         ;;
 esac

@@ -1,6 +1,6 @@
 """Runs a command as the reaper of everything below it; prints "PID CODE" for each process that ends, on file descriptor 3.
 
-For the test in which the recorder is killed: its program is then nobody's child, and only a reaper learns how it ended.
+For the test in which the recorder is killed: its program then has no parent left, and only a reaper learns how it ended.
 """
 import ctypes
 import os

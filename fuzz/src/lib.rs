@@ -58,7 +58,7 @@ fn check_sums(report: &Report) {
     assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
     assert!(totals.allocations >= totals.deallocations.saturating_add(totals.leaked_allocations));
-    // The peak of folded events is believed as it is told.
+    // The peak of folded events is taken from the file unchecked.
     if report.folded_until_ns().is_none() {
         assert_eq!(sum(|costs| costs.peak_allocations), totals.peak_allocations);
         assert_eq!(sum(|costs| costs.peak_bytes), totals.peak_bytes);

@@ -1,7 +1,7 @@
 //! Unwind rules: ours against gimli's.
 //!
 //! The first byte chooses what the rest is: the content of frame descriptions (a table is made around it), a whole
-//! module as it is mapped, or a DWARF expression. What must hold: no read outside of the module, no panic, no endless
+//! module as it is mapped, or a DWARF expression. Must hold: no read outside of the module, no panic, no endless
 //! loop; where gimli finds a row, ours is the same row; where gimli finds instructions that make no sense, ours refuses
 //! the row, too.
 #![no_main]
@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 
 type Slice<'a> = gimli::EndianSlice<'a, NativeEndian>;
 
-/// Code begins this far behind the start of the tables, so that no length of theirs depends on it.
+/// Code begins this far after the start of the tables, so that no length of theirs depends on it.
 const TEXT: u64 = 0x4000;
 /// Encodings of the addresses in frame descriptions.
 const ENCODINGS: [u8; 11] = [0x1b, 0x00, 0x04, 0x0c, 0x1a, 0x12, 0x13, 0x11, 0x19, 0x14, 0x1c];
@@ -334,7 +334,7 @@ fn doubt(frame: &EhFrame<Slice<'_>>, bases: &BaseAddresses, fde: &Fde<'_>) -> Do
     found
 }
 
-/// Instructions that nobody can follow; other errors are limits of gimli's.
+/// Instructions that no unwinder can follow; other errors are limits of gimli's.
 fn is_senseless(error: gimli::Error) -> bool {
     use gimli::Error::{CfiInstructionInInvalidContext, PopWithEmptyStack, UnexpectedEof, UnknownCallFrameInstruction};
     match error {

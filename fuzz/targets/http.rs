@@ -1,7 +1,7 @@
 //! Requests to the page's server, byte by byte as they come from the network.
 //!
-//! The input is what a client sends; `TOKEN` in it stands for the server's token and `PORT` for its port. What must hold:
-//! no answer says that heaptrack stumbled; nobody without the token gets anything but a refusal; the token is told only
+//! The input is what a client sends; `TOKEN` in it stands for the server's token and `PORT` for its port. Must hold:
+//! no answer reports an internal error; a request without the token is refused; the token is in an answer only
 //! to a client that has it; every answer of ours has the guard's headers, and those of the API are JSON.
 #![no_main]
 use axum::serve::Listener;

@@ -1,6 +1,6 @@
 //! Files of KDE's heaptrack, text or packed.
 //!
-//! The input is a file. What must hold: no panic; every block that is made of it can be decoded and replayed without a
+//! The input is a file. Must hold: no panic; every block that is made of it can be decoded and replayed without a
 //! fault; the summary counts what the events say; any prefix of a text is the beginning of what the whole text says.
 #![no_main]
 use format::{Block, Counting, Error, Event, RawBlock, Source, Summary};

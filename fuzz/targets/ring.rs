@@ -1,7 +1,7 @@
 //! A hostile target: it writes into the shared memory whatever the input says, and the collector reads it.
 //!
 //! The input is a list of steps: events of an honest thread, words that are no records, counters that lie, any bytes at
-//! any place, and rounds of the collector. What must hold: no panic, no endless loop; the trace that comes out has no
+//! any place, and rounds of the collector. Must hold: no panic, no endless loop; the trace that comes out has no
 //! damage, and its totals are the collector's own; what honest threads alone have written arrives whole.
 #![no_main]
 use channel::{CUSTOM, Geometry, Kind, encode_alloc, encode_free, encode_mark, encode_path};
@@ -245,7 +245,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(told, (target.begun.iter().sum(), 0, 0, 0));
     }
     if target.is_honest && !is_live {
-        // Every call is counted once: a free ends a block, or is one of a block that nobody knows.
+        // Every call is counted once: a free ends a block, or is the free of an unknown block.
         let domains = [sums.totals, sums.custom.unwrap_or_default()];
         let frees = |totals: &Totals| totals.deallocations - totals.implied_frees + totals.unknown_frees;
         assert_eq!(domains.iter().map(|totals| totals.allocations).sum::<u64>(), target.allocations);

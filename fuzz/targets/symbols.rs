@@ -1,6 +1,6 @@
 //! ELF and DWARF of files that a trace names.
 //!
-//! The input is four addresses of 32 bits, then a file. What must hold: no panic, nothing that takes long or much memory;
+//! The input is four addresses of 32 bits, then a file. Must hold: no panic, nothing that takes long or much memory;
 //! an address has frames or none, and only the outermost frame is not inlined; asking again gives the same answer.
 #![no_main]
 use format::{Module, SymbolState};

@@ -1,7 +1,7 @@
 //! The trace reader, and everything that is made of a trace: replay, views, trim, fold, merge.
 //!
 //! The input is a file. Half of all mutations change the content of blocks and seal them again, so that checksums and
-//! compression hide nothing. What must hold: no panic, no endless walk; a sealed block comes back as it was written; the
+//! compression hide nothing. Must hold: no panic, no endless walk; a sealed block comes back as it was written; the
 //! totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
 #![no_main]
 use analysis::view::{self, View};

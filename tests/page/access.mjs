@@ -1,4 +1,4 @@
-// For everybody: axe-core, keyboard, light and dark, from 1280 pixels to 4K.
+// Accessibility: axe-core, keyboard, light and dark, from 1280 pixels to 4K.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { check, equal, go, has, holds, serve, settled, trace, visit } from "./harness.mjs";

@@ -7,7 +7,7 @@ const page = await visit(server.url);
 await settled(page);
 const hash = () => page.evaluate(() => location.hash);
 const text = (selector) => page.locator(selector).first().innerText();
-/** Lies beside those that are open: nobody loads it before it is asked for. */
+/** Lies beside the open traces. It is loaded only when the page asks for it. */
 const run = (await page.evaluate(async () => (await fetch("/api/status?trace=0")).json())).beside.find(({ name }) => name === "longer.htz").index;
 const near = (found, wanted, what) => {
   equal(found.length, wanted.length, `${what}: rows`);
@@ -100,7 +100,7 @@ await check("B13 timeline: a line for the base and for every run, told apart wit
   await page.reload();
   await settled(page);
   const label = await page.locator(".timeline canvas").getAttribute("aria-label");
-  for (const name of ["base.htz (base)", "longer.htz"]) has(label, `${name}`, "told to who cannot see it");
+  for (const name of ["base.htz (base)", "longer.htz"]) has(label, `${name}`, "a label for screen readers");
   has(label, "at most", "with its highest value");
 });
 /** What the legend says of each line at a time. */
@@ -214,7 +214,7 @@ await check("B13 functions of one name in several files: trees, callers and flam
   const [file] = await Promise.all([pair.waitForEvent("download"), pair.getByRole("button", { name: "SVG" }).click()]);
   const svg = readFileSync(await file.path(), "utf8");
   equal(svg.match(/>make[^<]*<\/text>/g)?.length, 3, "boxes");
-  // Widths: 7 of blue.c, 5 of red.c, 4 of green.c; a box and the gap behind it.
+  // Widths: 7 of blue.c, 5 of red.c, 4 of green.c; a box and the gap after it.
   const widths = [...svg.matchAll(/<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)"[^>]*\/><text [^>]*>make/g)].map((match) => Number(match[1]) + 1);
   equal(widths.map((width) => Math.round((7 * width) / widths[0])), [7, 5, 4], "as wide as the larger of both");
   await go(pair, "#/summary?compare=1&cost=leaked_bytes&levels=mine");

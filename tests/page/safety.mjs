@@ -1,4 +1,4 @@
-// Who is not answered: other hosts, other pages, those without the token, paths that lead elsewhere, bodies that are too large.
+// Requests that are refused: from other hosts and other pages, without the token, for paths that lead elsewhere, with bodies that are too large.
 import { createConnection } from "node:net";
 import { check, equal, has, holds, serve, trace } from "./harness.mjs";
 
@@ -75,7 +75,7 @@ await check("a body of 1 GB is refused before it is sent", async () => {
       };
       more();
     });
-    // Who goes on sending may lose the answer; the connection is closed on them all the same.
+    // A client that continues to send may lose the answer, because the connection is closed anyway.
     holds(answer === "" || status(answer) === 413 || status(answer) === 405, `${line}: ${answer.slice(0, 80)}`);
     holds(sent < 1 << 28, `${sent} bytes were taken`);
     const patient = await raw(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nCookie: ${cookie}\r\nContent-Length: 1073741824\r\n\r\n`);

@@ -1,6 +1,6 @@
 //! Programs that run already, and `heaptrack attach` to them.
 //!
-//! What must hold: heaptrack is run without gdb: its PATH leads nowhere.
+//! Must hold: heaptrack cannot find gdb, because its PATH leads nowhere.
 use crate::folder::Folder;
 use crate::process::{self, wait_for};
 use crate::report::Report;
@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A program that nobody records yet. Killed when it goes out of scope.
+/// A program that is not recorded yet. It is killed when this value goes out of scope.
 pub struct Target {
     /// `None` for a process that the harness did not start itself.
     child: Option<Child>,
@@ -237,8 +237,8 @@ impl Ended {
 
     /// How long all threads stood still, each time, in milliseconds.
     pub fn pauses(&self) -> Vec<f64> {
-        let behind = self.text.split("paused the program for ").skip(1);
-        behind.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
+        let after = self.text.split("paused the program for ").skip(1);
+        after.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A temporary folder, removed when it goes out of scope; kept when the test panics, for a look.
+//! A temporary folder, removed when it goes out of scope; kept for inspection when the test panics.
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -88,7 +88,7 @@ impl Heaptrace {
         self
     }
 
-    /// One of `tests/targets`, behind all options.
+    /// One of `tests/targets`, after all options.
     pub fn target(self, name: &str) -> Self {
         self.arg(crate::targets::target(name))
     }

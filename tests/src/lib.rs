@@ -1,11 +1,11 @@
 //! The harness of the end-to-end tests.
 //!
-//! Given: a finished `heaptrack` binary (`HEAPTRACK_BIN`, else `target/release/heaptrack`) and the programs in
-//! `tests/targets`. Gives back: what a program did alone and what it did while being recorded ([`run`]), what the trace
-//! says ([`report`]), and what somebody else says about the same program ([`dhat`], [`gdb`]).
+//! Receives: a finished `heaptrack` binary (`HEAPTRACK_BIN`, else `target/release/heaptrack`) and the programs in
+//! `tests/targets`. Returns: what a program did alone and while it was recorded ([`run`]), what the trace says
+//! ([`report`]), and what independent tools say about the same program ([`dhat`], [`gdb`]).
 //!
-//! What must hold: nothing here is decided by a clock, except where a promise is about time; every random choice comes
-//! from a printed seed ([`chance`]); a tool that is missing fails the test (`tests/setup.sh` installs all of them).
+//! Must hold: no result depends on a clock, except where a promise is about time; every random choice comes from a
+//! printed seed ([`chance`]); a missing tool fails the test (`tests/setup.sh` installs all of them).
 pub mod attach;
 pub mod chance;
 pub mod channel_memory;

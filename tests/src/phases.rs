@@ -1,11 +1,11 @@
-//! `tests/targets/attach_phases.c`, which works when it is told to, and what must be recorded of it.
+//! `tests/targets/attach_phases.c`, which allocates on command, and what a recording of it must contain.
 use crate::attach::{Session, Target};
 use crate::report::{Report, assert_modules_apart};
 
 /// `attach_phases`: what a round allocates.
 const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
 
-/// Every call of so many rounds was recorded, and nothing else.
+/// Every call of this many rounds was recorded, and nothing else.
 pub fn assert_rounds(report: &Report, calls: u64) {
     for size in SIZES {
         let site = report.of_size(size);

@@ -1,7 +1,7 @@
 //! A second opinion about a trace: a replay that is slow, short and shares no code with the engine (`crates/analysis`).
 //!
-//! Given: the blocks of a trace file, taken apart by `format`'s plain reader (the engine has a reader of its own), and a random [`Query`].
-//! Gives back: what every output must say. A trace is a list of blocks, each with the places in the list of events at which it was
+//! Receives: the blocks of a trace file, taken apart by `format`'s plain reader (the engine has a reader of its own), and a random [`Query`].
+//! Returns: what every output must say. A trace is a list of blocks, each with the places in the list of events at which it was
 //! allocated and freed; every answer is a loop over all of them.
 //!
 //! [`trace`] reads, [`query`] asks, [`support`] knows what is refused, [`count`] counts, [`rows`] names rows; [`views`] and [`outputs`] compare what heaptrack says.

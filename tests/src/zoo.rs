@@ -2,7 +2,7 @@
 //!
 //! Every animal is run alone, recorded from its start and attached to, by the same steps: it starts, says that it is ready while its
 //! special machinery exists, gets its input, works and ends by itself. [`table`] describes the animals; the suite, the lists of
-//! packages in `tests/setup.sh` and `docs/compatibility.md` are made from it or compared with it.
+//! packages (`tests/packages.txt`, `tests/setup.sh`) and `docs/compatibility.md` are made from it or compared with it.
 pub mod table;
 
 use crate::attach::{Session, Target, below};
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// folder with what was built, `{folder}` an empty folder for one run, and `{blocks}` the path of `libblocks.so`.
 pub struct Animal {
     pub name: &'static str,
-    /// What is special about it, for the document.
+    /// What is special about it; docs/compatibility.md prints this.
     pub about: &'static str,
     /// The commands that build it, run in `{out}`.
     pub build: &'static [&'static str],
@@ -42,7 +42,7 @@ pub struct Animal {
     pub prepare: &'static str,
     pub command: &'static [&'static str],
     pub environment: &'static [(&'static str, &'static str)],
-    /// The user that it runs as, if not the one who runs the tests.
+    /// The user that it runs as, if it is not the user of the tests.
     pub user: Option<&'static str>,
     pub ready: Ready,
     /// What it reads from stdin once it is ready.

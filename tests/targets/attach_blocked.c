@@ -1,4 +1,4 @@
-/* Threads that wait in system calls, one kind each, all without an end: if one returns, somebody has disturbed it.
+/* Threads that wait in system calls, one kind each, all without an end: if one returns, heaptrack has disturbed it.
  * Prints "ready N" once N threads have started. For every line on stdin the names of the calls that have returned so far are
  * printed, with errno, or "none". */
 #define _GNU_SOURCE

@@ -9,7 +9,7 @@
 
 static void work(int dies) {
     if (dies) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* Who reads our output waits for its end. */
+    /* The reader of our output waits for its end. */
     close(1);
     close(2);
     for (;;) {

@@ -19,7 +19,7 @@ static void wait_for_child(void) {
 int main(int argc, char **argv) {
     int file = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
     if (argc > 1 && file < 0) return 1;
-    /* Nobody waits for the children. */
+    /* The parent does not wait for its children. */
     signal(SIGCHLD, SIG_IGN);
     struct pollfd input = {.fd = 0, .events = POLLIN};
     for (int round = 0; poll(&input, 1, 0) == 0; round++) {

@@ -1,7 +1,7 @@
 /* A program that replaces itself, as wrappers and shells do: three images in one process.
  * Image n allocates 10 * n blocks of 1000 + n bytes (n = 1, 2, 3), frees 5 of them, and executes the next by another
  * function. In the trace: 10 of 1001, 20 of 1002, 30 of 1003; left at the end: the last image's 25 of 1003 only (the blocks of
- * an image are gone with it). The environment between the images is shown to nobody: it must be clean in each. */
+ * an image are gone with it). No program sees the environment between the images: it must be clean in each. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * bytes per turn at different depths, and frees them. When it has ended, its stack cannot be read any more, and a new fiber
  * gets a stack elsewhere.
  *
- *   fibers COUNT   prints "N blocks": so many of 48 bytes were allocated, and all were freed.
+ *   fibers COUNT   prints "N blocks": this many blocks of 48 bytes were allocated, and all were freed.
  */
 #include "fibers.h"
 

@@ -18,7 +18,7 @@ static char *arena(void) {
     return atomic_load(&next);
 }
 
-/* One function behind all: a call of `memalign` from here would be bound to whoever interposes it, and be seen twice. */
+/* All entries call this one function. A call of `memalign` from here would be bound to a library that interposes it, and counted twice. */
 static void *take(size_t alignment, size_t size) {
     if (size > ARENA / 4) return errno = ENOMEM, NULL;
     if (alignment < 16) alignment = 16;

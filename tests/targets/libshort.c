@@ -1,4 +1,4 @@
-/* A small allocator behind entries that cannot be replaced by a jump: free is two bytes long with other code behind it, calloc
+/* A small allocator whose entries cannot be replaced by a jump: free is two bytes long with other code after it, calloc
  * begins with a call, malloc has a loop into its own first instructions. The others are as compilers make them.
  * With -DPROGRAM it is a program of its own, which says "ready" and waits to be killed. */
 #include <errno.h>

@@ -48,7 +48,7 @@ namespace leaky {
 struct Session {
     char name[208];
 };
-// Volatile, or the compiler sees that nobody ever looks and leaves the calls out.
+// Volatile, because otherwise the compiler sees that the result is never used and removes the calls.
 static void *volatile kept[16000];
 static int count = 0;
 [[gnu::noinline]] static void makeToken() { kept[count++] = std::malloc(55); }

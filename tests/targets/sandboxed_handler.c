@@ -1,5 +1,5 @@
 /* Behind a filter that allows everything, a thread reports blocks while a timer interrupts it. The handler runs on an alternate
- * stack and reports blocks as well. Prints how many were reported in all. With an argument there is no filter. */
+ * stack and reports blocks as well. Prints the total number of reported blocks. With an argument there is no filter. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

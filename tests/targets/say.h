@@ -15,7 +15,7 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
         _exit(99);
 }
 
-/* The compiler may drop a malloc whose result nobody sees. */
+/* The compiler may remove a malloc whose result is never used. */
 #define KEEP(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
 #define NOINLINE __attribute__((noinline, noclone))
 /* A call that must stay a call: without something after it, -O2 makes it a jump and its frame is gone. */

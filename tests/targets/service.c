@@ -1,5 +1,5 @@
 /*
- * A service as it runs in a container: 100 blocks of 500 bytes, 30 of them kept; a daemon of its own that is nobody's child; says
+ * A service as it runs in a container: 100 blocks of 500 bytes, 30 of them kept; a daemon of its own that has no parent in the container; says
  * "ready DAEMON" (its pid), then "got N" for each signal. SIGTERM frees 20 more and ends it with 42.
  */
 #include <signal.h>

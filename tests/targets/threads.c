@@ -1,4 +1,4 @@
-/* Threads that hand their blocks to each other. Arguments: threads (8), events in all (1000000).
+/* Threads that hand their blocks to each other. Arguments: threads (8), total events (1000000).
  *
  * Each thread allocates; half of the blocks it frees itself, the others it throws into a ring of mailboxes out of which any
  * thread may take and free. Every call is counted after it returned. At the end main frees what is left in half of
@@ -15,7 +15,7 @@ static _Atomic(uint64_t *) mailbox[MAILBOXES];
 static atomic_ullong allocations, bytes, frees, freed_bytes;
 static long per_thread;
 
-/* The block's first word is its size, so that whoever frees it can count its bytes. */
+/* The block's first word is its size, so that the thread that frees it can count its bytes. */
 NOINLINE static uint64_t *take(size_t size) {
     uint64_t *made = malloc(size);
     FRAME();

@@ -1,5 +1,5 @@
 /* Forks as many children as argument 1 says, all at once, each of which allocates 1000 + i bytes and has a child of its own that
- * allocates 2000 + i bytes; nobody frees. With a second argument "late", children allocate only after all were forked and the
+ * allocates 2000 + i bytes; no process frees. With a second argument "late", children allocate only after all were forked and the
  * parent has allocated, too. The parent keeps 500 bytes. All end with code 0, the parent last. */
 #include <stdlib.h>
 #include <string.h>

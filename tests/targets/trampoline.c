@@ -1,5 +1,5 @@
 /* Machine code in an anonymous mapping, without a frame pointer and without CFI, that calls a function: what CPython does for
- * `-X perf`. Only the code behind the call tells where its caller's frame is. main -> before -> code -> inside -> malloc,
+ * `-X perf`. Only the code after the call shows where its caller's frame is. main -> before -> code -> inside -> malloc,
  * 10 times each, all left:
  *   890  sub rsp, 8; call; add rsp, 8; ret
  *   891  the same place and the same return address, but 24 bytes: other code that took its place. So their stacks are one.

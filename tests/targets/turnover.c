@@ -1,4 +1,4 @@
-/* Argument: how many blocks (1000). Makes so many of 16 to 1015 bytes at ten depths and frees them all, each when 5000 more were made, or at the
+/* Argument: how many blocks (1000). Makes this many of 16 to 1015 bytes at ten depths and frees them all, each when 5000 more were made, or at the
  * end: twice as many events as blocks. Nothing of its own is left. */
 #include <stdlib.h>
 #include "say.h"

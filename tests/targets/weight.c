@@ -1,4 +1,4 @@
-/* Says how heavy it is. Arguments: threads (1), live blocks of 16 bytes in all (0), frees them at the end if "free" follows.
+/* Says how heavy it is. Arguments: threads (1), total live blocks of 16 bytes (0), frees them at the end if "free" follows.
  * Each thread makes 20000 blocks of 32 bytes and frees them, at depths 1 to 40, so that our tables fill; then main keeps its
  * blocks. Prints the highest resident size in kB, as the kernel has it: `kB=N`. */
 #include <pthread.h>

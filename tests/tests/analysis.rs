@@ -177,7 +177,7 @@ fn exports_have_the_numbers_of_dhat() {
 }
 
 #[test]
-fn ranges_tile_and_the_peak_is_an_instant() {
+fn adjacent_ranges_add_up_and_the_peak_is_one_moment() {
     let outcome = Program::target("leaky").recorded();
     let trace = outcome.trace.as_path();
     let whole = view(trace, "profile", &[]);
@@ -202,7 +202,7 @@ fn ranges_tile_and_the_peak_is_an_instant() {
 }
 
 #[test]
-fn filters_take_a_trace_apart() {
+fn parts_of_a_filtered_trace_add_up_to_the_whole() {
     let outcome = Program::target("leaky").recorded();
     let trace = outcome.trace.as_path();
     let whole = view(trace, "profile", &[]);
@@ -231,7 +231,7 @@ fn filters_take_a_trace_apart() {
 }
 
 #[test]
-fn threads_take_a_trace_apart() {
+fn threads_add_up_to_the_whole() {
     let outcome = Program::target("threads").args(["3", "3000"]).recorded();
     let whole = view(&outcome.trace, "threads", &[]);
     let mut sum = 0;
@@ -247,7 +247,7 @@ fn threads_take_a_trace_apart() {
 /// What is freed in the last 1.6 % was freed at the exit: of four seconds, that is more than a busy machine takes to end a
 /// program.
 #[test]
-fn leaks_are_judged() {
+fn every_leak_gets_a_verdict() {
     let outcome = Program::target("leaky").arg("20").recorded();
     let leaks = view(&outcome.trace, "leaks", &[]);
     let sites = leaks["sites"].as_array().unwrap();
@@ -328,7 +328,7 @@ fn known_leaks_are_left_out() {
 }
 
 #[test]
-fn colours_only_where_they_are_wanted() {
+fn colours_are_printed_only_where_they_are_wanted() {
     let outcome = Program::target("plain").recorded();
     assert!(!text(&outcome.trace, &[]).contains('\x1b'));
     let mut command = Command::new(heaptrack());
@@ -343,7 +343,7 @@ fn colours_only_where_they_are_wanted() {
 }
 
 #[test]
-fn nonsense_is_one_sentence_and_2() {
+fn wrong_values_give_one_sentence_and_exit_code_2() {
     let outcome = Program::target("hello").recorded();
     for options in [
         &["--at", "soon"][..],
@@ -368,7 +368,7 @@ fn nonsense_is_one_sentence_and_2() {
 }
 
 #[test]
-fn options_that_cannot_be_heeded_are_one_sentence_and_2() {
+fn options_that_do_not_apply_give_one_sentence_and_exit_code_2() {
     let folder = Folder::new();
     let outcome = Program::target("hello").recorded();
     let trace = outcome.trace.to_str().unwrap();

@@ -105,7 +105,7 @@ fn check_pool(path: &Path) {
 }
 
 #[test]
-fn c_of_every_age() {
+fn the_header_works_in_every_c_standard() {
     for standard in ["c89", "c99", "c11", "c17", "c2x"] {
         let folder = Folder::new();
         check_pool(&compile("gcc", "pool.c", &["-O1", &format!("-std={standard}")], &folder, standard));
@@ -113,7 +113,7 @@ fn c_of_every_age() {
 }
 
 #[test]
-fn cpp_of_every_age() {
+fn the_header_works_in_every_cpp_standard() {
     for standard in ["c++98", "c++11", "c++14", "c++17", "c++20"] {
         let folder = Folder::new();
         check_pool(&compile("g++", "pool.c", &["-O1", &format!("-std={standard}")], &folder, standard));
@@ -121,7 +121,7 @@ fn cpp_of_every_age() {
 }
 
 #[test]
-fn rust_reports_too() {
+fn a_rust_program_reports_its_blocks() {
     let folder = Folder::new();
     let path = compile_rust("pool_rust.rs", &folder);
     let outcome = Program::new(&path).arg(scale::count(1_000_000).to_string()).same_output();
@@ -178,7 +178,7 @@ fn threads_that_share_a_pool() {
 }
 
 #[test]
-fn libraries_that_come_later() {
+fn libraries_that_are_loaded_later_report_too() {
     // One reports by weak names as KDE's header does, the other by our table; both are opened by the program.
     let folder = Folder::new();
     let shared = ["-shared", "-fPIC", "-std=c11"];
@@ -313,7 +313,7 @@ fn said(arguments: &[&std::ffi::OsStr]) -> String {
 }
 
 #[test]
-fn other_formats_hold_one_domain() {
+fn an_export_holds_one_domain() {
     let folder = Folder::new();
     let path = compile("gcc", "pool.c", &["-O1"], &folder, "pool");
     let outcome = Program::new(&path).arg("5000").recorded();
@@ -327,7 +327,7 @@ fn other_formats_hold_one_domain() {
     assert_eq!(allocations(&["--custom"]), 5000);
     let short = folder.join("short.htz");
     let trim = ["trim".as_ref(), outcome.trace.as_os_str(), "-o".as_ref(), short.as_os_str()];
-    assert!(said(&trim).contains("custom allocators"), "what is left out is said");
+    assert!(said(&trim).contains("custom allocators"), "the message names what is left out");
     // A name that asks for KDE's format: the trace that holds more stays.
     let zst = folder.join("kde.zst");
     let said = said(&["-o".as_ref(), zst.as_os_str(), path.as_os_str(), "5000".as_ref()]);

@@ -94,7 +94,7 @@ fn programs_linked_to_the_library() {
     }
 }
 
-/// The six or so words at the program's table: zero when nobody records.
+/// The words of the program's table: zero while the program is not recorded.
 fn table(pid: u32, program: &Path) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     let symbols = Command::new("nm").arg(program).output().expect("nm");

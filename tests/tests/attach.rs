@@ -75,7 +75,7 @@ fn again_and_again_uses_the_same_memory() {
 }
 
 #[test]
-fn the_heap_of_before_is_told() {
+fn the_size_of_the_heap_before_the_attach_is_printed() {
     let mut target = Target::start("attach_phases", &["1"]);
     assert_eq!(target.tell("1"), "done 1");
     let ended = cycle(target.pid, "0s");
@@ -92,7 +92,7 @@ fn the_heap_of_before_is_told() {
 }
 
 #[test]
-fn a_name_that_asks_for_kdes_format() {
+fn a_name_that_ends_in_zst_is_written_in_kdes_format() {
     let mut target = Target::start("attach_phases", &["1"]);
     for name in ["trace.zst", "trace.gz"] {
         let mut session = Session::to(name, target.pid, &[]);
@@ -235,9 +235,9 @@ fn as_another_user_and_of_another_user() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(path);
         command
     };
-    // Root attaches to nobody's.
+    // Root attaches to a process of the user nobody.
     let target = counts_are_exact(Target::spawn(nobody(&program).arg("2")));
-    // Nobody attaches to nobody's, with no rights at all.
+    // The user nobody attaches to its own process, with no rights at all.
     let heaptrack = folder.join("heaptrack");
     std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
     let trace = folder.join("trace.htz");
@@ -284,7 +284,7 @@ fn a_hook_takes_no_more_stack_than_promised() {
 
 /// Not gdb, and no other: attaching starts one program, which is heaptrack.
 #[test]
-fn nothing_else_is_run() {
+fn attaching_runs_no_other_program() {
     let mut target = Target::start("attach_phases", &["1"]);
     assert_eq!(target.tell("1"), "done 1");
     let folder = Folder::new();
@@ -367,7 +367,7 @@ fn a_reallocarray_that_fails_frees_nothing() {
 }
 
 #[test]
-fn cgo_has_a_c_side() {
+fn the_c_code_of_a_go_program_is_recorded() {
     let folder = Folder::new();
     let source = "package main\n/*\n#include <stdlib.h>\nstatic void *make(void) { return malloc(8001); }\n*/\nimport \"C\"\n\
         import (\"bufio\"; \"fmt\"; \"os\")\nfunc main() {\n  in := bufio.NewScanner(os.Stdin)\n  for in.Scan() {\n\

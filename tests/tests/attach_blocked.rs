@@ -4,7 +4,7 @@ use heaptrack_tests::process::wait_for;
 use heaptrack_tests::scale;
 
 #[test]
-fn forty_kinds_of_waiting_go_on() {
+fn forty_kinds_of_blocked_system_calls_stay_blocked() {
     let mut target = Target::start("attach_blocked", &[]);
     let kinds: usize = target.line().strip_prefix("ready ").unwrap().parse().unwrap();
     assert!(kinds >= 32);

@@ -1,4 +1,4 @@
-//! Attaching and detaching many times, to programs that are busy: nobody crashes, hangs, or computes something wrong.
+//! Attaching to busy programs and detaching from them, many times: no program crashes, hangs, or computes something wrong.
 use heaptrack_tests::attach::{Ended, Target, cycle};
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::targets::sources;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// In all 2,000, a tenth without a soak.
+/// 2,000 in total; without a soak, a tenth of that.
 fn cycles(full: u64) -> u64 {
     scale::count(full)
 }

@@ -4,7 +4,7 @@ use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::signal;
 
 #[test]
-fn counts_are_those_of_the_program() {
+fn counts_are_exact_when_only_imports_are_hooked() {
     for name in ["attach_phases_short", "attach_phases_short_now"] {
         let target = counts_are_exact(Target::start(name, &["2"]));
         assert_eq!(target.redirected(), 0, "{name}: every word is the program's own again");
@@ -12,7 +12,7 @@ fn counts_are_those_of_the_program() {
     }
 }
 
-/// Most functions have not been called when we come, and are not bound yet.
+/// When heaptrack attaches, most functions have not been called, so the loader has not bound them yet.
 #[test]
 fn before_the_first_call() {
     let mut target = Target::start("attach_phases_short", &["2"]);
@@ -26,7 +26,7 @@ fn before_the_first_call() {
 }
 
 #[test]
-fn it_is_said() {
+fn functions_that_cannot_be_patched_are_named() {
     let target = Target::start("attach_phases_short", &["1"]);
     let session = Session::attach(target.pid, &["--no-symbols"]);
     // malloc, free and calloc in the tables of the program; malloc and free in libc's and the loader's, at least.
@@ -96,9 +96,10 @@ fn again_and_again_uses_the_same_memory() {
     phases::again_and_again(Target::start("attach_phases_short", &["2"]));
 }
 
-/// Who takes a function's address while we are there gets our hook's. It does no harm when we are gone, and works when we are back.
+/// Code that takes a function's address during a recording gets the address of our hook. The address must work after the detach and after
+/// the next attach.
 #[test]
-fn an_address_that_is_kept() {
+fn a_function_address_that_the_program_keeps_works_after_the_detach() {
     let mut target = Target::start("attach_pointers", &[]);
     assert_eq!(target.tell("go"), "done");
     let session = Session::attach(target.pid, &["--no-symbols"]);

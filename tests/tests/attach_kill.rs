@@ -4,7 +4,7 @@ use heaptrack_tests::process::signal;
 use heaptrack_tests::{Chance, scale};
 use std::time::Duration;
 
-/// 300 in all, a tenth without a soak, on two programs.
+/// 300 in total on two programs; without a soak, a tenth of that.
 #[test]
 fn at_any_moment_while_allocating() {
     at_any_moment("attach_throw", scale::count(150), |target| {

@@ -30,7 +30,7 @@ fn heaptrack_itself() {
 }
 
 #[test]
-fn detaching_from_a_process_that_nobody_recorded() {
+fn detaching_from_a_process_that_is_not_recorded() {
     let target = Target::start("attach_phases", &["1"]);
     let expected = format!("heaptrack: nothing of heaptrack is in process {}\n", target.pid);
     assert_eq!(detach(target.pid), (3, expected));
@@ -217,7 +217,7 @@ fn a_thread_that_cannot_be_stopped() {
 }
 
 #[test]
-fn a_stack_that_nobody_knows() {
+fn a_thread_without_a_usable_stack() {
     let mut target = Target::start("attach_coroutine", &[]);
     assert_eq!(target.line(), "ready");
     assert_refused(target.pid, &format!("thread {} has no stack that could be used", target.pid));
@@ -249,7 +249,7 @@ fn programs_with_nothing_to_call_and_nothing_to_record() {
 }
 
 #[test]
-fn no_memory_for_us() {
+fn a_process_without_room_for_the_shared_memory() {
     let mut target = Target::start("attach_phases", &["1"]);
     assert_eq!(target.tell("1"), "done 1");
     let limit = Command::new("prlimit").args(["--pid", &target.pid.to_string(), "--as=4096"]).status().unwrap();
@@ -273,7 +273,7 @@ fn a_sandbox_that_is_entered_while_recording() {
 }
 
 #[test]
-fn a_process_of_somebody_else() {
+fn a_process_of_another_user() {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let heaptrack = folder.join("heaptrack");

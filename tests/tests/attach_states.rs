@@ -1,4 +1,4 @@
-//! Programs that end, change or stand still while they are attached to, and signals to heaptrack: what is said is true, nobody hangs, and
+//! Programs that end, change or stand still while they are attached to, and signals to heaptrack: the messages are true, no process hangs, and
 //! nothing stays.
 use heaptrack_tests::attach::{Session, Target, command, cycle, detach};
 use heaptrack_tests::process::{self, signal, wait_for};

@@ -75,14 +75,14 @@ fn check_pid_1(namespaces: &[&str]) {
     let mut container = Container::start(namespaces, &command, folder.path());
     let ready = container.line();
     let daemon = ready.strip_prefix("ready ").unwrap().to_owned();
-    // Signals of every sort that people send reach the program, one at a time.
+    // Every signal that users send reaches the program, one at a time.
     for (name, number) in
         [("HUP", 1), ("INT", 2), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("CONT", 18), ("WINCH", 28)]
     {
         container.inside(&format!("kill -{name} 1"));
         assert_eq!(container.line(), format!("got {number}"), "SIG{name}");
     }
-    // The daemon is a child of pid 1 by now; when it ends somebody has to bury it.
+    // The daemon is a child of pid 1 by now, which must reap it when it ends.
     let orphans: Vec<u32> = children(container.first).into_iter().filter(|pid| children(*pid).is_empty()).collect();
     assert_eq!(orphans.len(), 2, "the service and its daemon");
     container.inside(&format!("kill -KILL {daemon}"));
@@ -137,7 +137,7 @@ fn a_copy_can_be_taken_at_any_moment() {
     let running = program.start();
     let mut last = [0u64; 4];
     for _ in 0..scale::count(400) {
-        // The pace of somebody who copies; nothing depends on it.
+        // The pace of a user who copies files; no result depends on it.
         std::thread::sleep(Duration::from_millis(50));
         let copy = running.folder().join("copy.htz");
         if std::fs::copy(&running.trace, &copy).is_err() {
@@ -225,7 +225,7 @@ fn check_bare_root(with_proc: bool) {
 }
 
 #[test]
-fn a_root_that_holds_next_to_nothing() {
+fn a_root_folder_that_holds_next_to_nothing() {
     check_bare_root(true);
 }
 

@@ -29,7 +29,7 @@ fn note(report: &Report) -> &str {
 }
 
 #[test]
-fn a_program_that_gives_the_counter_up() {
+fn a_program_that_switches_the_time_stamp_counter_off() {
     for way in WAYS {
         let outcome = Program::target("forbidden").arg(way).same_output();
         assert_eq!((outcome.code, outcome.stdout.as_str()), (5, "done\n"), "{way}");
@@ -43,14 +43,14 @@ fn a_program_that_gives_the_counter_up() {
 }
 
 #[test]
-fn the_note_is_in_the_text() {
+fn the_text_report_says_that_the_counter_was_switched_off() {
     let outcome = Program::target("forbidden").arg("tsc").recorded();
     let text = std::process::Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&outcome.trace).output();
     assert!(String::from_utf8_lossy(&text.unwrap().stdout).contains(NOTE));
 }
 
 #[test]
-fn under_heaptrace() {
+fn heaptrace_without_the_time_stamp_counter() {
     for way in WAYS {
         let traced = Heaptrace::new([target("forbidden").to_str().unwrap(), way]).run();
         assert_eq!((traced.code, traced.stdout.as_str()), (5, "done\n"), "{way}: {}", traced.stderr);
@@ -60,7 +60,7 @@ fn under_heaptrace() {
 }
 
 #[test]
-fn while_attached() {
+fn a_program_that_switches_the_counter_off_while_attached() {
     for way in WAYS {
         let mut target = Target::start("forbidden", &[way, "before"]);
         assert_eq!(target.line(), "ready");
@@ -147,7 +147,7 @@ fn a_thread_that_enters_a_filter_before_its_first_block() {
     assert_exact(&outcome.whole_report(), 1001);
 }
 
-/// Threads in the middle of a hook are waited for before all of them are behind the filter.
+/// The thread that installs a filter for all threads first waits for those in the middle of a hook.
 #[test]
 fn a_filter_for_all_threads() {
     for _ in 0..3 {
@@ -176,7 +176,7 @@ fn a_program_that_is_executed_in_a_sandbox() {
     assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
 }
 
-/// Nobody empties the ring, and the thread may not sleep: it spins once, for as long as `--max-stall` says, then drops.
+/// The recorder is stopped, so the ring stays full, and the thread may not sleep. It spins once, for the time of `--max-stall`, then drops events.
 #[test]
 fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
     let mut target = Target::start("forbidden", &["strict", "before", "1000000"]);

@@ -44,7 +44,7 @@ fn the_example_of_the_original() {
 }
 
 #[test]
-fn what_is_left_is_told_exactly() {
+fn live_blocks_at_the_end_are_reported_exactly() {
     let traced = trace(&["-s", "size,count"], "trace_sites");
     assert_eq!(traced.code, 9);
     let [dump] = &traced.dumps()[..] else { panic!("{}", traced.stderr) };
@@ -57,7 +57,7 @@ fn what_is_left_is_told_exactly() {
     assert_eq!(numbers(1), [(10, 10, 10_000, 10_000), (10, 100, 640, 6_400), (1, 1, 30_000, 30_000)]);
     assert_eq!((dump.lists[0].0.as_str(), dump.lists[1].0.as_str()), ("size", "count"));
     assert_eq!(functions(dump, 0)[..2], ["grown", "main"]);
-    // Offsets are bytes, and point behind the call.
+    // Offsets are in bytes and point after the call.
     let leaf = &dump.lists[0].1[1].frames[0];
     assert!(leaf.symbol.as_deref().is_some_and(|symbol| symbol.contains("trace_sites.c:")), "{leaf:?}");
     let (_, offset) = leaf.module.clone().unwrap();
@@ -66,7 +66,7 @@ fn what_is_left_is_told_exactly() {
 }
 
 #[test]
-fn nothing_left_is_nothing_said() {
+fn a_program_that_frees_everything_gets_no_report() {
     let traced = Heaptrace::new([""; 0]).target("trace_sites").arg("nothing").run();
     assert_eq!(traced.code, 9);
     let parts = traced.parts();
@@ -74,7 +74,7 @@ fn nothing_left_is_nothing_said() {
 }
 
 #[test]
-fn equal_to_a_recording() {
+fn live_bytes_equal_those_of_a_recording() {
     for name in ["trace_sites", "peak", "containers", "reuse", "kinds"] {
         let recorded = Program::target(name).recorded();
         let report = recorded.whole_report();
@@ -104,7 +104,7 @@ fn bytes_of(line: &str) -> u64 {
 }
 
 #[test]
-fn every_way_out_is_told() {
+fn every_way_to_end_gives_a_report() {
     let ways =
         [("return", 5), ("exit", 6), ("_exit", 7), ("quick_exit", 8), ("abort", 134), ("segv", 139), ("term", 143)];
     for (way, code) in ways {

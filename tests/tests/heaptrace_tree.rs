@@ -31,7 +31,7 @@ fn children_of_every_kind_report_for_themselves() {
     let (traced, reports) = reports(&[children.to_str().unwrap()]);
     assert_eq!(traced.code, 0);
     assert!(traced.stdout.ends_with("parent done\n"), "{}", traced.stdout);
-    assert_eq!(traced.stderr, "", "nobody was missed");
+    assert_eq!(traced.stderr, "", "no process was missed");
     let ours: Vec<(u64, u64)> = reports
         .iter()
         .filter(|(name, _)| name == "children")
@@ -83,7 +83,7 @@ else:
 }
 
 #[test]
-fn two_hundred_at_once() {
+fn two_hundred_children_at_once_are_followed() {
     for late in ["at_once", "late"] {
         let tree = target("trace_tree");
         let (traced, reports) = reports(&[tree.to_str().unwrap(), "100", late]);
@@ -107,7 +107,7 @@ fn an_executed_program_is_another_report() {
 }
 
 #[test]
-fn an_empty_environment_hides_nobody() {
+fn an_empty_environment_hides_no_process() {
     let sites = target("trace_sites");
     let (traced, reports) = reports(&["env", "-i", sites.to_str().unwrap()]);
     assert_eq!(traced.code, 9);
@@ -120,7 +120,7 @@ fn an_empty_environment_hides_nobody() {
 }
 
 #[test]
-fn a_static_program_in_between_hides_nobody() {
+fn a_static_program_in_between_hides_no_process() {
     let (hello, sites) = (target("hello_static"), target("trace_sites"));
     let line = format!("'{}' word; '{}'; exit 0", hello.display(), sites.display());
     let (traced, reports) = reports(&["sh", "-c", &line]);

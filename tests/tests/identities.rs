@@ -97,7 +97,7 @@ impl Subject {
     }
 }
 
-/// Programs with threads, with an exec, with an allocator of their own, and one that nobody here wrote.
+/// Programs with threads, with an exec, with an allocator of their own, and one that is not from this project.
 fn record_programs(library: &mut Library) {
     let threads = heaptrack_tests::targets::target("threads");
     library.record("threads", &[threads.to_str().unwrap(), "3", "3000"]);
@@ -412,7 +412,7 @@ fn a_trace_made_of_another_answers_as_the_other() {
         run(&["trim", &source, "--from", &from.to_string(), "--to", &to.to_string(), "-o", &trimmed_name]);
         run(&["merge", &source, "-o", &merged_name]);
         run(&["symbolize", &source]);
-        // When a program replaces itself, its blocks are freed in a merged trace, and that is said.
+        // When a program replaces itself, its blocks are freed in a merged trace, and a message says so.
         let has_exec = trace.blocks.iter().any(|block| block.end.is_some_and(|end| !end.freed));
         for (name, made, within) in
             [("trim", &trimmed, (from, to)), ("merge", &merged, (1, to)), ("symbolize", file, (1, to))]

@@ -1,4 +1,4 @@
-//! KDE's files in and out: its `heaptrack_print` and ours say the same about the same file, whoever recorded it.
+//! KDE's files in and out: its `heaptrack_print` and ours say the same about the same file, recorded by either tool.
 use heaptrack_tests::kde::{self, COSTS};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
@@ -141,7 +141,7 @@ fn a_raw_file_gets_its_names_from_us() {
 }
 
 #[test]
-fn recording_to_a_name_of_kdes() {
+fn recording_to_a_name_in_kdes_style_writes_kdes_format() {
     let folder = Folder::new();
     let hello = target("hello");
     for name in ["a.zst", "b.gz"] {
@@ -251,7 +251,7 @@ fn trimmed_and_merged_traces_are_traces() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_one_sentence() {
+fn what_cannot_be_done_is_refused_with_one_sentence() {
     let folder = Folder::new();
     let kde = kde::record(&folder, &[], &["/bin/true"]);
     let empty = folder.join("empty");
@@ -282,7 +282,7 @@ fn what_cannot_be_done_is_said_in_one_sentence() {
     assert_eq!(folder.names().iter().filter(|name| name.contains("out") || name.contains("part")).count(), 0);
 }
 
-/// A file of KDE's, cut or bent anywhere, is told up to there, or refused in a sentence.
+/// A file of KDE's that is cut or damaged anywhere is read up to that place, or refused with one sentence.
 #[test]
 fn damaged_files_of_kdes_are_read_as_far_as_they_go() {
     let folder = Folder::new();

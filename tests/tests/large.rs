@@ -1,4 +1,4 @@
-//! Traces of many events: what opening them takes, and what is left when somebody has enough of waiting.
+//! Traces of many events: the memory that opening them takes, and what an interrupted command leaves.
 use heaptrack_tests::process::{self, code, signal, status_bytes, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::{Folder, Outcome, Program};
@@ -47,14 +47,14 @@ fn memory_does_not_grow_with_events() {
     let (few_bytes, few_count) = print(&few.trace);
     let (many_bytes, many_count) = print(&many.trace);
     assert!((1_000_000..1_001_000).contains(&few_count) && (10_000_000..10_001_000).contains(&many_count));
-    assert!(few_bytes > 1 << 20, "{few_bytes} bytes: nobody looked");
+    assert!(few_bytes > 1 << 20, "{few_bytes} bytes: nothing was measured");
     // 18 million events more: not half a byte for each.
     assert!(many_bytes < few_bytes + (9 << 20), "{few_bytes} bytes, then {many_bytes}");
     assert!(many_bytes < 64 << 20, "{many_bytes} bytes");
 }
 
 #[test]
-fn what_is_interrupted_leaves_nothing_behind() {
+fn an_interrupted_command_leaves_no_file() {
     let outcome = record(3_000_000);
     let trace = name(&outcome.trace);
     let commands: [&[&str]; 3] = [

@@ -9,7 +9,7 @@ use heaptrack_tests::{Folder, Program, Report};
 /// A capture library that checks itself stores the number of a failed check in the shared memory and ends the program. Here the
 /// test stores it, and kills the program.
 #[test]
-fn a_failed_check_is_told() {
+fn a_failed_check_of_the_library_is_reported() {
     let folder = Folder::new();
     let program = Program::target("counter").arg(folder.join("counted")).args(["1", "1000"]);
     let running = program.start();
@@ -102,7 +102,7 @@ fn exec_from_a_shell_is_followed() {
 }
 
 #[test]
-fn every_way_out() {
+fn every_way_to_end_keeps_the_trace_whole() {
     let ways = [
         ("return", 5),
         ("exit", 6),

@@ -79,7 +79,7 @@ fn a_stack_limit() {
 }
 
 #[test]
-fn few_file_descriptors() {
+fn a_limit_of_few_file_descriptors() {
     within("ulimit -n 16", "1", "held 16 of 16, wrote 0\n");
 }
 
@@ -163,8 +163,8 @@ fn a_full_disk() {
     let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(process::code(output.status), 0, "the program's own code: {said}");
     assert!(stdout.starts_with("allocations=2000"), "{stdout}");
-    assert!(said.contains("are left on the trace's disk"), "it is said in time: {said}");
-    assert!(said.contains("No space left"), "the loss is said: {said}");
+    assert!(said.contains("are left on the trace's disk"), "the warning comes in time: {said}");
+    assert!(said.contains("No space left"), "the loss is reported: {said}");
     let report = Report::of(&out.join("t.htz"));
     assert!(report.total("allocations") > 0, "the file up to there opens");
     assert!(!report.complete() || report.total("lost_events") > 0);

@@ -167,7 +167,7 @@ fn both_are_killed_while_the_trace_is_folded() {
         let outcome = running.finish();
         assert_eq!(outcome.code, 137);
         let report = outcome.report();
-        assert!(!report.complete(), "it is said that it has no end");
+        assert!(!report.complete(), "the report says that the trace has no end");
         assert_eq!(report.json()["damage"], json!([]), "{}", report.json()["damage"]);
         assert!(report.json()["folded_until_ns"].is_u64(), "it was folded");
         let own = sum(&report.own(&program.path)).allocations;
@@ -215,7 +215,7 @@ fn a_wrong_size_is_refused() {
     }
 }
 
-/// Who follows the trace is led to the shorter file that took its place: names still come while it grows.
+/// A reader that follows the trace continues with the shorter file that replaced it, and still gets names while it grows.
 #[test]
 fn a_bounded_trace_can_be_read_while_it_grows() {
     let folder = Folder::new();

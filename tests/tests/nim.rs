@@ -30,7 +30,7 @@ fn stack(list: &Value) -> Vec<String> {
 
 /// The innermost level of the user's own code.
 fn blamed(list: &Value) -> String {
-    stack(list)[list[0]["blamed"].as_u64().expect("somebody is to blame") as usize].clone()
+    stack(list)[list[0]["blamed"].as_u64().expect("a blamed frame") as usize].clone()
 }
 
 #[test]

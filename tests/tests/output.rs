@@ -1,4 +1,4 @@
-//! The command line, the file's name, what is said and what is not; reading a file that is not finished or not whole.
+//! The command line, the name of the trace, the printed messages, and reading a file that still grows, was cut or is damaged.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
@@ -42,7 +42,7 @@ fn the_default_name_has_the_pid_of_the_target() {
 }
 
 #[test]
-fn the_output_option() {
+fn the_option_o_names_the_file() {
     let folder = Folder::new();
     let hello = target("hello");
     let run = |arguments: &[&str]| {
@@ -81,7 +81,7 @@ fn a_path_with_spaces_and_the_search_in_path() {
 }
 
 #[test]
-fn wrong_usage_is_2() {
+fn wrong_usage_has_exit_code_2() {
     let code = |arguments: &[&str]| {
         let output = Command::new(heaptrack()).args(arguments).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -188,7 +188,7 @@ fn print_reads_a_file_that_was_cut_or_damaged() {
 }
 
 #[test]
-fn what_the_file_knows() {
+fn a_trace_has_suppressions_rss_overhead_and_run_time() {
     let outcome = Program::target("suppressed").recorded();
     let report = outcome.whole_report();
     assert_eq!((report.of_size(1).leaked_allocations, report.of_size(2).leaked_allocations), (1, 1));
@@ -219,7 +219,7 @@ fn every_list_has_every_stack_that_has_its_cost() {
 }
 
 #[test]
-fn under_gdb() {
+fn a_program_started_in_gdb_is_recorded() {
     let folder = Folder::new();
     let mut child = Command::new(heaptrack())
         .args(["-d", "-o"])
@@ -259,7 +259,7 @@ fn as_the_first_process_of_a_container() {
 }
 
 #[test]
-fn by_the_old_names() {
+fn the_links_with_the_old_names_work() {
     let folder = Folder::new();
     let outcome = Program::target("hello").recorded();
     std::os::unix::fs::symlink(heaptrack(), folder.join("heaptrack_print")).unwrap();
@@ -269,7 +269,7 @@ fn by_the_old_names() {
 
 /// A device is written to, not replaced; of a link, what it leads to is.
 #[test]
-fn what_is_no_file_stays_what_it_is() {
+fn devices_and_links_stay_what_they_are() {
     use std::os::unix::fs::FileTypeExt;
     let folder = Folder::new();
     let outcome = Program::target("hello").recorded();

@@ -111,12 +111,12 @@ fn run(themes: &[&str]) {
 }
 
 #[test]
-fn it_can_all_that_the_older_one_can() {
+fn the_page_has_every_feature_of_the_older_tool() {
     run(&["lists"]);
 }
 
 #[test]
-fn it_is_better() {
+fn the_page_has_the_features_that_the_older_tool_lacks() {
     run(&["better", "compare"]);
 }
 
@@ -136,12 +136,12 @@ fn no_screen_contradicts_itself_or_the_engine() {
 }
 
 #[test]
-fn a_mistake_of_the_page_is_found() {
+fn the_crawler_finds_a_planted_mistake() {
     run(&["mistakes"]);
 }
 
 #[test]
-fn nobody_else_is_answered_and_bad_files_are_told() {
+fn requests_without_the_token_are_refused_and_bad_files_are_reported() {
     run(&["safety", "files"]);
 }
 
@@ -151,6 +151,6 @@ fn a_report_is_the_same_page_and_a_running_program_is_followed() {
 }
 
 #[test]
-fn everybody_can_use_it() {
+fn the_page_is_accessible_and_fits_every_screen() {
     run(&["access", "screens"]);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `sleep 20` under heaptrack: 0 if it slept to the end because nobody told it to stop.
+/// `sleep 20` under heaptrack: 0 if it slept to the end because no signal reached it.
 fn start_sleep(folder: &Folder, front: &[&str]) -> Child {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT,TERM,USR1,USR2"]).arg(heaptrack()).args(front);

@@ -220,7 +220,7 @@ fn a_session_that_was_killed_gets_its_names() {
 fn symbolize_killed_at_any_moment_leaves_a_trace() {
     let mut chance = Chance::new("kill symbolize");
     let recorded = Program::new("python3").args(["-c", "import json, re, decimal"]).option("--no-symbols").recorded();
-    // Which leaks are known ones is told by names.
+    // Suppressions recognise known leaks by name.
     let totals = |trace: &Path| {
         let summary = view(trace, "summary", &[]);
         assert_eq!(summary["complete"], true);
@@ -287,7 +287,7 @@ fn the_demo_blames_its_own_functions() {
     let mut blamed = 0;
     for list in ["peak", "leaked", "allocations", "temporary"] {
         for site in report.json()[list].as_array().unwrap() {
-            // What libraries do before `main` is nobody's own.
+            // Allocations of libraries before `main` belong to no code of the program.
             let is_of_main = site["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == "main");
             assert_eq!(site["blamed"].is_u64(), is_of_main, "{site}");
             if let Some(at) = site["blamed"].as_u64() {
@@ -320,7 +320,7 @@ fn rules_change_who_is_blamed() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("line 1: a rule is"));
 }
 
-/// The loader calls it `./libred.so`; whoever opens the trace stands elsewhere. The program goes elsewhere too, and ends
+/// The loader calls it `./libred.so`, and the trace is opened from another folder. The program goes elsewhere too, and ends
 /// at once: what is not known in time is never known. The link is not what the kernel would call it.
 #[test]
 fn a_library_by_a_relative_path() {

@@ -104,7 +104,7 @@ fn a_debug_file_is_fetched_once_and_kept() {
     let recorded = Program::new(&program)
         .env("DEBUGINFOD_URLS", format!("http://127.0.0.1:1 {}/", server.url()))
         .env("DEBUGINFOD_CACHE_PATH", &cache);
-    // Without the option nobody is asked.
+    // Without the option no server is asked.
     let silent = recorded.recorded();
     assert_eq!((early(&silent.whole_report()), server.asked(&id)), (None, 0));
     assert!(!cache.exists());
@@ -154,7 +154,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     let folder = Folder::new();
     let program = stripped("named", &folder, None);
     let outcome = Program::new(&program).option("--no-symbols").recorded();
-    // Connections are taken and nothing is said.
+    // A server that accepts connections and never answers.
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let cache = folder.join("cache");
@@ -167,7 +167,7 @@ fn a_server_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn without_a_server_it_is_said_and_nothing_runs() {
+fn without_a_server_the_command_is_refused() {
     let folder = Folder::new();
     let mut command = Command::new(heaptrack());
     command.current_dir(folder.path()).env_remove("DEBUGINFOD_URLS").args(["--debuginfod", "true"]);

@@ -37,7 +37,7 @@ fn libraries_by_turns_at_one_address_keep_their_own_names() {
 }
 
 #[test]
-fn a_library_that_stays() {
+fn a_library_that_stays_loaded_has_its_names() {
     let folder = Folder::new();
     let (program, plugin) = (target("runpath"), target("libplugin.so"));
     let output = recorded(&folder, &[program.as_os_str(), plugin.as_os_str()]);

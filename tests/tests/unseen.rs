@@ -1,4 +1,5 @@
-//! What cannot be recorded is said: at the end of the recording, in the text, in JSON. And only then.
+//! Allocations that cannot be recorded are reported with the reason: at the end of the recording, in text and in JSON. Programs without
+//! such allocations get no report of them.
 use heaptrack_tests::heaptrace::{Heaptrace, Part};
 use heaptrack_tests::report::modules;
 use heaptrack_tests::run::heaptrack;
@@ -12,7 +13,7 @@ fn unseen(report: &Report) -> Vec<Value> {
     report.json()["unseen"].as_array().cloned().unwrap_or_default()
 }
 
-/// The one thing that was not seen: asserts its kind, that its subject ends so, and that it is said everywhere.
+/// The one thing that was not seen: asserts its kind, the end of its subject, and that every output reports it.
 fn assert_said(outcome: &Outcome, kind: &str, subject: &str) -> String {
     let report = outcome.report();
     let all = unseen(&report);
@@ -61,7 +62,7 @@ fn a_library_with_deepbind_is_seen() {
 
 /// The library is bound to libc's malloc, the program to jemalloc's: to change that would change the program.
 #[test]
-fn a_library_with_deepbind_and_another_malloc_is_told() {
+fn a_library_with_deepbind_and_another_malloc_is_reported() {
     let outcome = opens("opens_jemalloc", "libwork.so", "deep").same_output();
     let report = outcome.report();
     let told = unseen(&report);
@@ -70,7 +71,7 @@ fn a_library_with_deepbind_and_another_malloc_is_told() {
 }
 
 #[test]
-fn a_namespace_of_its_own_is_told() {
+fn a_dlmopen_namespace_is_reported() {
     let outcome = opens("opens", "libwork.so", "namespace").same_output();
     let sentence = assert_said(&outcome, "namespace", "libwork.so");
     assert!(
@@ -83,7 +84,7 @@ fn a_namespace_of_its_own_is_told() {
 }
 
 #[test]
-fn an_allocator_in_the_program_is_told() {
+fn an_allocator_in_the_program_is_reported() {
     let outcome = Program::target("foreign").same_output();
     let sentence = assert_said(&outcome, "foreign_allocator", "foreign");
     assert!(sentence.ends_with("has an allocator of its own (mimalloc, mi_malloc_aligned), which is not hooked."));
@@ -91,13 +92,13 @@ fn an_allocator_in_the_program_is_told() {
 }
 
 #[test]
-fn an_allocator_that_a_library_keeps_to_itself_is_told() {
+fn an_allocator_that_a_library_hides_is_reported() {
     let outcome = opens("opens", "libhidden.so", "now").same_output();
     assert_said(&outcome, "foreign_allocator", "libhidden.so");
 }
 
 #[test]
-fn an_allocator_that_is_hooked_is_not_told() {
+fn an_allocator_that_is_hooked_is_not_reported() {
     for name in ["families_jemalloc", "families_tcmalloc", "families_mimalloc", "operators"] {
         let program = Program::target(name);
         let program = if name == "operators" { program.args(["1", "calm"]) } else { program };
@@ -106,7 +107,7 @@ fn an_allocator_that_is_hooked_is_not_told() {
 }
 
 #[test]
-fn the_pools_of_python_are_told() {
+fn the_pools_of_python_are_reported() {
     let python =
         Program::new("/usr/bin/python3").option("--no-symbols").args(["-c", "x = [object() for _ in range(1000)]"]);
     let sentence = assert_said(&python.same_output(), "pymalloc", "");
@@ -117,14 +118,14 @@ fn the_pools_of_python_are_told() {
 }
 
 #[test]
-fn a_sandbox_is_told() {
+fn a_sandbox_is_reported() {
     let outcome = Program::target("sandboxed").same_output();
     assert_said(&outcome, "sandbox", "");
 }
 
 /// What the exec took away is neither freed nor leaked, and the recording says where it ends.
 #[test]
-fn an_exec_into_a_static_program_is_told() {
+fn an_exec_into_a_static_program_is_reported() {
     let outcome = Program::target("execs").arg(target("hello_static")).same_output();
     assert_eq!(outcome.stdout, "hello 1 \n");
     let sentence = assert_said(&outcome, "exec", "hello_static");
@@ -139,7 +140,7 @@ fn an_exec_into_a_static_program_is_told() {
 
 /// The new user namespace takes away the right to open the collector's memory.
 #[test]
-fn an_exec_with_other_rights_is_told() {
+fn an_exec_with_other_rights_is_reported() {
     let outcome = Program::new("unshare").args(["-U", "/bin/true"]).same_output();
     assert_said(&outcome, "exec", "/bin/true");
     let report = outcome.report();
@@ -148,7 +149,7 @@ fn an_exec_with_other_rights_is_told() {
 }
 
 #[test]
-fn an_exec_that_is_recorded_or_fails_is_not_told() {
+fn an_exec_that_is_recorded_or_fails_is_not_reported() {
     let recorded = Program::target("execs").arg(target("hello")).same_output().whole_report();
     assert_nothing_unseen(&recorded);
     assert_eq!(recorded.of_size(7002).allocations, 100);
@@ -175,7 +176,7 @@ fn what_was_not_seen_stays_in_trimmed_and_merged_traces() {
 }
 
 #[test]
-fn heaptrace_tells_it_too() {
+fn heaptrace_reports_unseen_allocations_too() {
     let library = target("libwork.so");
     let traced = Heaptrace::new(Vec::<&str>::new()).target("opens").arg(library).arg("namespace").run();
     let said =

@@ -25,12 +25,12 @@ fn visit(half: usize) {
 }
 
 #[test]
-fn first_half() {
+fn the_first_half_of_the_zoo_is_recorded_and_attached_to() {
     visit(0);
 }
 
 #[test]
-fn second_half() {
+fn the_second_half_of_the_zoo_is_recorded_and_attached_to() {
     visit(1);
 }
 
@@ -39,7 +39,7 @@ fn file(path: &str) -> String {
 }
 
 #[test]
-fn the_table_is_whole() {
+fn every_folder_of_the_zoo_is_in_the_table() {
     let names: BTreeSet<&str> = ANIMALS.iter().map(|animal| animal.name).collect();
     assert_eq!(names.len(), ANIMALS.len(), "every name is there once");
     assert_eq!(ANIMALS.iter().filter(|animal| animal.in_make_test).count(), 12);
@@ -52,22 +52,19 @@ fn the_table_is_whole() {
     assert_eq!(folders, there, "every folder of tests/zoo has a row, and every row its folder");
 }
 
-/// `tests/setup.sh` installs the packages of the twelve, and with `soak` those of all.
+/// `tests/setup.sh` installs the packages of the twelve animals of `make test`, and with `soak` those of all animals.
 #[test]
-fn the_set_up_has_all_packages() {
-    let script = file("tests/setup.sh");
-    let list = |name: &str| -> Vec<String> {
-        let line = script.lines().find_map(|line| line.strip_prefix(&format!("{name}=\"")));
-        let line = line.unwrap_or_else(|| panic!("no list `{name}`"));
-        line.trim_end_matches('"').split(' ').map(str::to_owned).collect()
-    };
-    let always = [list("build"), list("tests")].concat();
-    let soak = list("zoo");
+fn setup_installs_the_packages_of_every_animal() {
+    let (table, script) = (file("tests/packages.txt"), file("tests/setup.sh"));
+    let rows = table.lines().filter(|line| line.starts_with("build ") || line.starts_with("test "));
+    let always: Vec<&str> = rows.map(|line| line.split_whitespace().nth(1).expect("a package")).collect();
+    let soak = script.lines().find_map(|line| line.strip_prefix("zoo=\"")).expect("the list `zoo`");
+    let soak: Vec<&str> = soak.trim_end_matches('"').split(' ').collect();
     // A part of every Debian.
-    let is_there = |package: &str| ["bash", "perl"].contains(&package) || always.iter().any(|one| one == package);
+    let is_there = |package: &str| ["bash", "perl"].contains(&package) || always.contains(&package);
     for animal in ANIMALS {
         for &package in animal.packages {
-            let in_soak = !animal.in_make_test && soak.iter().any(|one| one == package);
+            let in_soak = !animal.in_make_test && soak.contains(&package);
             assert!(is_there(package) || in_soak, "{}: {package} is not in tests/setup.sh", animal.name);
         }
     }

@@ -1,4 +1,4 @@
-//! Imports a snapshot of so many headers (`--headers N`), keeps an index of them and caches some.
+//! Imports a snapshot of N headers (`--headers N`), keeps an index of them and caches some.
 use std::collections::BTreeMap;
 
 struct Header {

@@ -1,10 +1,10 @@
-// What must hold of a screen. Every check gives back sentences about what does not.
+// What must hold of a screen. Every check returns sentences about what does not.
 import { add, byBlame, byEnd, byFunction, byLevel, costOf, grouped, keyOf, labelOf, question, shown } from "./engine.mjs";
 import { isNear, says } from "./written.mjs";
 
 const FORBIDDEN = /\bNaN\b|undefined|Infinity|\[object|\bnull\b| of 0(?![\d.,])/;
 
-/** All that is known about a state, for the checks. */
+/** All that the checks know about a state. */
 export const about = async (engine, state) => {
   const sides = await engine.sides(state);
   const before = sides.before && Object.fromEntries(Object.entries(sides.before.totals).map(([cost, amount]) => [cost, amount * sides.factor(cost)]));
@@ -53,7 +53,7 @@ const timelineWords = (state) => {
 const inBuckets = (answer, { from, to }, columns) =>
   answer.from.reduce((sum, low, index) => (low >= Number(from) && answer.to[index] <= Number(to) ? sum + columns.reduce((all, column) => all + answer[column][index], 0) : sum), 0);
 
-/** The numbers that a displayed one may be; several where its label does not tell which line is meant. None: nobody knows this name. */
+/** The numbers that a displayed one may be; several where its label does not tell which line is meant. None if the name is unknown. */
 const candidates = async (number, context, screen) => {
   const { engine, state, sides, isDiff } = context;
   const { name, data } = number;
@@ -143,7 +143,7 @@ const numbers = async (screen, context) => {
   const wrong = [];
   for (const number of screen.numbers.filter(({ name }) => !name.startsWith("detail "))) {
     const wanted = await candidates(number, context, screen);
-    if (wanted === undefined) wrong.push(`${number.name}: a number that nobody knows`);
+    if (wanted === undefined) wrong.push(`${number.name}: an unknown number`);
     else if (!wanted.some((one) => isNear(number.value, one))) wrong.push(`${number.name}${number.entry ? ` of ${number.entry}` : ""}${number.band ? ` of ${number.band}` : ""}: shows ${number.value} (${number.text}), the engine says ${wanted}`);
     else if (!says(number.text, number.value)) wrong.push(`${number.name}: ${number.value} is written as "${number.text}"`);
   }
@@ -213,7 +213,7 @@ const gridChecks = {
   },
 };
 
-/** Who calls a function, whom it calls, and on which of its lines. Merged rows have names that do not tell what they are made of. */
+/** The callers of a function, its callees, and the lines of the calls. Merged rows have names that do not tell what they are made of. */
 const around = (grid, [, which, name], { sides, look, isDiff }) => {
   if (look.merge !== "function") return [];
   const path = (row) => {
@@ -234,12 +234,12 @@ const gridsOf = async (screen, context) => {
   const wrong = [];
   for (const grid of screen.grids) {
     const words = /^(Callers|Callees|Lines) of (.*)$/.exec(grid.label);
-    wrong.push(...(words ? around(grid, words, context) : ((await gridChecks[grid.label]?.(grid, context, screen)) ?? [`${grid.label}: a table that nobody knows`])));
+    wrong.push(...(words ? around(grid, words, context) : ((await gridChecks[grid.label]?.(grid, context, screen)) ?? [`${grid.label}: an unknown table`])));
   }
   return wrong;
 };
 
-/** The details are those of what was picked, for the address of now. */
+/** The details belong to the picked row and to the current address. */
 const details = async (screen, context, picked) => {
   if (!picked) return screen.detail ? ["details of something that was not picked"] : [];
   if (!screen.detail) return ["the details are gone"];

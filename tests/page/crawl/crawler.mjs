@@ -8,7 +8,7 @@ import { SUBJECTS } from "./subjects.mjs";
 
 /** Turns of the event loop without a question after which a screen is taken to be finished. */
 const QUIET = 8;
-/** Nobody looks at this page, so it need not wait for the screen: what would run before the next frame runs at once. */
+/** This page is not displayed, so it need not wait for the screen: callbacks for the next frame run at once. */
 export const withoutFrames = () => {
   window.requestAnimationFrame = (run) => setTimeout(() => run(performance.now()));
   window.cancelAnimationFrame = (handle) => clearTimeout(handle);

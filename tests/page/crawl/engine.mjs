@@ -68,7 +68,7 @@ export class Engine {
     return answer;
   }
 
-  /** Stacks of a trace: levels by name, innermost first, and who is to blame. */
+  /** Stacks of a trace: levels by name, innermost first, and the blamed one. */
   async stacks(trace) {
     const answer = await this.ask("stacks", trace);
     if (!answer.list) {

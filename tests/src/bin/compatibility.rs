@@ -1,7 +1,7 @@
 //! Visits the zoo once each way.
 //!
 //!   compatibility --write FILE   all animals, and the table of `docs/compatibility.md` (`make compatibility`)
-//!   compatibility NAME...        these animals, and what was seen, for people
+//!   compatibility NAME...        tries these animals and prints the results as text
 use heaptrack_tests::zoo::table::ANIMALS;
 use heaptrack_tests::zoo::{Animal, Seen, Way};
 use std::process::ExitCode;

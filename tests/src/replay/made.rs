@@ -37,7 +37,7 @@ const FUNCTIONS: [(&str, &str, &str, Option<&str>); 14] = [
 ];
 const ALLOCATORS: usize = 12;
 
-/// A trace of about so many events in each domain.
+/// A trace with about this many events in each domain.
 pub fn blocks(chance: &mut Chance, steps: u64) -> Vec<RawBlock> {
     let session = Session {
         version: 1,
@@ -206,7 +206,7 @@ impl Lane {
                     self.live.push(self.events.alloc(chance.between(0, self.count) as u32));
                 }
                 choice => {
-                    // The youngest often, for temporary blocks.
+                    // Often the youngest, so that there are temporary blocks.
                     let last = self.live.len() as u64 - 1;
                     let at = if choice % 3 == 0 { last } else { chance.between(0, last + 1) };
                     let sequence = self.live.remove(at as usize);

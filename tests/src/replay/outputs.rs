@@ -6,7 +6,7 @@ use super::{Costs, Merge, Query, Range};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Nobody wants to see the callers of these.
+/// The callers of these functions are not interesting.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
 /// The value by which a list is sorted, and the other costs of a row.

@@ -109,13 +109,13 @@ impl Query {
         self.at.is_some() || matches!(self.compare, Some(Base::At(_)))
     }
 
-    /// A cost that is not known of one instant, and what is said of it.
+    /// A cost that a moment does not have, and the refusal for it.
     fn cost_of_no_instant(&self) -> Option<(&'static str, &'static str)> {
         let cost = self.cost.filter(|cost| self.is_of_an_instant() && !OF_AN_INSTANT.contains(cost))?;
         Some((cost, "of one instant only `live` and `leaked` are known; ask for a range instead"))
     }
 
-    /// The first time that is after the end of the trace: the word, its value, and what is said of it.
+    /// The first time that is after the end of the trace: the word, its value, and the refusal for it.
     pub fn late(&self, trace: &Trace) -> Option<(&'static str, String, String)> {
         let is_late = |when: &When| matches!(when, When::Ns(ns) if *ns > trace.runtime_ns);
         let name = match self.compare {

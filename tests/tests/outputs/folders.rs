@@ -105,7 +105,7 @@ fn an_unfinished_file_of_an_equal_pid_is_removed_or_left_alone() {
     for words in [&["trim", "t.htz", "-o", "out"][..], &["-q", "-o", "out", target("hello").to_str().unwrap()]] {
         parts[1..].iter().for_each(|name| fs::write(part(name), "left behind").unwrap());
         as_process_1(words);
-        assert!(part(parts[0]).exists(), "{words:?}: it belongs to somebody");
+        assert!(part(parts[0]).exists(), "{words:?}: it belongs to a running process");
         assert!(parts[1..].iter().all(|name| !part(name).exists()), "{words:?}");
         assert!(Report::of(&part("out.htz")).complete(), "{words:?}");
     }

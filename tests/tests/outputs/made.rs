@@ -93,7 +93,7 @@ fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
     assert!(live.iter().skip(1).any(|bytes| *bytes == 0), "between two runs there is nothing: {live:?}");
     let most = live.iter().max().copied().unwrap_or(0);
     assert!(most <= all.total("peak_bytes"));
-    // KDE's format has one process: what the first two leaked is freed there when they end, and that is said.
+    // KDE's format has one process: blocks that the first two processes leaked are freed there when these end, and a message says so.
     let output = succeed(folder.path(), &["export", "--to", "heaptrack", "all.htz", "-o", "kde"]);
     let freed = parts[0].total("leaked_allocations") + parts[1].total("leaked_allocations");
     let sentence =

@@ -195,7 +195,7 @@ fn messages_are_sentences() {
         {
             assert!(!answer.contains(never), "{never}: {}\n{answer}", entry.command);
         }
-        // No cause is told twice.
+        // No cause is printed twice.
         for line in answer.lines() {
             let parts: Vec<&str> = line.split(": ").collect();
             assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "{}\n{line}", entry.command);

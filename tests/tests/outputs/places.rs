@@ -76,7 +76,7 @@ fn a_pipe_gets_the_whole_file() {
     let folder = with_traces();
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // A report does not fit into two pipes, so somebody must read while it is written.
+    // A report does not fit into two pipes, so the test must read while it is written.
     let read = |pipe: PathBuf| std::thread::spawn(move || Command::new("cat").arg(&pipe).output().unwrap().stdout);
     for writer in WRITERS.iter().filter(|writer| !writer.name.contains("heaptrack")) {
         succeed(folder.path(), &writer.words("expected"));
@@ -104,7 +104,7 @@ fn a_pipe_gets_the_whole_file() {
 }
 
 #[test]
-fn stdout_is_a_file_too() {
+fn a_file_can_be_written_to_stdout() {
     let folder = with_traces();
     for writer in WRITERS.iter().filter(|writer| !writer.name.contains("print") && !writer.name.contains("diff")) {
         succeed(folder.path(), &writer.words("expected"));
