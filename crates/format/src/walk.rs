@@ -3,10 +3,7 @@
 //! Given: a block's events and a visitor. What must hold: the visitor sees what `Events::read` would give, in the same order;
 //! a walk that was stopped goes on at the same place. Runs of allocations and of frees are loops of their own, so that an
 //! event costs a few instructions, not a decision about what it might be.
-use crate::event::{
-    Events, FOLD_LATEST, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_REALLOC, ODD_UNKNOWN, TICK_NS,
-    WIDE,
-};
+use crate::event::{Events, FOLD_LATEST, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, TICK_NS, WIDE};
 use crate::wire::unzigzag;
 use crate::{BlockKind, Malformed, RawBlock};
 
@@ -130,22 +127,10 @@ impl Events<'_> {
         for _ in 0..count {
             self.turn_frees -= 1;
             self.done += 1;
-            let mut how = Freed::Call;
-            if self.odd_in == 0 {
-                let odd = self.odd_how;
-                self.load_odd()?;
-                match odd {
-                    ODD_REALLOC => how = Freed::Realloc,
-                    ODD_IMPLIED => how = Freed::Implied,
-                    ODD_UNKNOWN => {
-                        visitor.unknown_free();
-                        continue;
-                    }
-                    _ => return Err(Malformed::Tag),
-                }
-            } else if self.odd_in != u64::MAX {
-                self.odd_in -= 1;
-            }
+            let Some(how) = self.next_how()? else {
+                visitor.unknown_free();
+                continue;
+            };
             self.now.freed = self.now.freed.wrapping_add(unzigzag(self.frees.u64()?) as u64);
             visitor.free(self.now.freed, how);
         }
