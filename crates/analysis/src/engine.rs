@@ -107,7 +107,7 @@ impl Engine {
 
     fn define(&mut self, block: Block) -> Result<(), Malformed> {
         let fits = self.definitions.add(block);
-        let counting = self.definitions.session.counting();
+        let counting = self.definitions.session.counting;
         match &mut self.counter {
             EventCounter::SessionCounter(walker) => {
                 walker.now.counting = counting;

@@ -3,7 +3,7 @@
 //! Given: the events of a trace, and a sink that counts. Gives back: nothing; the sink has it. What must hold: a free is told with
 //! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
 use crate::live::{Kept, Live};
-use format::{Counting, Events, Flat, Freed, IntMap, Malformed, Start, Visitor, Walked};
+use format::{Counting, Events, Flat, Freed, IntMap, KdeRule, Malformed, Start, Visitor, Walked};
 
 /// Where a walk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +70,10 @@ impl<S: Sink> Walker<S> {
         true
     }
 
-    /// KDE's rule: nothing happened since it was allocated. Its reader knows allocation classes, not blocks, and remembers allocation class 0 after a free:
-    /// so a block of that allocation class is temporary whenever a free came before.
     #[cold]
-    fn temporary_for_kde(&mut self, sequence: u64, alloc_class: u32, how: Freed) -> bool {
+    fn is_temporary_for_kde(&mut self, rule: KdeRule, sequence: u64, alloc_class: u32, how: Freed) -> bool {
         let latest = std::mem::replace(&mut self.latest, NONE);
-        let is_mistaken = self.now.counting == Counting::AllocClass && latest == NONE && alloc_class == 0;
-        how == Freed::Call && (latest == sequence || is_mistaken)
+        rule.is_temporary((latest != NONE).then_some(latest), sequence, alloc_class, how)
     }
 
     /// All events of a block.
@@ -117,9 +114,9 @@ impl<S: Sink> Visitor for Walker<S> {
             self.damaged += 1;
             return;
         };
-        let temporary = match self.now.counting {
-            Counting::Thread => self.latest == sequence && how == Freed::Call,
-            Counting::Block | Counting::AllocClass => self.temporary_for_kde(sequence, kept.alloc_class(), how),
+        let temporary = match self.now.counting.kde() {
+            None => self.latest == sequence && how == Freed::Call,
+            Some(rule) => self.is_temporary_for_kde(rule, sequence, kept.alloc_class(), how),
         };
         self.sink.free(&self.now, sequence, kept, how, temporary);
     }
@@ -127,7 +124,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
-        if self.now.counting == Counting::AllocClass {
+        if self.now.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
             self.latest = NONE;
         }
     }

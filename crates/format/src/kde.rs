@@ -11,6 +11,8 @@
 //! What such a file does not tell (threads, which of two equal blocks was freed, when it began) stays untold; `docs/kde.md` says
 //! what follows from that.
 mod ahead;
+mod counting;
+mod file_kind;
 mod interpreted_names;
 mod line;
 mod pairs;
@@ -20,8 +22,10 @@ mod text;
 mod translation;
 mod unpack;
 
-use crate::{BlockKind, Damage, Error, RawBlock, Session};
+use crate::{BlockKind, Damage, Error, RawBlock};
 pub use ahead::KdeAhead;
+pub use counting::{Counting, KdeRule};
+pub use file_kind::KdeFileKind;
 pub use interpreted_names::Shorten;
 use std::collections::VecDeque;
 use std::io::Read;
@@ -33,67 +37,6 @@ use unpack::{End, Unpacker};
 /// The newest format of KDE's that is known here.
 const NEWEST: u32 = 3;
 const DAMAGE_KEPT: usize = 256;
-const TOOL: &str = "KDE heaptrack ";
-const INTERPRETED: &str = " (interpreted)";
-const OLD: &str = " (format 0)";
-const RAW: &str = " (raw)";
-
-/// What sort of file of KDE's it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KdeFileKind {
-    /// As `heaptrack` leaves it: with names, frees by size and stack.
-    Interpreted,
-    /// The same of format 0: frees by address.
-    Old,
-    /// What `heaptrack --raw` leaves: addresses, no names.
-    Raw,
-}
-
-/// Which rule makes a block temporary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// Ours: its own thread frees it, and allocated nothing since.
-    #[default]
-    Thread,
-    /// KDE's for files that tell addresses: nothing was allocated or freed since, by anybody.
-    Block,
-    /// KDE's for all others: the last event was an allocation of the same allocation class; or a free, and the allocation class has index 0.
-    AllocClass,
-}
-
-impl Session {
-    /// What sort of KDE's files it came from, if from one.
-    pub fn kde(&self) -> Option<KdeFileKind> {
-        let how = self.tool.strip_prefix(TOOL)?;
-        [KdeFileKind::Interpreted, KdeFileKind::Old, KdeFileKind::Raw]
-            .into_iter()
-            .find(|sort| how.ends_with(sort.suffix()))
-    }
-
-    /// The rule by which a trace's temporary blocks are counted: its recorder's own.
-    pub fn counting(&self) -> Counting {
-        match self.kde() {
-            None => Counting::Thread,
-            Some(KdeFileKind::Interpreted) => Counting::AllocClass,
-            Some(KdeFileKind::Old | KdeFileKind::Raw) => Counting::Block,
-        }
-    }
-}
-
-impl KdeFileKind {
-    const fn suffix(self) -> &'static str {
-        match self {
-            KdeFileKind::Interpreted => INTERPRETED,
-            KdeFileKind::Old => OLD,
-            KdeFileKind::Raw => RAW,
-        }
-    }
-}
-
-/// How a session names its recorder: `version` has the parts of 1.4.0 in its bytes.
-fn tool(version: u32, sort: KdeFileKind) -> String {
-    format!("{TOOL}{}.{}.{}{}", version >> 16, version >> 8 & 0xff, version & 0xff, sort.suffix())
-}
 
 /// True for the first bytes of a plain text of KDE's.
 pub(crate) fn is_text(first: &[u8]) -> bool {
@@ -267,7 +210,7 @@ impl<R: Read> KdeReader<R> {
             self.note(offset, 0, "the packed data is damaged from here on");
         }
         // A raw file does not say that it is whole, but its packing does.
-        let is_ended = self.translation.has_trailer || self.translation.sort == KdeFileKind::Raw && self.is_packed;
+        let is_ended = self.translation.has_trailer || self.translation.kind == KdeFileKind::Raw && self.is_packed;
         self.finished = end == End::Whole && is_ended && unfinished == 0;
         self.translation.take(&mut self.queue);
         if self.finished {

@@ -64,7 +64,7 @@ pub use frame::Frame;
 pub use gone::{Gone, GoneBlock};
 pub use heap::HeapAtAttach;
 pub use index::{Index, IndexEntry, TRAILER_LEN};
-pub use kde::{Counting, KdeAhead, KdeFileKind, KdeReader, Shorten};
+pub use kde::{Counting, KdeAhead, KdeFileKind, KdeReader, KdeRule, Shorten};
 pub use losses::Losses;
 pub use map::{IntMap, IntSet};
 pub use merge::{MergeError, Merged, merge};

@@ -10,8 +10,8 @@ use crate::event::TICK_NS;
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
-    AllocClassEncoder, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module, RawBlock,
-    RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
+    AllocClassEncoder, Counting, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module,
+    RawBlock, RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
 };
 use std::io::{Read, Write};
 
@@ -93,7 +93,8 @@ fn session<R: Read>(streams: &[Stream<R>], started: u64, tool: &str) -> Session 
         merged.command.push("+".into());
         merged.command.extend(stream.session.command.iter().cloned());
     }
-    Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), ..merged }
+    // Traces that were made from KDE's files are refused, so all of them are counted by our rule.
+    Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), counting: Counting::Thread, ..merged }
 }
 
 /// What is written, and the numbers that were given out.
@@ -176,15 +177,15 @@ impl<'w, W: Write> Merger<'w, W> {
         sequence
     }
 
-    fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, now_ns: u64) {
+    fn free(&mut self, thread: u32, block: &GoneBlock, size: u64, how: Freed, now_ns: u64) {
         self.events.thread(thread);
         self.events.time(now_ns);
         match how {
-            Freed::Call => self.events.free(sequence),
-            Freed::Realloc => self.events.free_by_realloc(sequence),
-            Freed::Implied => self.events.free_implied(sequence),
+            Freed::Call => self.events.free(block.sequence),
+            Freed::Realloc => self.events.free_by_realloc(block.sequence),
+            Freed::Implied => self.events.free_implied(block.sequence),
         }
-        self.tally.free(thread, sequence, size, how, false);
+        self.tally.free(thread, block.sequence, block.alloc_class, size, how);
     }
 
     /// Blocks that are freed next, by no call of their program. In the order of their numbers.
@@ -203,7 +204,7 @@ impl<'w, W: Write> Merger<'w, W> {
         self.events.thread(thread);
         self.events.time(now_ns);
         self.events.unknown_free();
-        self.tally.totals.unknown_frees += 1;
+        self.tally.unknown_free(thread);
     }
 
     fn latest_gone(&mut self, thread: u32) {

@@ -1,5 +1,5 @@
 //! Totals of a trace that is made out of others, counted while its events are written.
-use crate::{Counting, Folded, FoldedRow, Freed, IntMap, Totals};
+use crate::{Counting, Folded, FoldedRow, Freed, IntMap, KdeRule, Totals};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -28,19 +28,24 @@ impl Tally {
         }
     }
 
-    /// `is_first_alloc_class`: for the mistake in KDE's rule.
-    pub(crate) fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, is_first_alloc_class: bool) {
-        let latest = match self.counting {
-            Counting::Thread => self.latest.get(&thread).copied(),
-            Counting::Block | Counting::AllocClass => self.latest.remove(&thread),
+    pub(crate) fn free(&mut self, thread: u32, sequence: u64, alloc_class: u32, size: u64, how: Freed) {
+        let is_temporary = match self.counting.kde() {
+            None => how == Freed::Call && self.latest.get(&thread) == Some(&sequence),
+            Some(rule) => rule.is_temporary(self.latest.remove(&thread), sequence, alloc_class, how),
         };
-        let is_mistaken = self.counting == Counting::AllocClass && latest.is_none() && is_first_alloc_class;
         let totals = &mut self.totals;
-        totals.temporary += (how == Freed::Call && (latest == Some(sequence) || is_mistaken)) as u64;
+        totals.temporary += is_temporary as u64;
         totals.implied_frees += (how == Freed::Implied) as u64;
         totals.deallocations += 1;
         totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
         totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
+    }
+
+    pub(crate) fn unknown_free(&mut self, thread: u32) {
+        self.totals.unknown_frees += 1;
+        if self.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
+            self.latest.remove(&thread);
+        }
     }
 
     /// A free that comes, or came, is none: the block went with its process.

@@ -13,7 +13,7 @@
 //! live blocks.
 use crate::tally::Tally;
 use crate::{
-    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, RawBlock,
+    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, RawBlock,
     RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
@@ -117,7 +117,12 @@ impl<W: Write> Trimmer<'_, W> {
             Block::AllocClasses(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
-                    Block::Session(session) => self.tally.counting = session.counting(),
+                    Block::Session(session) => {
+                        self.tally.counting = session.counting;
+                        // Written anew, because the block of an old trace does not name its rule.
+                        self.out.write(&session.to_block())?;
+                        return Ok(());
+                    }
                     Block::AllocClasses(alloc_classes) => {
                         self.sizes.resize(alloc_classes.first as usize, LOST);
                         self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
@@ -222,7 +227,7 @@ impl<W: Write> Trimmer<'_, W> {
             }
             (Event::Free { sequence, .. }, Phase::Before) => {
                 self.born.remove(&sequence);
-                if self.tally.counting != Counting::Thread {
+                if self.tally.counting.kde().is_some() {
                     self.latest.clear();
                 }
             }
@@ -231,11 +236,15 @@ impl<W: Write> Trimmer<'_, W> {
                 self.alloc(sequence, Born { alloc_class, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
-            (Event::UnknownFree, Phase::Before) => (),
+            (Event::UnknownFree, Phase::Before) => {
+                if self.tally.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
+                    self.latest.clear();
+                }
+            }
             (Event::UnknownFree, _) => {
                 self.at();
                 self.encoder.unknown_free();
-                self.tally.totals.unknown_frees += 1;
+                self.tally.unknown_free(self.thread);
             }
         }
     }
@@ -266,7 +275,7 @@ impl<W: Write> Trimmer<'_, W> {
             Freed::Implied => self.encoder.free_implied(new),
         }
         let size = self.size(alloc_class).unwrap_or(0);
-        self.tally.free(self.thread, new, size, how, alloc_class == 0);
+        self.tally.free(self.thread, new, alloc_class, size, how);
     }
 
     fn latest_gone(&mut self) {

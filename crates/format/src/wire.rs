@@ -144,7 +144,8 @@ impl<'a> Cursor<'a> {
         Ok(list)
     }
 
-    /// Nothing may follow: what a later version adds goes into a new kind of block or a new version.
+    /// Checks that nothing follows. What a later version adds goes into a new kind of block or a new version; only a Session may grow at
+    /// its end.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.is_empty() { Ok(()) } else { Err(Malformed::Count) }
     }

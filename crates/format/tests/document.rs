@@ -29,6 +29,7 @@ fn example_blocks() -> Vec<RawBlock> {
         page_size: 4096,
         system_memory: 1 << 33,
         tool: "heaptrack".into(),
+        counting: Counting::Thread,
     };
     let module = Module {
         instance: 1,

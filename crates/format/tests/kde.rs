@@ -144,13 +144,85 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// The blocks of a file as a trace of ours; `change` may replace each of them.
+fn as_trace(text: &str, change: impl Fn(&RawBlock) -> RawBlock) -> Vec<u8> {
+    let mut source = Source::new(Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    while let Some(block) = source.next_block().unwrap() {
+        out.write(&change(block)).unwrap();
+    }
+    out.finish().unwrap()
+}
+
+/// A Session as it was written before it had the field `counting`: without its last byte.
+fn without_counting(block: &RawBlock) -> RawBlock {
+    let mut block = block.clone();
+    if block.kind == BlockKind::Session {
+        block.payload.pop();
+    }
+    block
+}
+
+fn trimmed(trace: &[u8], from: Option<u64>) -> (Vec<u8>, Summary) {
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    let mut source = Source::new(Cursor::new(trace.to_vec())).unwrap();
+    let trimmed = trim(&mut source, from, u64::MAX, &mut out).unwrap();
+    (out.finish().unwrap(), trimmed.summary)
+}
+
+/// What a trace of ours holds, without its index.
+fn of_trace(bytes: Vec<u8>) -> Reading {
+    let mut source = Source::new(Cursor::new(bytes)).unwrap();
+    source.skip(&[BlockKind::Index]);
+    read(source).unwrap()
+}
+
+#[test]
+fn a_trace_names_its_rule_and_an_old_one_has_that_of_its_tool() {
+    for (text, counting, temporary) in [(INTERPRETED, Counting::AllocClass, 2), (&*raw_text(), Counting::Block, 0)] {
+        let new = of_trace(as_trace(text, RawBlock::clone));
+        assert_eq!(new.session.counting, counting);
+        let old = as_trace(text, without_counting);
+        assert_eq!(of_trace(old.clone()), new);
+        // A trimmed trace names the rule and counts by it, also if the old one did not name it.
+        let (trace, summary) = trimmed(&old, None);
+        assert_eq!(of_trace(trace).session, new.session);
+        assert_eq!(summary.totals.temporary, temporary);
+    }
+}
+
+#[test]
+fn later_fields_of_a_session_and_later_rules_are_ignored() {
+    let session = of(INTERPRETED.as_bytes()).unwrap().session;
+    let mut longer = session.to_block();
+    longer.payload.extend_from_slice(b"something new");
+    assert!(matches!(longer.decode(), Ok(Block::Session(found)) if found == session));
+    let mut unknown = session.to_block();
+    *unknown.payload.last_mut().unwrap() = 99;
+    let ours = Session { counting: Counting::Thread, ..session };
+    assert!(matches!(unknown.decode(), Ok(Block::Session(found)) if found == ours));
+}
+
+/// KDE's reader forgets the latest allocation at a free of an unknown block, wherever the trace is cut.
+#[test]
+fn trim_counts_temporary_blocks_as_the_translation_does() {
+    let text = "v 10400 3\nX ./a\nI 1000 400\ns 6 /bin/a\ni 5000 1\nt 1 0\na 10 1\na 20 1\na 30 1\n\
+                c a\n+ 1\n- 2\nc 14\n- 1\n+ 1\n- 1\n\n# strings: 1\n# ips: 1\n";
+    let found = of(text.as_bytes()).unwrap();
+    assert_eq!(found.summary.unwrap().totals.temporary, 1);
+    let trace = as_trace(text, RawBlock::clone);
+    for from in [None, Some(9_000_000), Some(10_000_000), Some(15_000_000)] {
+        assert_eq!(trimmed(&trace, from).1.totals.temporary, 1, "from {from:?}");
+    }
+}
+
 #[test]
 fn an_interpreted_file_is_translated_whole() {
     let found = of(INTERPRETED.as_bytes()).unwrap();
     assert_eq!(found.session.command, ["./a", "", "two"]);
     assert_eq!((&*found.session.exe, &*found.session.tool), ("/bin/a", "KDE heaptrack 1.4.0 (interpreted)"));
     assert_eq!((found.session.page_size, found.session.system_memory), (4096, 0x40_0000));
-    assert_eq!(found.session.counting(), Counting::AllocClass);
+    assert_eq!(found.session.counting, Counting::AllocClass);
     assert_eq!(found.suppressions, "leak:foobar\n");
     let main = Frame::new(1, 0x5000, true);
     let foo = Frame::new(1, 0x5010, true);
@@ -226,7 +298,7 @@ fn every_packing_is_told_by_its_first_bytes() {
 fn a_raw_file_keeps_identity_and_modules() {
     let found = of(raw_text().as_bytes()).unwrap();
     assert_eq!((&*found.session.exe, found.session.attached), ("/bin/a", true));
-    assert_eq!(found.session.counting(), Counting::Block);
+    assert_eq!(found.session.counting, Counting::Block);
     let module = &found.modules[1];
     assert_eq!((&*module.path, module.bias, module.start, module.end), ("/lib/c.so", 0x9000, 0x9000, 0xa000));
     assert_eq!(found.nodes[1], StackNode { parent: 1, frame: Frame::new(2, 0x10, true) });
@@ -259,7 +331,7 @@ fn older_formats_are_read_by_their_own_rules() {
         assert_eq!(found.names[0].1, ["main with space :0"]);
         assert_eq!(found.alloc_classes, [AllocClass { size: 0x20, stack: 1 }]);
         assert_eq!(found.events[2..], [Event::Free { sequence: 0, how: Freed::Call }, Event::UnknownFree]);
-        assert_eq!(found.session.counting(), Counting::Block);
+        assert_eq!(found.session.counting, Counting::Block);
     }
     let newer = "X a\ns /bin/a\ns main with space\ni 10 1 2\nt 1 0\na 20 1\n+ 0\n- 0\n";
     for head in ["v 10200\n", "v 10000 1\n", "v 10100 2\n"] {

@@ -4,7 +4,7 @@ use crate::modules::text;
 use crate::proc_files::Process;
 use crate::recording::FailedCheck;
 use channel::Loss;
-use format::{Losses, Session, Suppressions};
+use format::{Counting, Losses, Session, Suppressions};
 use std::sync::atomic::Ordering;
 
 impl Collector {
@@ -27,6 +27,7 @@ impl Collector {
             page_size: rustix::param::page_size() as u32,
             system_memory: memory.totalram as u64 * memory.mem_unit as u64,
             tool: self.plan.tool.clone(),
+            counting: Counting::Thread,
         };
         self.writer.put(session.to_block(), 0);
         if let Some(heap) = self.plan.attached {

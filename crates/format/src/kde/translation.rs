@@ -10,7 +10,7 @@ use super::line::{Fields, short_number};
 use super::pairs::{Freed, MOST_LIVE, Pairs};
 use super::pointers::Pointers;
 use super::raw::Modules;
-use super::{KdeFileKind, tool};
+use super::{Counting, KdeFileKind};
 use crate::{
     AllocClassEncoder, EventEncoder, Exit, Frame, RawBlock, RssSample, Session, StackEncoder, Summary, Suppressions,
     Totals, VERSION,
@@ -44,7 +44,7 @@ pub(super) enum Refused {
 pub(super) struct Translation {
     format: u32,
     version: u32,
-    pub(super) sort: KdeFileKind,
+    pub(super) kind: KdeFileKind,
     session: Session,
     suppressions: String,
     /// The session is not put out yet, or has changed since.
@@ -72,13 +72,13 @@ pub(super) struct Translation {
 
 impl Translation {
     pub(super) fn new(format: u32, version: u32) -> Self {
-        let sort = if format == 0 { KdeFileKind::Old } else { KdeFileKind::Interpreted };
+        let kind = if format == 0 { KdeFileKind::Old } else { KdeFileKind::Interpreted };
         let session = Session { version: VERSION, page_size: PAGE as u32, ..Session::default() };
         Translation {
             format,
             version,
-            sort,
-            session: Session { tool: tool(version, sort), ..session },
+            kind,
+            session: Session { tool: kind.tool(version), counting: Counting::of_file(kind), ..session },
             suppressions: String::new(),
             is_session_new: true,
             has_command: false,
@@ -109,7 +109,7 @@ impl Translation {
     /// All lines of the batch are read before any is used, so that what they refer to comes out of memory at the same time and
     /// not one after the other.
     pub(super) fn events(&mut self, text: &[u8]) -> usize {
-        if self.sort != KdeFileKind::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
+        if self.kind != KdeFileKind::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
             return 0;
         }
         let mut alloc_classes = [0u32; BATCH];
@@ -188,7 +188,7 @@ impl Translation {
         if self.is_session_new {
             self.is_session_new = false;
             let program =
-                if self.sort == KdeFileKind::Raw { Some(&*self.modules.program) } else { self.names.program() };
+                if self.kind == KdeFileKind::Raw { Some(&*self.modules.program) } else { self.names.program() };
             self.session.exe = program.unwrap_or_default().to_owned();
             queue.push_back(self.session.to_block());
             if !self.suppressions.is_empty() {
@@ -216,7 +216,7 @@ impl Translation {
 
     /// How it ended. KDE's readers count one millisecond more than the last time that they saw.
     pub(super) fn summary(&self, complete: bool) -> Summary {
-        let counted = if self.sort == KdeFileKind::Interpreted { self.pairs.totals } else { self.pointers.totals };
+        let counted = if self.kind == KdeFileKind::Interpreted { self.pairs.totals } else { self.pointers.totals };
         let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..counted };
         Summary { complete, exit: Exit::Unknown, totals }
     }
@@ -247,7 +247,7 @@ impl Translation {
     }
 
     fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
-        if self.sort == KdeFileKind::Interpreted {
+        if self.kind == KdeFileKind::Interpreted {
             if self.pairs.totals.leaked_allocations >= MOST_LIVE {
                 return Err(Refused::TooMuch);
             }
@@ -277,7 +277,7 @@ impl Translation {
     }
 
     fn minus(&mut self, mut fields: Fields) -> bool {
-        if self.sort == KdeFileKind::Interpreted {
+        if self.kind == KdeFileKind::Interpreted {
             return fields.index().is_some_and(|alloc_class| self.free(alloc_class));
         }
         let Some(address) = fields.number() else { return false };
@@ -300,7 +300,7 @@ impl Translation {
         }
         // A node that is refused would move the numbers of all that follow.
         let parent = self.stack(parent).unwrap_or(0);
-        let (frame, is_allocator) = match self.sort {
+        let (frame, is_allocator) = match self.kind {
             KdeFileKind::Raw => (self.modules.frame(pointer, self.now_ns), false),
             _ => {
                 let known = u32::try_from(pointer).ok().and_then(|number| self.names.get(number));
@@ -324,7 +324,7 @@ impl Translation {
     fn alloc_class(&mut self, mut fields: Fields) -> Result<(), Refused> {
         let (Some(size), Some(trace)) = (fields.number(), fields.index()) else { return Err(Refused::Line) };
         // Other files have sizes and stacks in their events, and allocation classes are numbered as they come there.
-        if self.sort != KdeFileKind::Interpreted {
+        if self.kind != KdeFileKind::Interpreted {
             return Err(Refused::Line);
         }
         if self.pairs.alloc_classes() >= MOST_INFOS {
@@ -390,12 +390,13 @@ impl Translation {
 
     /// Only raw files have modules. False: this one has shown to be none.
     fn become_raw(&mut self) -> bool {
-        if self.sort != KdeFileKind::Raw {
+        if self.kind != KdeFileKind::Raw {
             if !self.traces.is_empty() || self.pairs.alloc_classes() != 0 {
                 return false;
             }
-            self.sort = KdeFileKind::Raw;
-            self.session.tool = tool(self.version, KdeFileKind::Raw);
+            self.kind = KdeFileKind::Raw;
+            self.session.tool = KdeFileKind::Raw.tool(self.version);
+            self.session.counting = Counting::of_file(KdeFileKind::Raw);
             self.is_session_new = true;
         }
         true

@@ -148,7 +148,7 @@ impl<R: Read> Stream<R> {
                 // Of a block in a lost part of the file.
                 let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
-                merger.free(thread, block.sequence, size, how, self.now_ns);
+                merger.free(thread, &block, size, how, self.now_ns);
             }
             Event::UnknownFree => {
                 let thread = self.thread(merger);
@@ -192,7 +192,7 @@ impl<R: Read> Stream<R> {
         merger.gone(self.now_ns, is_leak, &gone)?;
         let thread = self.thread(merger);
         for (block, size) in gone {
-            merger.free(thread, block.sequence, size, Freed::Implied, self.now_ns);
+            merger.free(thread, &block, size, Freed::Implied, self.now_ns);
             merger.flush(false)?;
         }
         Ok(())

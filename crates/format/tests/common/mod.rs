@@ -88,6 +88,7 @@ pub fn session() -> Session {
         page_size: 4096,
         system_memory: 8 << 30,
         tool: "heaptrack 0.1.0".into(),
+        counting: Counting::Thread,
     }
 }
 
