@@ -6,7 +6,7 @@ use crate::costs::Costs;
 use crate::definitions::{KnownAllocClass, NO_SITE};
 use crate::live::{Kept, Live};
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap};
+use format::{Freed, IntMap, PeakTracker};
 use std::borrow::Cow;
 
 /// What is kept of a block where its age and its thread matter.
@@ -125,6 +125,12 @@ pub(crate) struct Peak {
     pub(crate) event: u64,
 }
 
+impl Peak {
+    pub(crate) const fn of(heap: &PeakTracker, event: u64) -> Self {
+        Peak { bytes: heap.peak_bytes, allocations: heap.peak_allocations, time_ns: heap.peak_time_ns, event }
+    }
+}
+
 /// The blocks that count, of all groups together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selected {
@@ -151,11 +157,10 @@ pub(crate) struct Counter<'a> {
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
     epoch: u64,
-    /// Of the whole program.
-    pub(crate) live_bytes: u64,
-    pub(crate) live_allocations: u64,
-    /// Since the range began.
-    pub(crate) peak: Peak,
+    /// What the whole program holds, and its peak since the range began.
+    pub(crate) heap: PeakTracker,
+    /// Events up to and including the one that made the peak.
+    peak_event: u64,
     pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
@@ -173,9 +178,8 @@ impl<'a> Counter<'a> {
             groups: vec![Group::NEW; groups],
             selection,
             epoch: 0,
-            live_bytes: 0,
-            live_allocations: 0,
-            peak: Peak::default(),
+            heap: PeakTracker::default(),
+            peak_event: 0,
             selected: Selected::default(),
             deallocations: 0,
             implied_frees: 0,
@@ -226,8 +230,8 @@ impl<'a> Counter<'a> {
     /// A block that lives where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
         let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
-        self.live_bytes = self.live_bytes.saturating_add(size);
-        self.live_allocations += 1;
+        // The walk's range has not begun, so this is no peak.
+        let _ = self.heap.alloc(size);
         let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
@@ -267,8 +271,14 @@ impl<'a> Counter<'a> {
 
     /// A new stretch for the program's peak only; groups remember what they hold at it.
     pub(crate) fn begin_peak(&mut self, now: &Now, time_ns: u64) {
-        self.peak = Peak { bytes: self.live_bytes, allocations: self.live_allocations, time_ns, event: now.events };
+        self.heap.set_peak(time_ns);
+        self.peak_event = now.events;
         self.epoch += 1;
+    }
+
+    /// The highest moment of the program's total since the range began.
+    pub(crate) const fn peak(&self) -> Peak {
+        Peak::of(&self.heap, self.peak_event)
     }
 
     /// What a group held at the peak.
@@ -318,13 +328,7 @@ impl<'a> Counter<'a> {
 
     #[inline(never)]
     fn new_peak(&mut self, now: &Now) {
-        self.peak = Peak {
-            bytes: self.live_bytes,
-            allocations: self.live_allocations,
-            time_ns: now.time_ns,
-            event: now.events,
-        };
-        self.epoch += 1;
+        self.begin_peak(now, now.time_ns);
     }
 }
 
@@ -391,9 +395,7 @@ impl Sink for Counter<'_> {
             self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
             self.selected.held(self.selected.live_bytes, now.time_ns);
         }
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(size);
-        if self.live_bytes > self.peak.bytes {
+        if self.heap.alloc(size) {
             self.new_peak(now);
         }
     }
@@ -409,8 +411,7 @@ impl Sink for Counter<'_> {
             self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
         }
         self.deallocations += 1;
-        self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(size);
+        self.heap.free(size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
@@ -420,8 +421,7 @@ impl Sink for Counter<'_> {
             group.live_bytes = 0;
             group.live_allocations = 0;
         }
-        self.live_bytes = 0;
-        self.live_allocations = 0;
+        self.heap.free_all();
         self.selected.live_bytes = 0;
     }
 }

@@ -167,18 +167,10 @@ impl Engine {
     /// Of the events that are there.
     fn counted_peak(&self) -> Peak {
         match &self.counter {
-            EventCounter::SessionCounter(walker) => {
-                let plain = &walker.sink;
-                Peak {
-                    bytes: plain.peak_bytes,
-                    allocations: plain.peak_allocations,
-                    time_ns: plain.peak_time_ns,
-                    event: plain.peak_event,
-                }
-            }
+            EventCounter::SessionCounter(walker) => walker.sink.peak(),
             EventCounter::Indexed(walker) => {
                 let past = self.index.checkpoints.iter().rev().skip(1).rev().map(|point| point.peak);
-                highest(past.chain([walker.sink.peak]))
+                highest(past.chain([walker.sink.peak()]))
             }
         }
     }
@@ -499,9 +491,9 @@ impl Engine {
         let mut costs = Vec::new();
         self.stretch(blocks, point(last)).walk(&mut tail, &[to], |_, walker| costs = finished(walker, sequence).0)?;
         let middle = self.index.checkpoints[first + 1..last].iter().map(|point| point.peak);
-        let mut peak = highest([head.sink.peak].into_iter().chain(middle).chain([tail.sink.peak]));
+        let mut peak = highest([head.sink.peak()].into_iter().chain(middle).chain([tail.sink.peak()]));
         let mut peaking = None;
-        if peak != head.sink.peak && peak != tail.sink.peak {
+        if peak != head.sink.peak() && peak != tail.sink.peak() {
             let at = self.index.before(Moment::Event(peak.event));
             let mut walker = point(at).walker(counter());
             self.stretch(blocks, point(at)).walk(&mut walker, &[Moment::Event(peak.event)], |_, _| ())?;
@@ -538,7 +530,7 @@ impl Engine {
                 Some(walker) => {
                     walker.sink.groups.get(site).map_or((0, 0), |group| (group.live_bytes, group.live_allocations))
                 }
-                None if peak == head.sink.peak => head.sink.at_peak(head_group),
+                None if peak == head.sink.peak() => head.sink.at_peak(head_group),
                 None => tail.sink.at_peak(tail_group),
             };
             *costs = sum;
@@ -568,7 +560,7 @@ fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let counter = &walker.sink;
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
     counter.add_kept(&walker.live, first, &mut costs);
-    (costs, counter.peak)
+    (costs, counter.peak())
 }
 
 fn only_live(mut all: Vec<Costs>) -> Vec<Costs> {

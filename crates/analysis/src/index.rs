@@ -112,7 +112,7 @@ impl Index {
     /// After a block of events: makes a checkpoint if it is time. `block`: the one that follows.
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
-        let distance = self.distance.max(walker.sink.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
+        let distance = self.distance.max(walker.sink.heap.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
         if walker.now.events - last < distance {
             return;
         }
@@ -135,7 +135,7 @@ impl Index {
     fn end_slice(&mut self, walker: &mut Walker<Counter>) {
         let counter = &mut walker.sink;
         let Some(last) = self.checkpoints.last_mut() else { return };
-        last.peak = counter.peak;
+        last.peak = counter.peak();
         let slice = (self.checkpoints.len() - 1) as u32;
         self.histories.resize_with(counter.groups.len(), Vec::new);
         for (group, history) in counter.groups.iter_mut().zip(&mut self.histories) {

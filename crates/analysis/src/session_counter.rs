@@ -2,10 +2,11 @@
 //!
 //! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
 use crate::costs::Costs;
+use crate::counter::Peak;
 use crate::definitions::{Definitions, NO_SITE};
 use crate::live::Live;
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap};
+use format::{Freed, IntMap, PeakTracker};
 
 /// No block is as large: this allocation class was lost.
 const LOST: u64 = u64::MAX;
@@ -37,13 +38,9 @@ pub(crate) struct SessionCounter {
     /// By allocation class: temporary blocks beyond 32 bits.
     carried: IntMap<u32, u64>,
     epoch: u32,
-    live_bytes: u64,
-    live_allocations: u64,
-    pub(crate) peak_bytes: u64,
-    pub(crate) peak_allocations: u64,
-    pub(crate) peak_time_ns: u64,
+    heap: PeakTracker,
     /// Events up to and with the one that made the peak.
-    pub(crate) peak_event: u64,
+    peak_event: u64,
     pub(crate) implied_frees: u64,
 }
 
@@ -59,6 +56,11 @@ impl SessionCounter {
             at_peak: 0,
             epoch: self.epoch,
         }));
+    }
+
+    /// The highest moment of the program's total.
+    pub(crate) const fn peak(&self) -> Peak {
+        Peak::of(&self.heap, self.peak_event)
     }
 
     /// What each site cost, in the order of the definitions.
@@ -98,9 +100,7 @@ impl SessionCounter {
     /// Apart from the rest, which then need not have the present time at hand for each event.
     #[inline(never)]
     fn new_peak(&mut self, now: &Now) {
-        self.peak_bytes = self.live_bytes;
-        self.peak_allocations = self.live_allocations;
-        self.peak_time_ns = now.time_ns;
+        self.heap.set_peak(now.time_ns);
         self.peak_event = now.events;
         self.epoch += 1;
         if self.epoch == u32::MAX {
@@ -143,9 +143,7 @@ impl Sink for SessionCounter {
         used.settle(self.epoch);
         used.allocations += 1;
         used.live = used.live.wrapping_add(1);
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(used.size);
-        if self.live_bytes > self.peak_bytes {
+        if self.heap.alloc(used.size) {
             self.new_peak(now);
         }
     }
@@ -161,8 +159,7 @@ impl Sink for SessionCounter {
                 *self.carried.entry(alloc_class).or_default() += 1 << 32;
             }
         }
-        self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(used.size);
+        self.heap.free(used.size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
@@ -172,7 +169,6 @@ impl Sink for SessionCounter {
             used.settle(self.epoch);
             *gone += std::mem::take(&mut used.live) as u64;
         }
-        self.live_bytes = 0;
-        self.live_allocations = 0;
+        self.heap.free_all();
     }
 }

@@ -9,7 +9,7 @@ use crate::clock::Timeline;
 use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
 use channel::Stamp;
-use format::{Checkpoint, Domain, RawBlock, Totals};
+use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
 
 /// A time mark stands at most this often.
 const MARK_NS: u64 = 100_000;
@@ -36,6 +36,8 @@ pub struct DomainRecorder {
     next_mark: Stamp,
     now_ns: u64,
     image: u32,
+    heap: PeakTracker,
+    /// All totals but those of `heap` and of the sink.
     totals: Totals,
     /// Events in blocks that were taken.
     taken: u64,
@@ -55,6 +57,7 @@ impl DomainRecorder {
             next_mark: 0,
             now_ns: 0,
             image: 0,
+            heap: PeakTracker::default(),
             totals: Totals::default(),
             taken: 0,
             next_checkpoint: CHECKPOINT_EVENTS,
@@ -64,7 +67,7 @@ impl DomainRecorder {
 
     /// Totals up to the last event; `leaked_*` is what lives.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.sink.allocations(), ..self.totals }
+        Totals { allocations: self.sink.allocations(), ..self.heap.fill(self.totals) }
     }
 
     /// The number of the program image whose events come now.
@@ -195,15 +198,8 @@ impl DomainRecorder {
         if let Some(last) = self.last_alloc.get_mut(self.slot) {
             *last = block.sequence;
         }
-        let totals = &mut self.totals;
-        totals.allocated_bytes = totals.allocated_bytes.wrapping_add(size);
-        totals.leaked_allocations += 1;
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.totals.allocated_bytes = self.totals.allocated_bytes.wrapping_add(size);
+        self.heap.alloc_at(size, self.now_ns);
     }
 
     #[inline(always)]
@@ -219,10 +215,9 @@ impl DomainRecorder {
     fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
             usage.live = usage.live.wrapping_sub(1);
-            self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_sub(usage.size);
+            self.heap.free(usage.size);
             self.sink.free(block, usage.size, how);
         }
-        self.totals.leaked_allocations -= 1;
         self.totals.deallocations += 1;
     }
 
@@ -250,8 +245,7 @@ impl DomainRecorder {
             self.alloc_classes = AllocClasses::default();
         }
         self.alloc_classes.clear_live();
-        self.totals.leaked_bytes = 0;
-        self.totals.leaked_allocations = 0;
+        self.heap.free_all();
         self.last_alloc.fill(NO_SEQUENCE);
     }
 
@@ -260,6 +254,7 @@ impl DomainRecorder {
         if let Sink::Live(live) = &mut self.sink {
             live.clear();
             self.forget_all();
+            self.heap = PeakTracker::default();
             self.totals = Totals::default();
         }
     }

@@ -5,8 +5,8 @@
 //! and every number of an event, a stack or an allocation class are the same in both; memory is bounded by live blocks and allocation classes.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
 use crate::{
-    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, RawBlock, Reader,
-    RssSample, Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, RawBlock,
+    Reader, RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
@@ -136,9 +136,9 @@ struct Past {
     thread: u32,
     image: u32,
     tick: u64,
-    live_bytes: u64,
+    heap: PeakTracker,
     epoch: u64,
-    /// All but its rows.
+    /// All but its rows and its peak.
     folded: Folded,
 }
 
@@ -160,6 +160,7 @@ impl Past {
         for row in &folded.rows {
             self.uses.insert(key(row.alloc_class, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
         }
+        self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
         self.folded = Folded { rows: Vec::new(), ..folded.clone() };
     }
 
@@ -199,7 +200,14 @@ impl Past {
         self.folded.events = self.folded.events.saturating_sub(births.len() as u64);
         self.folded.until_ns = self.folded.until_ns.max(self.tick.saturating_mul(TICK_NS));
         let until_ns = self.folded.until_ns;
-        out.write(&Folded { rows, ..std::mem::take(&mut self.folded) }.to_block().of(domain))?;
+        let folded = Folded {
+            rows,
+            peak_bytes: self.heap.peak_bytes,
+            peak_allocations: self.heap.peak_allocations,
+            peak_time_ns: self.heap.peak_time_ns,
+            ..std::mem::take(&mut self.folded)
+        };
+        out.write(&folded.to_block().of(domain))?;
         let mut events = EventEncoder::new();
         events.image(self.image);
         for (sequence, born) in &births {
@@ -250,13 +258,7 @@ impl Visitor for Past {
         let used = self.using(alloc_class, thread);
         used.row.allocations = used.row.allocations.saturating_add(1);
         used.live = used.live.saturating_add(1);
-        self.live_bytes = self.live_bytes.saturating_add(self.size(alloc_class));
-        if self.live_bytes > self.folded.peak_bytes {
-            self.folded.peak_bytes = self.live_bytes;
-            self.folded.peak_allocations = self.live.len() as u64;
-            self.folded.peak_time_ns = tick.saturating_mul(TICK_NS);
-            self.epoch += 1;
-        }
+        self.epoch += self.heap.alloc_at(self.size(alloc_class), tick.saturating_mul(TICK_NS)) as u64;
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
@@ -265,7 +267,7 @@ impl Visitor for Past {
         self.folded.implied_frees = self.folded.implied_frees.saturating_add((how == Freed::Implied) as u64);
         let is_temporary = how == Freed::Call && self.latest.get(&self.thread) == Some(&sequence);
         let age = self.tick.saturating_sub(born.tick);
-        self.live_bytes = self.live_bytes.saturating_sub(self.size(born.alloc_class));
+        self.heap.free(self.size(born.alloc_class));
         let used = self.using(born.alloc_class, born.thread);
         used.live = used.live.saturating_sub(1);
         used.row.deallocations = used.row.deallocations.saturating_add(1);
@@ -294,7 +296,7 @@ impl Visitor for Past {
             self.using(alloc_class, thread).live = 0;
         }
         self.latest.clear();
-        self.live_bytes = 0;
+        self.heap.free_all();
     }
 
     fn latest_gone(&mut self) {

@@ -1,11 +1,12 @@
 //! Totals of a trace that is made out of others, counted while its events are written.
-use crate::{Counting, Folded, FoldedRow, Freed, IntMap, KdeRule, Totals};
+use crate::{Counting, Folded, FoldedRow, Freed, IntMap, KdeRule, PeakTracker, Totals};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counting: Counting,
-    /// `leaked_*` is what is live.
+    /// All totals but those of `heap`.
     pub(crate) totals: Totals,
+    heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
     /// Blocks of `Gone`: freed by an event, yet not by the program. And those of them that count as leaked, with their bytes.
@@ -18,14 +19,8 @@ impl Tally {
         self.latest.insert(thread, sequence);
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = now_ns;
-        }
+        self.heap.alloc_at(size, now_ns);
     }
 
     pub(crate) fn free(&mut self, thread: u32, sequence: u64, alloc_class: u32, size: u64, how: Freed) {
@@ -37,8 +32,7 @@ impl Tally {
         totals.temporary += is_temporary as u64;
         totals.implied_frees += (how == Freed::Implied) as u64;
         totals.deallocations += 1;
-        totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
+        self.heap.free(size);
     }
 
     pub(crate) fn unknown_free(&mut self, thread: u32) {
@@ -58,7 +52,7 @@ impl Tally {
 
     /// At the end.
     pub(crate) fn totals(&self) -> Totals {
-        let totals = self.totals;
+        let totals = self.heap.fill(self.totals);
         Totals {
             deallocations: totals.deallocations.saturating_sub(self.gone),
             implied_frees: totals.implied_frees.saturating_sub(self.gone),
@@ -79,11 +73,7 @@ impl Tally {
 
     /// The highest moment of events that are not there.
     pub(crate) fn folded_peak(&mut self, folded: &Folded) {
-        let totals = &mut self.totals;
-        if folded.peak_bytes > totals.peak_bytes {
-            (totals.peak_bytes, totals.peak_allocations) = (folded.peak_bytes, folded.peak_allocations);
-            totals.peak_time_ns = folded.peak_time_ns;
-        }
+        self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
     }
 
     /// None of the thread's blocks is its latest.
@@ -93,7 +83,7 @@ impl Tally {
 
     /// `exec` took all blocks with it.
     pub(crate) fn end_image(&mut self) {
-        (self.totals.leaked_bytes, self.totals.leaked_allocations) = (0, 0);
+        self.heap.free_all();
         self.latest.clear();
     }
 }

@@ -3,7 +3,7 @@
 //! Given: the allocation classes of allocations and frees, in order. Gives back: for each free the youngest block of that allocation class that is
 //! still live: blocks of one allocation class are alike, so no cost depends on which of them goes. What must hold: memory is bounded
 //! by live blocks, and neighbours share one entry.
-use crate::Totals;
+use crate::{PeakTracker, Totals};
 
 const NONE: u32 = u32::MAX;
 /// More are not believed: a few bytes of a packed file can claim any number of them.
@@ -33,7 +33,8 @@ pub(crate) struct Pairs {
     last: u32,
     /// The time of the events that come.
     pub(crate) now_ns: u64,
-    /// All but runtime and resident memory. `leaked_*` is what is live.
+    pub(crate) heap: PeakTracker,
+    /// All totals but those of `heap`, runtime and resident memory.
     pub(crate) totals: Totals,
 }
 
@@ -45,6 +46,7 @@ impl Default for Pairs {
             unused: NONE,
             last: 0,
             now_ns: 0,
+            heap: PeakTracker::default(),
             totals: Totals::default(),
         }
     }
@@ -87,15 +89,9 @@ impl Pairs {
         self.last = alloc_class;
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
-        // Only a file that lies about sizes can make these wrap; what is shown is the engine's own count.
+        // Only a file with wrong sizes can make this wrap, and the number that users see is the engine's own count.
         totals.allocated_bytes = totals.allocated_bytes.wrapping_add(known.size);
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_add(known.size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.heap.alloc_at(known.size, self.now_ns);
         if let Some(run) = self.runs.get_mut(known.youngest as usize)
             && run.first + run.count as u64 == sequence
             && run.count < u32::MAX
@@ -137,8 +133,7 @@ impl Pairs {
         let totals = &mut self.totals;
         totals.deallocations += 1;
         totals.temporary += is_temporary as u64;
-        totals.leaked_allocations = totals.leaked_allocations.wrapping_sub(1);
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_sub(known.size);
+        self.heap.free(known.size);
         Freed::Block(sequence)
     }
 }
@@ -162,7 +157,7 @@ mod tests {
         let freed: Vec<Freed> = [0, 0, 1, 0, 0, 2].into_iter().map(|alloc_class| pairs.free(alloc_class)).collect();
         let block = Freed::Block;
         assert_eq!(freed, [block(3), block(1), block(2), block(0), Freed::Unknown, Freed::NoAllocClass]);
-        assert_eq!((pairs.totals.peak_bytes, pairs.totals.leaked_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
+        assert_eq!((pairs.heap.peak_bytes, pairs.heap.live_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
         assert!(!pairs.alloc(2, 4));
     }
 

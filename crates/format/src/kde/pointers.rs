@@ -2,8 +2,7 @@
 //!
 //! What must hold: memory is bounded by live blocks. An address that comes again while it is live takes the place of the
 //! old block, whose free nobody saw.
-use crate::Totals;
-use crate::map::IntMap;
+use crate::{IntMap, PeakTracker, Totals};
 
 #[derive(Default)]
 pub(crate) struct Pointers {
@@ -14,6 +13,8 @@ pub(crate) struct Pointers {
     /// The address that was given out last; 0 after any free.
     last: u64,
     pub(crate) now_ns: u64,
+    pub(crate) heap: PeakTracker,
+    /// All totals but those of `heap`, runtime and resident memory.
     pub(crate) totals: Totals,
 }
 
@@ -35,14 +36,8 @@ impl Pointers {
         self.live.insert(address, (sequence, alloc_class));
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.heap.alloc_at(size, self.now_ns);
     }
 
     /// The sequence number of the block at `address`, which is gone then.
@@ -65,8 +60,7 @@ impl Pointers {
         let (sequence, alloc_class) = self.live.remove(&address)?;
         let size = self.size(alloc_class);
         self.totals.deallocations += 1;
-        self.totals.leaked_allocations = self.totals.leaked_allocations.saturating_sub(1);
-        self.totals.leaked_bytes = self.totals.leaked_bytes.saturating_sub(size);
+        self.heap.free(size);
         Some(sequence)
     }
 

@@ -109,7 +109,7 @@ impl Translation {
     /// All lines of the batch are read before any is used, so that what they refer to comes out of memory at the same time and
     /// not one after the other.
     pub(super) fn events(&mut self, text: &[u8]) -> usize {
-        if self.kind != KdeFileKind::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
+        if self.kind != KdeFileKind::Interpreted || self.pairs.heap.live_allocations >= MOST_LIVE {
             return 0;
         }
         let mut alloc_classes = [0u32; BATCH];
@@ -216,8 +216,11 @@ impl Translation {
 
     /// How it ended. KDE's readers count one millisecond more than the last time that they saw.
     pub(super) fn summary(&self, complete: bool) -> Summary {
-        let counted = if self.kind == KdeFileKind::Interpreted { self.pairs.totals } else { self.pointers.totals };
-        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..counted };
+        let (heap, totals) = match self.kind {
+            KdeFileKind::Interpreted => (self.pairs.heap, self.pairs.totals),
+            _ => (self.pointers.heap, self.pointers.totals),
+        };
+        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..heap.fill(totals) };
         Summary { complete, exit: Exit::Unknown, totals }
     }
 
@@ -248,7 +251,7 @@ impl Translation {
 
     fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
         if self.kind == KdeFileKind::Interpreted {
-            if self.pairs.totals.leaked_allocations >= MOST_LIVE {
+            if self.pairs.heap.live_allocations >= MOST_LIVE {
                 return Err(Refused::TooMuch);
             }
             return sense(fields.index().is_some_and(|alloc_class| self.alloc(alloc_class)));
@@ -260,7 +263,7 @@ impl Translation {
             return Err(Refused::Line);
         }
         let stack = self.stack(trace).ok_or(Refused::Line)?;
-        if self.pointers.totals.leaked_allocations >= MOST_LIVE {
+        if self.pointers.heap.live_allocations >= MOST_LIVE {
             return Err(Refused::TooMuch);
         }
         let (alloc_class, is_new) = self.pointers.alloc_class(size, stack);
