@@ -1,10 +1,11 @@
-//! The audit of one slot: what its threads began to write against what arrived, so that no loss is silent.
+//! The audit of one slot: compares the events that its threads began to write with those that arrived, so that no loss
+//! is silent.
 //!
-//! Given: the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns: how many
-//! events are missing. What must hold: an event that a thread was in the middle of when it was killed is not missing, it is in
-//! flight; there is at most one such call a thread.
+//! Receives: the counters of `channel::SlotHeader`, which are never reset, and the number of merged events. Returns:
+//! how many events are missing. Must hold: an event that a thread was writing when it was killed counts as in flight,
+//! not as missing; each thread has at most one such call.
 
-/// Events of a slot since it was made.
+/// Event counts of a slot since it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub begun: u64,
@@ -22,20 +23,20 @@ pub enum AtWork {
 /// A `realloc` is two events.
 const MOST_IN_FLIGHT: u64 = 2;
 
-/// What the last comparison found.
+/// The result of the last comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
     missing: u64,
-    /// Calls of threads that ended in the middle of them, as far as they are known.
+    /// Events of calls that their threads could not finish, as far as they are known.
     forgiven: u64,
-    /// The thread was ended by somebody else, perhaps in the middle of a call.
+    /// The thread was ended from outside, perhaps in the middle of a call.
     may_forgive: bool,
 }
 
 impl Audited {
     pub fn compare(&mut self, counts: Counts, at_work: AtWork) {
         let seen = counts.arrived.wrapping_add(counts.dropped).wrapping_add(self.forgiven);
-        // More may have arrived than was begun when that was read.
+        // `begun` was read before `seen`, so `seen` may be larger.
         let open = counts.begun.wrapping_sub(seen) as i64;
         let open = if open > 0 { open as u64 } else { 0 };
         match at_work {
@@ -52,7 +53,7 @@ impl Audited {
         }
     }
 
-    /// The thread is ended by an exec.
+    /// Must be called when an exec ends the thread.
     pub fn forgive(&mut self) {
         self.may_forgive = true;
     }
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!(audited.missing(), 0);
         audited.compare(counts(20, 17, 2), AtWork::No);
         assert_eq!(audited.missing(), 1);
-        // The counters go on: what was missing stays missing.
+        // The counters are never reset, so what was missing stays missing.
         audited.compare(counts(30, 27, 2), AtWork::No);
         assert_eq!(audited.missing(), 1);
     }

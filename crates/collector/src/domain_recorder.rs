@@ -1,7 +1,8 @@
-//! The events of one domain on their way into a trace or into live numbers: allocation classes, sequence numbers, totals, all its own.
+//! The events of one domain on their way into a trace or into live numbers. Each domain has its own allocation classes,
+//! sequence numbers and totals.
 //!
-//! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain, or
-//! what lives by site (`sink.rs`). What must hold: what one domain does changes nothing that the other counts.
+//! Receives: allocations and frees of one domain, in order, with their blocks. Returns: raw blocks of that domain, or
+//! live sites (`sink.rs`). Must hold: the events of one domain change no number of the other.
 use crate::aggregate::LiveSite;
 use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
@@ -11,14 +12,15 @@ use crate::stacks::Stacks;
 use channel::Stamp;
 use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
 
-/// A time mark stands at most this often.
+/// Time marks are at least this far apart.
 const MARK_NS: u64 = 100_000;
-/// Where stamps count events, not time.
+/// The same if stamps count events and not time.
 const MARK_TICKS: u64 = 256;
-/// Checkpoints are at least this many events apart, and so far that writing them costs little beside the events.
+/// Checkpoints are at least this many events apart, and so far apart that writing them costs little compared with the
+/// events.
 const CHECKPOINT_EVENTS: u64 = 4 << 20;
 const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
-/// Raw bytes of events in a block: small at first, so that something is in the file even of a small disk.
+/// Raw bytes of events in a block. The first blocks are small, so that a small disk holds at least some events.
 const FIRST_BLOCK_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 512 << 10;
 const NO_SOURCE: u32 = u32::MAX;
@@ -30,7 +32,7 @@ pub struct DomainRecorder {
     alloc_classes: AllocClasses,
     /// The sequence number of the last allocation, by slot.
     last_alloc: Vec<u64>,
-    /// Whose events are being written.
+    /// The ring whose events are being written.
     source: u32,
     slot: usize,
     next_mark: Stamp,
@@ -39,7 +41,7 @@ pub struct DomainRecorder {
     heap: PeakTracker,
     /// All totals but those of `heap` and of the sink.
     totals: Totals,
-    /// Events in blocks that were taken.
+    /// Events in blocks that were taken already.
     taken: u64,
     next_checkpoint: u64,
     block_bytes: usize,
@@ -65,12 +67,12 @@ impl DomainRecorder {
         }
     }
 
-    /// Totals up to the last event; `leaked_*` is what lives.
+    /// Totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
         Totals { allocations: self.sink.allocations(), ..self.heap.fill(self.totals) }
     }
 
-    /// The number of the program image whose events come now.
+    /// The number of the current program image.
     pub const fn image(&self) -> u32 {
         self.image
     }
@@ -79,7 +81,7 @@ impl DomainRecorder {
         self.sink.is_live()
     }
 
-    /// Events of all sorts so far.
+    /// Events of all kinds so far.
     pub const fn event_count(&self) -> u64 {
         self.taken + self.sink.events()
     }
@@ -93,7 +95,8 @@ impl DomainRecorder {
         matches!(&self.sink, Sink::Trace(trace) if trace.events.len() >= self.block_bytes)
     }
 
-    /// Takes all that is pending, in the order in which it must stand in the file; the stacks stand before.
+    /// Takes all pending blocks, in the order in which they must be in the file. The stacks must be written before
+    /// them.
     pub fn take_blocks(&mut self, put: &mut impl FnMut(RawBlock)) {
         let is_full = self.is_full();
         let Sink::Trace(trace) = &mut self.sink else { return };
@@ -125,7 +128,7 @@ impl DomainRecorder {
         checkpoint.to_block()
     }
 
-    /// True: the events come from another ring than the last one; `switch` must be told whose it is.
+    /// True if the event comes from another ring than the last one. The caller must then call `switch`.
     #[inline(always)]
     pub fn differs(&self, source: u32) -> bool {
         source != self.source
@@ -140,7 +143,7 @@ impl DomainRecorder {
         self.sink.thread(thread);
     }
 
-    /// Another thread has the slot.
+    /// Another thread has taken the slot.
     pub fn start_thread(&mut self, slot: u32) {
         if let Some(last) = self.last_alloc.get_mut(slot as usize) {
             *last = NO_SEQUENCE;
@@ -159,13 +162,13 @@ impl DomainRecorder {
     pub fn mark(&mut self, stamp: Stamp, timeline: &mut Timeline) {
         let ns = timeline.advance(stamp);
         self.sink.time(stamp, ns, timeline.stamps_in(1_000_000));
-        // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
+        // As coarse as the file stores it, so that a replay finds the same time of the peak.
         self.now_ns = ns - ns % MARK_NS;
         let step = timeline.stamps_in(MARK_NS);
         self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
     }
 
-    /// Some events ahead of `next_block`.
+    /// Prefetches for `next_block`, some events ahead.
     #[inline(always)]
     pub fn expect(&self, size: u64, stack: u32) {
         if !self.sink.is_live() {
@@ -173,7 +176,7 @@ impl DomainRecorder {
         }
     }
 
-    /// The block that an allocation would be.
+    /// Returns the block that an allocation would become.
     #[inline(always)]
     pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
         let key = self.sink.key(stack, stacks, &mut self.alloc_classes);
@@ -210,7 +213,7 @@ impl DomainRecorder {
         self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
     }
 
-    /// Takes a block out of all counts.
+    /// Removes a block from all counts.
     #[inline(always)]
     fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
@@ -221,7 +224,7 @@ impl DomainRecorder {
         self.totals.deallocations += 1;
     }
 
-    /// A free that nobody saw: the address came again.
+    /// The call was not seen, but the address was allocated again.
     pub fn free_implied(&mut self, block: Block) {
         self.totals.implied_frees += 1;
         self.forget(block, Freed::Implied);
@@ -232,14 +235,14 @@ impl DomainRecorder {
         self.totals.unknown_frees += 1;
     }
 
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     pub fn new_image(&mut self, image: u32) {
         self.image = image;
         self.sink.image(image);
         self.forget_all();
     }
 
-    /// No block lives, as far as we know.
+    /// Forgets all live blocks.
     fn forget_all(&mut self) {
         if self.sink.is_live() {
             self.alloc_classes = AllocClasses::default();
@@ -249,7 +252,7 @@ impl DomainRecorder {
         self.last_alloc.fill(NO_SEQUENCE);
     }
 
-    /// The live front end: everything is as if the target had started now.
+    /// For the live front end: starts again, as if the target had started now.
     pub fn new_window(&mut self) {
         if let Sink::Live(live) = &mut self.sink {
             live.clear();
@@ -259,14 +262,14 @@ impl DomainRecorder {
         }
     }
 
-    /// The live front end: the stacks have new numbers.
+    /// For the live front end: the stacks have new ids.
     pub fn stacks_moved(&mut self) {
         if let Sink::Live(live) = &mut self.sink {
             live.stacks_moved();
         }
     }
 
-    /// The live front end: all sites with live blocks.
+    /// For the live front end: returns all sites with live blocks.
     pub fn live_sites(&self, blocks: &Blocks) -> Vec<LiveSite> {
         self.sink.live().map(|live| live.live(blocks)).unwrap_or_default()
     }

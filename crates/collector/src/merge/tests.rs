@@ -41,7 +41,7 @@ impl Rings {
     }
 }
 
-/// Remembers what it was given: `+stamp`, `-stamp`, `!stamp` when forced.
+/// Writes down what it receives: `+stamp`, `-stamp`, or `!stamp` if it was forced.
 #[derive(Default)]
 pub struct Log {
     live: HashSet<u64>,
@@ -131,7 +131,7 @@ fn check_waits(mut log: Log) {
     assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ", "and not seen twice");
 }
 
-/// An address that goes round: the free that is meant is in the ring that is looked at last.
+/// An address that several threads use in turn. The free that must come first is in the ring that is searched last.
 #[test]
 fn of_several_frees_the_oldest_is_meant() {
     for far in [false, true] {
@@ -147,7 +147,7 @@ fn of_several_frees_the_oldest_is_meant() {
     }
 }
 
-/// The same where hardly anything fits into memory.
+/// The same with a store that holds hardly anything in memory.
 #[test]
 fn what_is_meant_may_be_in_the_spill_file() {
     let mut rings = Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), 4)) };
@@ -164,10 +164,10 @@ fn what_is_meant_may_be_in_the_spill_file() {
     assert_eq!(rings.merge.broken_words(), 0);
 }
 
-/// Threads that hand few addresses around, each of whose stamps is early by a little: every event finds its partner.
+/// Threads that pass few addresses around, with stamps that are slightly early. Every event must find its partner.
 #[test]
 fn no_pair_is_mismatched_however_early_stamps_are() {
-    // Far more than stamps are early by, as in a recording.
+    // Far larger than the error of the stamps, as in a recording.
     let patience = Patience { free: 1000, alloc: 100 };
     for seed in 1..=3000u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -182,7 +182,7 @@ fn no_pair_is_mismatched_however_early_stamps_are() {
         for _ in 0..200 {
             now += random(4);
             let (thread, address) = (random(4) as usize, random(5) as usize);
-            // A free is stamped right after the address came from another thread, an allocation after much else.
+            // A free is stamped right after the address came from another thread, an allocation after much other work.
             let early = if live[address] { random(9) } else { 0 };
             last[thread] = (last[thread] + 1).max(now - early);
             now = now.max(last[thread]);
@@ -194,7 +194,7 @@ fn no_pair_is_mismatched_however_early_stamps_are() {
             }
             live[address] = !live[address];
             if random(10) == 0 {
-                // No later event is older than this.
+                // No later event has an older stamp than this.
                 rings.run_with(patience, now - 8, &mut log);
             }
         }
