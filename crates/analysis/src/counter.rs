@@ -1,7 +1,9 @@
-//! Counts events into groups: stacks, or whatever an allocation class is mapped to. The full set of costs, for any range.
+//! Counts events into groups: stacks, or anything else that allocation classes are mapped to. It has the full set of
+//! costs, for any range.
 //!
-//! Given: for each allocation class its size and group. What must hold: the moment of the peak is that of the whole program, also when only
-//! some blocks are counted; a group keeps what it held at the peak although peaks come at every event while a heap grows.
+//! Receives: the size and group of each allocation class. Must hold: the peak is that of the whole program, also when
+//! only some blocks are counted; a group keeps its costs at the peak, although nearly every event is a new peak while a
+//! heap grows.
 use crate::costs::Costs;
 use crate::definitions::{KnownAllocClass, NO_SITE};
 use crate::live::{Kept, Live};
@@ -9,7 +11,7 @@ use crate::walker::{Now, Sink};
 use format::{Freed, IntMap, PeakTracker};
 use std::borrow::Cow;
 
-/// What is kept of a block where its age and its thread matter.
+/// What is kept of a live block if its age and its thread matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
     pub(crate) alloc_class: u32,
@@ -30,8 +32,8 @@ impl Kept for Birth {
     }
 }
 
-/// A bit per allocation: which ones count. In pieces of 512, for where numbers are left out (folded events, or a file that lies)
-/// there may be very many of them.
+/// A bit for each allocation that counts. It is a map of pieces of 512 bits, because sequence numbers can have large
+/// gaps (folded events, or an invalid file).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bits(IntMap<u64, [u64; 8]>);
 
@@ -47,10 +49,10 @@ impl Bits {
     }
 }
 
-/// Which blocks count, beyond their allocation class.
+/// The blocks that count, beyond their allocation class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Empty: all threads.
+    /// Empty means all threads.
     pub(crate) threads: Vec<u32>,
     pub(crate) blocks: Option<Bits>,
 }
@@ -63,7 +65,7 @@ impl Selection {
     }
 }
 
-/// One group during a walk. Flows are since the range began.
+/// One group during a walk. Flows count from the beginning of the range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) live_bytes: u64,
@@ -83,12 +85,12 @@ pub(crate) struct Group {
     pub(crate) own_peak_bytes: u64,
     pub(crate) own_peak_time_ns: u64,
     pub(crate) size_max: u64,
-    /// When it allocated first and last, since the walk began.
+    /// The times of its first and last allocation since the walk began.
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
 }
 
-/// No time is as late.
+/// Later than any time.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Group {
@@ -121,7 +123,7 @@ pub(crate) struct Peak {
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
     pub(crate) time_ns: u64,
-    /// Events up to and with the one that made it.
+    /// Events up to and including the one that made it.
     pub(crate) event: u64,
 }
 
@@ -131,7 +133,7 @@ impl Peak {
     }
 }
 
-/// The blocks that count, of all groups together.
+/// The sums of the blocks that count, over all groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selected {
     live_bytes: u64,
@@ -141,7 +143,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// So much was held at this time.
+    /// Notes that this many bytes were held at this time.
     #[inline]
     pub(crate) const fn held(&mut self, bytes: u64, time_ns: u64) {
         if bytes > self.peak_bytes {
@@ -152,7 +154,7 @@ impl Selected {
 }
 
 pub(crate) struct Counter<'a> {
-    /// Size and group of each allocation class; the group `NO_GROUP` is counted in the program's total only.
+    /// The size and group of each allocation class. The group `NO_GROUP` counts only in the program's total.
     alloc_classes: Cow<'a, [KnownAllocClass]>,
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
@@ -164,7 +166,8 @@ pub(crate) struct Counter<'a> {
     pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
-    /// How many groups each thread has; the group of an allocation class is one of these. 0: groups have nothing to do with threads.
+    /// The number of groups that each thread has; the group of an allocation class is one of these. 0 if groups do not
+    /// depend on threads.
     per_thread: usize,
 }
 
@@ -187,7 +190,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Each thread that allocates has so many groups, in the order of the threads' indexes.
+    /// Each thread that allocates gets this many groups, in the order of the threads' indexes.
     pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
         Counter { per_thread, groups: vec![Group::NEW; threads * per_thread], ..self }
     }
@@ -198,7 +201,7 @@ impl<'a> Counter<'a> {
         first + site as usize
     }
 
-    /// AllocClasses and groups that are new.
+    /// Adds new allocation classes and groups.
     pub(crate) fn grow(&mut self, alloc_classes: &[KnownAllocClass], groups: usize) {
         if alloc_classes.len() > self.alloc_classes.len() {
             let from = self.alloc_classes.len();
@@ -207,7 +210,7 @@ impl<'a> Counter<'a> {
         self.groups.resize(groups.max(self.groups.len()), Group::NEW);
     }
 
-    /// The group of a block that counts.
+    /// Returns the group and size of a block that counts.
     pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
         let known = self.alloc_class(birth.alloc_class)?;
         self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
@@ -227,7 +230,7 @@ impl<'a> Counter<'a> {
         })
     }
 
-    /// A block that lives where the walk starts.
+    /// Adds a block that is live where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
         let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
         // The walk's range has not begun, so this is no peak.
@@ -242,13 +245,13 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The range of `selected` begins here.
+    /// Starts the range of `selected`.
     pub(crate) const fn begin_selection(&mut self, time_ns: u64) {
         self.selected.peak_bytes = self.selected.live_bytes;
         self.selected.peak_time_ns = time_ns;
     }
 
-    /// The range begins here.
+    /// Starts the range.
     pub(crate) fn begin(&mut self, now: &Now, time_ns: u64) {
         for group in &mut self.groups {
             *group = Group {
@@ -269,7 +272,7 @@ impl<'a> Counter<'a> {
         self.begin_peak(now, time_ns);
     }
 
-    /// A new stretch for the program's peak only; groups remember what they hold at it.
+    /// Starts a new range for the program's peak only. Groups keep their costs at that peak.
     pub(crate) fn begin_peak(&mut self, now: &Now, time_ns: u64) {
         self.heap.set_peak(time_ns);
         self.peak_event = now.events;
@@ -281,7 +284,7 @@ impl<'a> Counter<'a> {
         Peak::of(&self.heap, self.peak_event)
     }
 
-    /// What a group held at the peak.
+    /// What a group held at the peak: bytes and blocks.
     #[inline]
     pub(crate) fn at_peak(&self, group: &Group) -> (u64, u64) {
         if group.epoch == self.epoch {
@@ -291,7 +294,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The costs of each group; `kept` is not known here.
+    /// The costs of a group; `kept_*` is not known here.
     pub(crate) fn costs(&self, group: &Group) -> Costs {
         let (peak_bytes, peak_allocations) = self.at_peak(group);
         Costs {

@@ -1,6 +1,7 @@
-//! The counts of a whole session, as cheap as they can be had: per allocation class, because an event names its allocation class.
+//! The counts of a whole session, at the lowest possible cost: by allocation class, because an event names its
+//! allocation class.
 //!
-//! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
+//! Must hold: an event touches one place in memory. Sums by stack are made at the end.
 use crate::costs::Costs;
 use crate::counter::Peak;
 use crate::definitions::{Definitions, NO_SITE};
@@ -8,19 +9,20 @@ use crate::live::Live;
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap, PeakTracker};
 
-/// No block is as large: this allocation class was lost.
+/// The size of an allocation class whose definition was lost. No block is this large.
 const LOST: u64 = u64::MAX;
 
-/// What was done with one allocation class.
+/// The counts of one allocation class.
 ///
-/// The global peak moves all the time while a heap grows, and must not visit every allocation class each time. So a new peak only
-/// counts up an epoch, and an allocation class keeps its live count for the peak before its first change after that.
+/// While a heap grows, nearly every event is a new peak of the program, so a new peak must not visit every allocation
+/// class. It only increments an epoch. An allocation class copies its live count to `at_peak` before its first change
+/// after that.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Use {
     size: u64,
     allocations: u64,
-    /// What is beyond 32 bits is in `SessionCounter::carried`.
+    /// Carries beyond 32 bits are in `SessionCounter::carried`.
     temporary: u32,
     live: u32,
     at_peak: u32,
@@ -33,19 +35,19 @@ const _: () = assert!(size_of::<Use>() == 32);
 #[derive(Default)]
 pub(crate) struct SessionCounter {
     uses: Vec<Use>,
-    /// By allocation class: blocks that went with an image that ended. Empty where no program was replaced.
+    /// By allocation class: blocks that were live when an image ended. Empty if no program was replaced.
     gone: Vec<u64>,
     /// By allocation class: temporary blocks beyond 32 bits.
     carried: IntMap<u32, u64>,
     epoch: u32,
     heap: PeakTracker,
-    /// Events up to and with the one that made the peak.
+    /// Events up to and including the one that made the peak.
     peak_event: u64,
     pub(crate) implied_frees: u64,
 }
 
 impl SessionCounter {
-    /// AllocClasses that are new in the definitions.
+    /// Adds the allocation classes that are new in the definitions.
     pub(crate) fn grow(&mut self, definitions: &Definitions) {
         let new = definitions.alloc_classes.get(self.uses.len()..).unwrap_or_default();
         self.uses.extend(new.iter().map(|alloc_class| Use {
@@ -63,7 +65,7 @@ impl SessionCounter {
         Peak::of(&self.heap, self.peak_event)
     }
 
-    /// What each site cost, in the order of the definitions.
+    /// Returns the costs of each site, in the order of the definitions.
     pub(crate) fn sites(&self, definitions: &Definitions) -> Vec<Costs> {
         let mut sites = vec![Costs::default(); definitions.stacks.len()];
         let gone = self.gone.iter().copied().chain(std::iter::repeat(0));
@@ -97,7 +99,7 @@ impl SessionCounter {
         sites
     }
 
-    /// Apart from the rest, which then need not have the present time at hand for each event.
+    /// Not inlined, so that the hot loop need not keep the current time in a register.
     #[inline(never)]
     fn new_peak(&mut self, now: &Now) {
         self.heap.set_peak(now.time_ns);
@@ -108,7 +110,7 @@ impl SessionCounter {
         }
     }
 
-    /// The numbers of epochs are used up: begins again with the first.
+    /// The epoch counter is at its end: starts again with 0.
     #[cold]
     fn first_epoch(&mut self) {
         for used in &mut self.uses {

@@ -1,4 +1,4 @@
-//! Totals of a trace that is made out of others, counted while its events are written.
+//! The totals of a trace that is made from others, counted while its events are written.
 use crate::{Counting, Folded, FoldedRow, Freed, IntMap, KdeRule, PeakTracker, Totals};
 
 #[derive(Debug, Default)]
@@ -9,7 +9,8 @@ pub(crate) struct Tally {
     heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// Blocks of `Gone`: freed by an event, yet not by the program. And those of them that count as leaked, with their bytes.
+    /// Blocks of `Gone`, which an event frees but the program did not. And (below) those of them that count as leaked,
+    /// with their bytes.
     gone: u64,
     left: (u64, u64),
 }
@@ -42,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// A free that comes, or came, is none: the block went with its process.
+    /// The block's free, which is written as an event, does not count: the block ended with its process.
     pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
         self.gone += 1;
         if is_leak {
@@ -50,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// At the end.
+    /// The totals at the end of the trace.
     pub(crate) fn totals(&self) -> Totals {
         let totals = self.heap.fill(self.totals);
         Totals {
@@ -62,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Blocks of `size` bytes whose events are not there.
+    /// Blocks of `size` bytes whose events were folded.
     pub(crate) fn folded(&mut self, row: &FoldedRow, size: u64) {
         let totals = &mut self.totals;
         totals.allocations = totals.allocations.saturating_add(row.allocations);
@@ -71,17 +72,17 @@ impl Tally {
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
     }
 
-    /// The highest moment of events that are not there.
+    /// The highest moment of events that were folded.
     pub(crate) fn folded_peak(&mut self, folded: &Folded) {
         self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
     }
 
-    /// None of the thread's blocks is its latest.
+    /// The thread's latest allocation was folded, so none of its remaining blocks is the latest.
     pub(crate) fn latest_gone(&mut self, thread: u32) {
         self.latest.remove(&thread);
     }
 
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     pub(crate) fn end_image(&mut self) {
         self.heap.free_all();
         self.latest.clear();

@@ -1,4 +1,4 @@
-//! `docs/format.md` draws the bytes; here it is compared with the code.
+//! Compares `docs/format.md`, which draws the bytes, with the code.
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 use common::*;
@@ -16,7 +16,7 @@ fn example_bytes() -> Vec<u8> {
     hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// What the document says that its example holds.
+/// The blocks that the document's example holds.
 fn example_blocks() -> Vec<RawBlock> {
     let session = Session {
         version: 1,
@@ -163,7 +163,7 @@ fn the_limits_are_those_of_the_code() {
     }
 }
 
-/// Prints the example's bytes, for the document.
+/// Writes the example's bytes to a file, for a change of the document.
 #[test]
 #[ignore = "writes a file for whoever changes the document"]
 fn example_file() {

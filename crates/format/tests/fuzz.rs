@@ -35,14 +35,15 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
                 bytes.splice(at..at, magic);
             }
             _ => {
-                // A varint of more than the rest.
+                // A varint that is larger than the rest of the block.
                 bytes.splice(at..at, [0xff, 0xff, 0xff, 0xff, 0x7f]);
             }
         }
     }
 }
 
-/// One round: bytes of a file bent, and payloads bent and sealed again, so that the checksum hides nothing.
+/// One round: changes bytes of a file, and changes payloads and seals them again, so that the checksum does not hide
+/// the change.
 fn round(seed: u64, files: &[Vec<RawBlock>]) {
     let mut rng = Rng(seed);
     let blocks = &files[rng.below(files.len())];
@@ -80,7 +81,7 @@ fn symbols() -> RawBlock {
     builder.take().to_block()
 }
 
-/// Of this thread: a machine that does something else meanwhile makes no round slow.
+/// The CPU time of this thread, so that other load on the machine makes no round slow.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
@@ -118,11 +119,11 @@ fn hostile_bytes_are_harmless() {
     assert!(peak_memory_kb() < 512 << 10, "{} kB", peak_memory_kb());
 }
 
-/// A file of nothing but headers whose sums are right and whose lengths reach to the end must not cost its square.
+/// A file of headers with valid sums and lengths up to the end must not cost quadratic time.
 #[test]
 fn false_headers_do_not_cost_the_square_of_the_file() {
     let unit = {
-        // A block as large as a block may be, whose bytes never come: the header alone, again and again.
+        // Headers of the largest possible block, repeated, without the bytes of the block.
         let block = RawBlock { kind: BlockKind::Symbols, payload: incompressible(4 << 20) };
         let bytes = write(&[block], false);
         bytes[FILE_HEADER_LEN..FILE_HEADER_LEN + HEADER_LEN].to_vec()

@@ -1,4 +1,4 @@
-//! KDE's files: every format, sort and packing; what is counted; cut at every byte, bent at random
+//! KDE's files: every format, kind and packing; the counts; truncated at every byte, changed at random
 //! (`HEAPTRACK_FUZZ_SECONDS`, default 3; `HEAPTRACK_FUZZ_SEED` runs one seed first).
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
@@ -7,7 +7,7 @@ use format::*;
 use std::io::{Cursor, Read, Write};
 use std::time::{Duration, Instant};
 
-/// A small interpreted file: inlined functions, `operator new`, a stack that is none, temporary blocks of KDE's sort.
+/// A small interpreted file: inlined functions, `operator new`, an unknown stack, temporary blocks by KDE's rule.
 const INTERPRETED: &str = "v 10400 3
 X ./a  two
 I 1000 400
@@ -144,7 +144,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The blocks of a file as a trace of ours; `change` may replace each of them.
+/// Writes the blocks of a KDE file as a trace of ours; `change` may replace each of them.
 fn as_trace(text: &str, change: impl Fn(&RawBlock) -> RawBlock) -> Vec<u8> {
     let mut source = Source::new(Cursor::new(text.as_bytes().to_vec())).unwrap();
     let mut out = FileWriter::new(Vec::new(), 1).unwrap();
@@ -170,7 +170,7 @@ fn trimmed(trace: &[u8], from: Option<u64>) -> (Vec<u8>, Summary) {
     (out.finish().unwrap(), trimmed.summary)
 }
 
-/// What a trace of ours holds, without its index.
+/// The content of a trace of ours, without its index.
 fn of_trace(bytes: Vec<u8>) -> Reading {
     let mut source = Source::new(Cursor::new(bytes)).unwrap();
     source.skip(&[BlockKind::Index]);
@@ -227,7 +227,7 @@ fn an_interpreted_file_is_translated_whole() {
     let main = Frame::new(1, 0x5000, true);
     let foo = Frame::new(1, 0x5010, true);
     let unknown = Frame::new(0, 0x7f00_0000_2000, true);
-    // `operator new` gives its place to its caller.
+    // `operator new` is replaced by its caller.
     assert_eq!(
         found.nodes,
         [
@@ -303,7 +303,7 @@ fn a_raw_file_keeps_identity_and_modules() {
     assert_eq!((&*module.path, module.bias, module.start, module.end), ("/lib/c.so", 0x9000, 0x9000, 0xa000));
     assert_eq!(found.nodes[1], StackNode { parent: 1, frame: Frame::new(2, 0x10, true) });
     assert_eq!(found.names, vec![]);
-    // Nothing in the text says that it is whole.
+    // The text alone does not say that it is complete.
     assert!(!found.finished && of(&gzip(raw_text().as_bytes())).unwrap().finished);
     assert_eq!(
         found.events,
@@ -345,7 +345,7 @@ fn older_formats_are_read_by_their_own_rules() {
     assert!(matches!(of(b"v 10900 4\nX a\n"), Err(Error::Newer(4))));
 }
 
-/// Such a line moved the sizes of all allocations that followed.
+/// A regression test: such a line shifted the sizes of all later allocations.
 #[test]
 fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     for sound in [raw_text(), "v 10000\nX a\nt 1 0\n+ 20 1 7f\n+ 30 1 8f\n".to_owned()] {
@@ -356,7 +356,7 @@ fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     }
 }
 
-/// KDE's recorder writes the words of the command as they are, line feeds too.
+/// KDE's recorder does not escape line feeds in the words of the command.
 #[test]
 fn a_command_of_several_lines_is_no_damage() {
     let command = "python3 -c import json\n\nx = 5\ns=json\nfor i in range(3):\n    m - 1\n# + 0\nc = 7";
@@ -386,7 +386,7 @@ fn what_makes_no_sense_is_told_and_the_rest_counts() {
         (&sound.events, &sound.alloc_classes, &sound.nodes)
     );
     assert!(!found.summary.unwrap().complete);
-    // Frees of more blocks than there are.
+    // More frees than blocks.
     let found = of(INTERPRETED.replace("- 2\n", "- 2\n- 2\n- 2\n").as_bytes()).unwrap();
     assert_eq!(found.events.iter().filter(|event| **event == Event::UnknownFree).count(), 2);
 }
@@ -403,7 +403,7 @@ fn what_is_no_trace_is_refused() {
     assert!(matches!(Source::open("/dev/null"), Err(Error::NotAFile)));
 }
 
-/// Any prefix of a file is the beginning of what the whole file says, in every packing.
+/// A prefix of a file gives a prefix of the whole file's content, in every packing.
 #[test]
 fn cut_at_every_byte() {
     for text in [INTERPRETED.to_owned(), raw_text()] {
@@ -420,7 +420,7 @@ fn cut_at_every_byte() {
     }
 }
 
-/// Bombs: a line without end, names without end, blocks without end.
+/// Bombs: an endless line, endless names, endless blocks.
 #[test]
 fn what_unpacks_to_gigabytes_takes_little_memory() {
     let head = b"v 10400 3\nX a\ns 1 a\ni 1 1 1\nt 1 0\na 10 1\n";
@@ -447,7 +447,7 @@ fn peak_memory_kb() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A random sound file, with what a simple count says about it.
+/// A random valid file, and the totals by a simple count.
 fn random(rng: &mut Rng) -> (String, Totals) {
     let mut text = String::from("v 10400 3\nX a\nI 1000 10\ns 1 a\ni 1 1 1\nt 1 0\n");
     let (mut sizes, mut live) = (Vec::new(), Vec::new());
@@ -538,7 +538,7 @@ fn round(seed: u64) {
     if !is_packed_first && sort < 2 {
         bytes = pack(&bytes, sort);
     }
-    // Whatever it says: no panic, and blocks that decode.
+    // Whatever it contains: no panic, and blocks that decode.
     let _ = of(&bytes);
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a seeded generator, a small trace of every kind of block, and a full reading.
+//! Shared by the tests of this crate: a seeded generator, a small trace of every kind of block, and a full reading.
 #![allow(dead_code, reason = "each test uses its own part")]
 use format::*;
 
@@ -156,7 +156,7 @@ pub fn write(blocks: &[RawBlock], finish: bool) -> Vec<u8> {
     bytes
 }
 
-/// `count` random events in blocks of random lengths, with what they refer to in front.
+/// `count` random events in blocks of random lengths, after the definitions that they refer to.
 pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     let mut blocks = vec![session().to_block()];
     let mut stacks = StackEncoder::new();
@@ -196,7 +196,7 @@ pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     blocks
 }
 
-/// All that a reader gets out of some bytes, every event walked.
+/// Everything that a reader gets out of some bytes, with every event walked.
 #[derive(Default)]
 pub struct Reading {
     pub blocks: Vec<RawBlock>,
@@ -226,7 +226,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
 
 pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     let mut count = 0;
-    // The content of a custom kind is that of its plain one.
+    // A custom kind has the same content as its plain one.
     let plain = block.kind.in_domain(Domain::Custom).unwrap_or(block.kind);
     let block = RawBlock { kind: plain, payload: block.payload.clone() };
     if let Block::Events(mut events) = block.decode()? {
@@ -237,7 +237,7 @@ pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     Ok(count)
 }
 
-/// A block's content as text, an event a line.
+/// A block's content as text, with a line for each event.
 pub fn text(block: &RawBlock) -> String {
     match block.decode() {
         Ok(Block::Events(mut events)) => {
