@@ -21,7 +21,7 @@ const MOST_FRAMES: usize = 2 << 20;
 /// When sites must be removed, this many sites without a live block keep their peaks.
 const KEPT_PEAKS: usize = 1024;
 /// Below this number, allocation classes without a live block are not searched for.
-const FEW_INFOS: usize = 1 << 16;
+const FEW_ALLOC_CLASSES: usize = 1 << 16;
 /// The site of all stacks that found no room.
 const OTHER: u32 = 0;
 /// A block's birth is kept in units of 2^8 ns, of which 48 bits count two years.
@@ -126,7 +126,7 @@ impl Aggregate {
             by_stack: Vec::new(),
             by_alloc_class: Vec::new(),
             refusals: 0,
-            next_sweep: FEW_INFOS,
+            next_sweep: FEW_ALLOC_CLASSES,
             clock: Clock::default(),
             allocations: 0,
             events: 0,
@@ -249,7 +249,7 @@ impl Aggregate {
     pub fn new_alloc_class(&mut self, alloc_classes: &mut AllocClasses, size: u64, site: u32) -> u32 {
         if alloc_classes.known() >= self.next_sweep {
             alloc_classes.forget_dead();
-            self.next_sweep = (alloc_classes.known() * 2).max(FEW_INFOS);
+            self.next_sweep = (alloc_classes.known() * 2).max(FEW_ALLOC_CLASSES);
         }
         let index = alloc_classes.next_index();
         alloc_classes.add(size, site, index);
@@ -412,7 +412,7 @@ mod tests {
             bench.alloc(0, 16, n % 1000, &[1000 + n, 1]);
             bench.free(16);
         }
-        assert!(bench.aggregate.sites.len() <= 65 && bench.alloc_classes.known() <= FEW_INFOS);
+        assert!(bench.aggregate.sites.len() <= 65 && bench.alloc_classes.known() <= FEW_ALLOC_CLASSES);
         bench.alloc(0, 8, 1, &[5]);
         assert_eq!(bench.live()[0].peak_bytes, 1_000_000);
         assert_eq!((bench.aggregate.allocations(), bench.aggregate.events()), (200_002, 400_003));

@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn behaves_like_a_map() {
-        let (mut alloc_classes, mut model, mut state) = (AllocClasses::default(), HashMap::new(), 7u64);
+        let (mut alloc_classes, mut model) = (AllocClasses::default(), HashMap::new());
+        let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..200_000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let size = if state & 1 == 0 { (state >> 20) & 0xff } else { (state >> 10) & ((1 << 48) - 1) & !0xfff };
-            let stack = ((state >> 40) as u32 & 0x1f) * 0x1_0001;
+            let size = if rng.bool() { rng.u64(..0x100) } else { rng.u64(..1 << 36) << 12 };
+            let stack = rng.u32(..0x20) * 0x1_0001;
             let known = model.get(&(size, stack)).copied();
             assert_eq!(alloc_classes.find(size, stack), known);
             if known.is_none() {

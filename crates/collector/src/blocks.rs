@@ -249,24 +249,16 @@ mod tests {
         }
     }
 
-    /// A small generator with a seed, so that a failure can be had again.
-    fn next(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    }
-
     #[test]
     fn behaves_like_a_map() {
         for seed in 1..=40u64 {
-            let mut state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+            let mut rng = fastrand::Rng::with_seed(seed);
             let (mut blocks, mut model) = (Blocks::new(), HashMap::new());
             // Few and many addresses, dense and sparse.
             let (addresses, stride) = (64u64 << (seed % 9), 16u64 << (seed % 5));
             for sequence in 0..20_000u64 {
-                let address = 0x5555_0000_0000 + (next(&mut state) % addresses) * stride;
-                if next(&mut state) % 5 < 3 {
+                let address = 0x5555_0000_0000 + rng.u64(..addresses) * stride;
+                if rng.u8(..5) < 3 {
                     let block = Block { sequence: sequence << 15, alloc_class: sequence as u32 };
                     match blocks.insert(address, block) {
                         Ok(()) => assert_eq!(model.insert(address, block), None, "seed {seed}"),

@@ -19,7 +19,7 @@ const MARK_TICKS: u64 = 256;
 /// Checkpoints are at least this many events apart, and so far apart that writing them costs little compared with the
 /// events.
 const CHECKPOINT_EVENTS: u64 = 4 << 20;
-const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
+const CHECKPOINT_EVENTS_PER_ALLOC_CLASS: u64 = 64;
 /// Raw bytes of events in a block. The first blocks are small, so that a small disk holds at least some events.
 const FIRST_BLOCK_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 512 << 10;
@@ -114,7 +114,7 @@ impl DomainRecorder {
     }
 
     fn checkpoint(&mut self) -> RawBlock {
-        let distance = CHECKPOINT_EVENTS.max(self.alloc_classes.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
+        let distance = CHECKPOINT_EVENTS.max(self.alloc_classes.len() as u64 * CHECKPOINT_EVENTS_PER_ALLOC_CLASS);
         self.next_checkpoint = self.taken + distance;
         let checkpoint = Checkpoint {
             events: self.taken,

@@ -246,10 +246,10 @@ mod tests {
 
     fn check_order(bound: usize) {
         let mut store = Store::new(Spill::new(std::env::temp_dir()), bound);
-        let (mut queue, mut ring, mut expected, mut state) = (Queue::default(), Written::new(), 0u64, 12345u64);
+        let (mut queue, mut ring, mut expected) = (Queue::default(), Written::new(), 0u64);
+        let mut rng = fastrand::Rng::with_seed(12345);
         for round in 0..4000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            ring.write((state >> 33) % 1024);
+            ring.write(rng.u64(..1024));
             queue.fill(&ring.ring(), &mut store).unwrap();
             // For a while nothing is taken, so that words pile up.
             if round % 50 < 45 {

@@ -113,7 +113,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
             scope.spawn(move || {
                 let inbox = inbox.lock().unwrap().take().unwrap();
                 let mut thread = target::Thread::new(mapping, index as u32);
-                let mut state = index as u64 + 1;
+                let mut rng = fastrand::Rng::with_seed(index as u64 + 1);
                 let freed = |thread: &mut target::Thread, address: usize, size: usize| {
                     thread.free(address as u64);
                     let layout = Layout::from_size_align(size, 16).unwrap();
@@ -121,8 +121,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
                     unsafe { std::alloc::dealloc(address as *mut u8, layout) };
                 };
                 for n in 0..per_thread {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let size = 16 + (state >> 40) as usize % 20 * 8;
+                    let size = 16 + rng.usize(..20) * 8;
                     let layout = Layout::from_size_align(size, 16).unwrap();
                     // SAFETY: the size is not zero.
                     let address = unsafe { std::alloc::alloc(layout) } as usize;
@@ -136,7 +135,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
                     if n % 3 == 0 {
                         freed(&mut thread, address, size);
                     } else {
-                        let to = (state >> 33) as usize % 8;
+                        let to = rng.usize(..8);
                         senders[to].send((address, size)).unwrap();
                     }
                     while let Ok((address, size)) = inbox.try_recv() {

@@ -209,11 +209,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn random_block(seed: u64) -> RawBlock {
-        let mut state = seed;
-        let mut random = |limit: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % limit
-        };
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut random = |limit: u64| rng.u64(..limit);
         let mut encoder = EventEncoder::new();
         let mut next = 0;
         for step in 0..400u64 {

@@ -165,7 +165,7 @@ fn the_limits_are_those_of_the_code() {
 
 /// Writes the example's bytes to a file, for a change of the document.
 #[test]
-#[ignore = "writes a file for whoever changes the document"]
+#[ignore = "writes a file for a change of the document"]
 fn example_file() {
     std::fs::write(std::env::var("HEAPTRACK_EXAMPLE").unwrap(), write(&example_blocks(), true)).unwrap();
 }

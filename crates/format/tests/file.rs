@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 use common::*;
+use fastrand::Rng;
 use format::*;
 use std::io::{Cursor, Read};
 
@@ -18,7 +19,7 @@ fn what_was_written_is_read() {
 #[test]
 fn random_events_come_back() {
     for seed in 0..50 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let blocks = random_blocks(&mut rng, 3000);
         let reading = read(&write(&blocks, false)).unwrap();
         assert_eq!(reading.blocks, blocks, "seed {seed}");
@@ -125,8 +126,8 @@ fn garbage_between_blocks_is_skipped_and_told() {
     };
     let mut bytes = write(&blocks, true);
     let at = index.entries[4].offset as usize;
-    let mut rng = Rng(7);
-    let garbage: Vec<u8> = (0..1_000_000).map(|_| rng.next() as u8).collect();
+    let mut rng = Rng::with_seed(7);
+    let garbage: Vec<u8> = (0..1_000_000).map(|_| rng.u8(..)).collect();
     bytes.splice(at..at, garbage);
     let reading = read(&bytes).unwrap();
     assert_eq!(reading.blocks[..blocks.len()], blocks);

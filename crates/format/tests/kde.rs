@@ -1,8 +1,7 @@
 //! KDE's files: every format, kind and packing; the counts; truncated at every byte, changed at random
 //! (`HEAPTRACK_FUZZ_SECONDS`, default 3; `HEAPTRACK_FUZZ_SEED` runs one seed first).
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
-mod common;
-use common::Rng;
+use fastrand::Rng;
 use format::*;
 use std::io::{Cursor, Read, Write};
 use std::time::{Duration, Instant};
@@ -452,21 +451,21 @@ fn random(rng: &mut Rng) -> (String, Totals) {
     let mut text = String::from("v 10400 3\nX a\nI 1000 10\ns 1 a\ni 1 1 1\nt 1 0\n");
     let (mut sizes, mut live) = (Vec::new(), Vec::new());
     let (mut totals, mut now, mut last) = (Totals::default(), 0, 0);
-    for _ in 0..rng.below(400) {
-        match rng.below(10) {
+    for _ in 0..rng.usize(..400) {
+        match rng.usize(..10) {
             0 | 1 => {
-                let bits = 1 + rng.below(40);
-                let size = rng.below(1 << bits) as u64;
+                let bits = 1 + rng.usize(..40);
+                let size = rng.usize(..1 << bits) as u64;
                 sizes.push(size);
                 live.push(0u64);
-                text += &format!("a {size:x} {}\n", rng.below(2));
+                text += &format!("a {size:x} {}\n", rng.usize(..2));
             }
             2 => {
-                now += rng.below(50) as u64;
-                text += &format!("c {now:x}\nR {:x}\n", rng.below(100));
+                now += rng.usize(..50) as u64;
+                text += &format!("c {now:x}\nR {:x}\n", rng.usize(..100));
             }
             choice if !sizes.is_empty() => {
-                let alloc_class = rng.below(sizes.len());
+                let alloc_class = rng.usize(..sizes.len());
                 if choice < 7 {
                     text += &format!("+ {alloc_class:x}\n");
                     live[alloc_class] += 1;
@@ -497,23 +496,23 @@ fn random(rng: &mut Rng) -> (String, Totals) {
 }
 
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.below(bytes.len());
-        let end = (at + 1 + rng.below(64)).min(bytes.len());
-        match rng.below(7) {
-            _ if bytes.is_empty() => bytes.push(rng.next() as u8),
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = b"0af \n+-tsiamxX#\0\xff"[rng.below(17)],
+    for _ in 0..1 + rng.usize(..4) {
+        let at = rng.usize(..bytes.len().max(1));
+        let end = (at + 1 + rng.usize(..64)).min(bytes.len());
+        match rng.usize(..7) {
+            _ if bytes.is_empty() => bytes.push(rng.u8(..)),
+            0 => bytes[at] ^= 1 << rng.usize(..8),
+            1 => bytes[at] = b"0af \n+-tsiamxX#\0\xff"[rng.usize(..17)],
             2 => bytes.truncate(at),
             3 => drop(bytes.drain(at..end)),
             4 => {
                 let copy = bytes[at..end].to_vec();
-                let to = rng.below(bytes.len());
+                let to = rng.usize(..bytes.len().max(1));
                 bytes.splice(to..to, copy);
             }
             5 => drop(bytes.splice(at..end, b"ffffffffffffffff".iter().copied())),
             _ => {
-                let garbage: Vec<u8> = (at..end).map(|_| rng.next() as u8).collect();
+                let garbage: Vec<u8> = (at..end).map(|_| rng.u8(..)).collect();
                 bytes.splice(at..end, garbage);
             }
         }
@@ -521,16 +520,16 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
 }
 
 fn round(seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::with_seed(seed);
     let (text, mut expected) = random(&mut rng);
     let found = of(text.as_bytes()).unwrap();
     let totals = found.summary.unwrap().totals;
     (expected.peak_allocations, expected.peak_rss_bytes) = (totals.peak_allocations, totals.peak_rss_bytes);
     assert_eq!((totals, found.damage), (expected, vec![]));
-    let mut bytes = [text, INTERPRETED.to_owned(), raw_text()][rng.below(3)].clone().into_bytes();
-    let is_packed_first = rng.below(2) == 0;
+    let mut bytes = [text, INTERPRETED.to_owned(), raw_text()][rng.usize(..3)].clone().into_bytes();
+    let is_packed_first = rng.usize(..2) == 0;
     let pack = |bytes: &[u8], sort| if sort == 0 { gzip(bytes) } else { zstd::encode_all(bytes, 1).unwrap() };
-    let sort = rng.below(3);
+    let sort = rng.usize(..3);
     if is_packed_first && sort < 2 {
         bytes = pack(&bytes, sort);
     }
@@ -550,10 +549,10 @@ fn random_files_count_right_and_bent_ones_are_harmless() {
     }
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(3));
-    let (mut rng, mut rounds) = (Rng(clock), 0u64);
+    let (mut rng, mut rounds) = (Rng::with_seed(clock), 0u64);
     eprintln!("first seed {clock}");
     while Instant::now() < end {
-        let seed = rng.next();
+        let seed = rng.u64(..);
         let start = Instant::now();
         assert!(std::panic::catch_unwind(|| round(seed)).is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
         assert!(start.elapsed() < Duration::from_secs(10), "slow: HEAPTRACK_FUZZ_SEED={seed}");

@@ -95,11 +95,8 @@ mod tests {
 
     #[test]
     fn first_and_second_are_those_of_a_sorted_list() {
-        let mut state = 7u64;
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut random = |below: u64| rng.u64(..below);
         let (mut heap, mut list) = (Heap::default(), Vec::<Entry>::new());
         for n in 0..20_000u32 {
             match random(4) {

@@ -170,11 +170,8 @@ fn no_pair_is_mismatched_however_early_stamps_are() {
     // Far larger than the error of the stamps, as in a recording.
     let patience = Patience { free: 1000, alloc: 100 };
     for seed in 1..=3000u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = |limit: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % limit
-        };
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut random = |limit: u64| rng.u64(..limit);
         let bound = if seed % 4 == 0 { 16 } else { Store::BOUND };
         let mut rings = Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), bound)) };
         let mut log = Log { far: seed % 2 == 0, ..Log::default() };
@@ -274,11 +271,10 @@ fn many_rings_give_one_order() {
 
 fn check_one_order(mut log: Log) {
     let mut rings = Rings::new();
-    let mut state = 99u64;
+    let mut rng = fastrand::Rng::with_seed(99);
     let mut stamps = [0u64; 40];
     for n in 1..=5000u64 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        let source = (state >> 33) % 40;
+        let source = rng.u64(..40);
         stamps[source as usize] = n;
         rings.alloc(source as u32, n, n * 16);
     }

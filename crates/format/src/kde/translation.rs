@@ -24,7 +24,7 @@ const BATCH: usize = 32;
 const FULL_DEFINITIONS: usize = 4 << 20;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 26;
-const MOST_INFOS: usize = 1 << 26;
+const MOST_ALLOC_CLASSES: usize = 1 << 26;
 const MOST_SUPPRESSIONS: usize = 1 << 20;
 const MOST_COMMAND: usize = 1 << 16;
 /// KDE's page size if a file does not contain it.
@@ -329,7 +329,7 @@ impl Translation {
         if self.kind != KdeFileKind::Interpreted {
             return Err(Refused::Line);
         }
-        if self.pairs.alloc_classes() >= MOST_INFOS {
+        if self.pairs.alloc_classes() >= MOST_ALLOC_CLASSES {
             return Err(Refused::TooMuch);
         }
         // A refused allocation class would shift the numbers of all later ones.

@@ -214,7 +214,7 @@ impl<R: Read> Stream<R> {
         let mut list = List::default();
         let limit = self.unpacked + AT_ONCE as u64;
         let walked = self.block.events().and_then(|mut events| {
-            events.walk(&mut Nobody, self.unpacked)?;
+            events.walk(&mut Skip, self.unpacked)?;
             let walked = events.walk(&mut list, limit);
             self.unpacked = events.done();
             walked
@@ -446,9 +446,9 @@ fn owned(block: Block) -> Option<Owned> {
 }
 
 /// Skips events.
-struct Nobody;
+struct Skip;
 
-impl Visitor for Nobody {
+impl Visitor for Skip {
     fn alloc(&mut self, _: u64, _: u32) {}
     fn free(&mut self, _: u64, _: Freed) {}
 }
