@@ -44,7 +44,7 @@ fn read(bytes: &[u8]) -> Result<Reading, Error> {
                 }
             }
             Block::Summary(summary) => reading.summary = Some(summary),
-            Block::Session(session) => reading.counting = Some(session.counting()),
+            Block::Session(session) => reading.counting = Some(session.counting),
             _ => {}
         }
         reading.blocks.push(block.clone());

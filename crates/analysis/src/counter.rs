@@ -1,16 +1,18 @@
-//! Counts events into groups: stacks, or whatever an allocation class is mapped to. The full set of costs, for any range.
+//! Counts events into groups: stacks, or anything else that allocation classes are mapped to. It has the full set of
+//! costs, for any range.
 //!
-//! Given: for each allocation class its size and group. What must hold: the moment of the peak is that of the whole program, also when only
-//! some blocks are counted; a group keeps what it held at the peak although peaks come at every event while a heap grows.
+//! Receives: the size and group of each allocation class. Must hold: the peak is that of the whole program, also when
+//! only some blocks are counted; a group keeps its costs at the peak, although nearly every event is a new peak while a
+//! heap grows.
 use crate::costs::Costs;
 use crate::definitions::KnownAllocClass;
 use crate::group_id::GroupId;
 use crate::live::{Kept, Live};
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap};
+use format::{Freed, IntMap, PeakTracker};
 use std::borrow::Cow;
 
-/// What is kept of a block where its age and its thread matter.
+/// What is kept of a live block if its age and its thread matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
     pub(crate) alloc_class: u32,
@@ -31,8 +33,8 @@ impl Kept for Birth {
     }
 }
 
-/// A bit per allocation: which ones count. In pieces of 512, for where numbers are left out (folded events, or a file that lies)
-/// there may be very many of them.
+/// A bit for each allocation that counts. It is a map of pieces of 512 bits, because sequence numbers can have large
+/// gaps (folded events, or an invalid file).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bits(IntMap<u64, [u64; 8]>);
 
@@ -48,10 +50,10 @@ impl Bits {
     }
 }
 
-/// Which blocks count, beyond their allocation class.
+/// The blocks that count, beyond their allocation class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Empty: all threads.
+    /// Empty means all threads.
     pub(crate) threads: Vec<u32>,
     pub(crate) blocks: Option<Bits>,
 }
@@ -64,7 +66,7 @@ impl Selection {
     }
 }
 
-/// One group during a walk. Flows are since the range began.
+/// One group during a walk. Flows count from the beginning of the range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) live_bytes: u64,
@@ -84,12 +86,12 @@ pub(crate) struct Group {
     pub(crate) own_peak_bytes: u64,
     pub(crate) own_peak_time_ns: u64,
     pub(crate) size_max: u64,
-    /// When it allocated first and last, since the walk began.
+    /// The times of its first and last allocation since the walk began.
     first_ns: u64,
     last_ns: u64,
 }
 
-/// No time is as late.
+/// Later than any time.
 const NEVER: u64 = u64::MAX;
 
 impl Group {
@@ -131,11 +133,17 @@ pub(crate) struct Peak {
     pub(crate) bytes: u64,
     pub(crate) allocations: u64,
     pub(crate) time_ns: u64,
-    /// Events up to and with the one that made it.
+    /// Events up to and including the one that made it.
     pub(crate) event: u64,
 }
 
-/// The blocks that count, of all groups together.
+impl Peak {
+    pub(crate) const fn of(heap: &PeakTracker, event: u64) -> Self {
+        Peak { bytes: heap.peak_bytes, allocations: heap.peak_allocations, time_ns: heap.peak_time_ns, event }
+    }
+}
+
+/// The sums of the blocks that count, over all groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selected {
     live_bytes: u64,
@@ -145,7 +153,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// So much was held at this time.
+    /// Notes that this many bytes were held at this time.
     #[inline]
     pub(crate) const fn held(&mut self, bytes: u64, time_ns: u64) {
         if bytes > self.peak_bytes {
@@ -156,20 +164,20 @@ impl Selected {
 }
 
 pub(crate) struct Counter<'a> {
-    /// Size and group of each allocation class; blocks of the group `GroupId::LEFT_OUT` are counted in the program's total only.
+    /// The size and group of each allocation class. The group `GroupId::LEFT_OUT` counts only in the program's total.
     alloc_classes: Cow<'a, [KnownAllocClass]>,
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
     epoch: u64,
-    /// Of the whole program.
-    pub(crate) live_bytes: u64,
-    pub(crate) live_allocations: u64,
-    /// Since the range began.
-    pub(crate) peak: Peak,
+    /// What the whole program holds, and its peak since the range began.
+    pub(crate) heap: PeakTracker,
+    /// Events up to and including the one that made the peak.
+    peak_event: u64,
     pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
-    /// How many groups each thread has; the group of an allocation class is one of these. 0: groups have nothing to do with threads.
+    /// The number of groups that each thread has; the group of an allocation class is one of these. 0 if groups do not
+    /// depend on threads.
     per_thread: usize,
 }
 
@@ -180,9 +188,8 @@ impl<'a> Counter<'a> {
             groups: vec![Group::NEW; groups],
             selection,
             epoch: 0,
-            live_bytes: 0,
-            live_allocations: 0,
-            peak: Peak::default(),
+            heap: PeakTracker::default(),
+            peak_event: 0,
             selected: Selected::default(),
             deallocations: 0,
             implied_frees: 0,
@@ -190,7 +197,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Each thread that allocates has so many groups, in the order of the threads' indexes.
+    /// Each thread that allocates gets this many groups, in the order of the threads' indexes.
     pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
         Counter { per_thread, groups: vec![Group::NEW; threads * per_thread], ..self }
     }
@@ -201,7 +208,7 @@ impl<'a> Counter<'a> {
         first + site.index()
     }
 
-    /// AllocClasses and groups that are new.
+    /// Adds new allocation classes and groups.
     pub(crate) fn grow(&mut self, alloc_classes: &[KnownAllocClass], groups: usize) {
         if alloc_classes.len() > self.alloc_classes.len() {
             let from = self.alloc_classes.len();
@@ -210,7 +217,7 @@ impl<'a> Counter<'a> {
         self.groups.resize(groups.max(self.groups.len()), Group::NEW);
     }
 
-    /// The group of a block that counts.
+    /// Returns the group and size of a block that counts.
     pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
         let known = self.alloc_class(birth.alloc_class)?;
         self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
@@ -230,11 +237,11 @@ impl<'a> Counter<'a> {
         })
     }
 
-    /// A block that lives where the walk starts.
+    /// Adds a block that is live where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
         let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
-        self.live_bytes = self.live_bytes.saturating_add(size);
-        self.live_allocations += 1;
+        // The walk's range has not begun, so this is no peak.
+        let _ = self.heap.alloc(size);
         let group = self.group(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
@@ -245,13 +252,13 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The range of `selected` begins here.
+    /// Starts the range of `selected`.
     pub(crate) const fn begin_selection(&mut self, time_ns: u64) {
         self.selected.peak_bytes = self.selected.live_bytes;
         self.selected.peak_time_ns = time_ns;
     }
 
-    /// The range begins here.
+    /// Starts the range.
     pub(crate) fn begin(&mut self, now: &Now, time_ns: u64) {
         for group in &mut self.groups {
             *group = Group {
@@ -272,13 +279,19 @@ impl<'a> Counter<'a> {
         self.begin_peak(now, time_ns);
     }
 
-    /// A new stretch for the program's peak only; groups remember what they hold at it.
+    /// Starts a new range for the program's peak only. Groups keep their costs at that peak.
     pub(crate) fn begin_peak(&mut self, now: &Now, time_ns: u64) {
-        self.peak = Peak { bytes: self.live_bytes, allocations: self.live_allocations, time_ns, event: now.events };
+        self.heap.set_peak(time_ns);
+        self.peak_event = now.events;
         self.epoch += 1;
     }
 
-    /// What a group held at the peak.
+    /// The highest moment of the program's total since the range began.
+    pub(crate) const fn peak(&self) -> Peak {
+        Peak::of(&self.heap, self.peak_event)
+    }
+
+    /// What a group held at the peak: bytes and blocks.
     #[inline]
     pub(crate) fn at_peak(&self, group: &Group) -> (u64, u64) {
         if group.epoch == self.epoch {
@@ -288,7 +301,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The costs of each group; `kept` is not known here.
+    /// The costs of a group; `kept_*` is not known here.
     pub(crate) fn costs(&self, group: &Group) -> Costs {
         let (peak_bytes, peak_allocations) = self.at_peak(group);
         Costs {
@@ -325,13 +338,7 @@ impl<'a> Counter<'a> {
 
     #[inline(never)]
     fn new_peak(&mut self, now: &Now) {
-        self.peak = Peak {
-            bytes: self.live_bytes,
-            allocations: self.live_allocations,
-            time_ns: now.time_ns,
-            event: now.events,
-        };
-        self.epoch += 1;
+        self.begin_peak(now, now.time_ns);
     }
 }
 
@@ -398,9 +405,7 @@ impl Sink for Counter<'_> {
             self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
             self.selected.held(self.selected.live_bytes, now.time_ns);
         }
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(size);
-        if self.live_bytes > self.peak.bytes {
+        if self.heap.alloc(size) {
             self.new_peak(now);
         }
     }
@@ -416,8 +421,7 @@ impl Sink for Counter<'_> {
             self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
         }
         self.deallocations += 1;
-        self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(size);
+        self.heap.free(size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
@@ -427,8 +431,7 @@ impl Sink for Counter<'_> {
             group.live_bytes = 0;
             group.live_allocations = 0;
         }
-        self.live_bytes = 0;
-        self.live_allocations = 0;
+        self.heap.free_all();
         self.selected.live_bytes = 0;
     }
 }

@@ -46,7 +46,7 @@ impl EventCounter {
 
     /// Takes over new allocation classes, and the session's rule of what is temporary.
     pub(crate) fn define(&mut self, definitions: &Definitions, index: &mut Index) {
-        let counting = definitions.session.counting();
+        let counting = definitions.session.counting;
         // Also without an index: later walks start at its first checkpoint.
         index.set_counting(counting);
         match self {
@@ -100,13 +100,8 @@ impl EventCounter {
     /// The highest moment of the events that were counted.
     pub(crate) fn peak(&self, index: &Index) -> Peak {
         match self {
-            EventCounter::Session(walker) => Peak {
-                bytes: walker.sink.peak_bytes,
-                allocations: walker.sink.peak_allocations,
-                time_ns: walker.sink.peak_time_ns,
-                event: walker.sink.peak_event,
-            },
-            EventCounter::Indexed(walker) => highest(index.finished_peaks().chain([walker.sink.peak])),
+            EventCounter::Session(walker) => walker.sink.peak(),
+            EventCounter::Indexed(walker) => highest(index.finished_peaks().chain([walker.sink.peak()])),
         }
     }
 

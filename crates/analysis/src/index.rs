@@ -104,7 +104,7 @@ impl Index {
     /// Called after a block of events. Makes a checkpoint if enough events have passed. `block`: the number of the next block.
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
-        let distance = self.distance.max(walker.sink.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
+        let distance = self.distance.max(walker.sink.heap.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
         if walker.now.events - last < distance {
             return;
         }
@@ -127,7 +127,7 @@ impl Index {
     fn end_slice(&mut self, walker: &mut Walker<Counter>) {
         let counter = &mut walker.sink;
         let Some(last) = self.checkpoints.last_mut() else { return };
-        last.peak = counter.peak;
+        last.peak = counter.peak();
         let slice = (self.checkpoints.len() - 1) as u32;
         self.histories.resize_with(counter.groups.len(), Vec::new);
         for (group, history) in counter.groups.iter_mut().zip(&mut self.histories) {

@@ -177,9 +177,9 @@ impl Engine {
         self.stretch(blocks, point(last))
             .walk(&mut tail, &stops, |_, walker| tail_costs = finished(walker, sequence).0)?;
         let middle = self.index.checkpoints[first + 1..last].iter().map(|point| point.peak);
-        let peak = highest([head.sink.peak].into_iter().chain(middle).chain([tail.sink.peak]));
+        let peak = highest([head.sink.peak()].into_iter().chain(middle).chain([tail.sink.peak()]));
         let mut at_peak = None;
-        if peak != head.sink.peak && peak != tail.sink.peak {
+        if peak != head.sink.peak() && peak != tail.sink.peak() {
             let stop = Moment::Event(peak.event);
             let point = self.start_for(stop);
             let mut walker = point.walker(self.site_counter());
@@ -229,7 +229,7 @@ impl Parts<'_> {
             Some(walker) => {
                 walker.sink.groups.get(site).map_or((0, 0), |group| (group.live_bytes, group.live_allocations))
             }
-            None if self.peak == self.head.sink.peak => self.head.sink.at_peak(head),
+            None if self.peak == self.head.sink.peak() => self.head.sink.at_peak(head),
             None => self.tail.sink.at_peak(tail),
         })
     }
@@ -266,7 +266,7 @@ fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let counter = &walker.sink;
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
     counter.add_kept(&walker.live, first, &mut costs);
-    (costs, counter.peak)
+    (costs, counter.peak())
 }
 
 fn only_live(all: Vec<Costs>) -> Vec<Costs> {

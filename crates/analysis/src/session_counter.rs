@@ -1,25 +1,28 @@
-//! The counts of a whole session, as cheap as they can be had: per allocation class, because an event names its allocation class.
+//! The counts of a whole session, at the lowest possible cost: by allocation class, because an event names its
+//! allocation class.
 //!
-//! What must hold: one place in memory is touched per event. Sums per stack are made at the end.
+//! Must hold: an event touches one place in memory. Sums by stack are made at the end.
 use crate::costs::Costs;
+use crate::counter::Peak;
 use crate::definitions::Definitions;
 use crate::live::Live;
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap};
+use format::{Freed, IntMap, PeakTracker};
 
-/// No block is as large: this allocation class was lost.
+/// The size of an allocation class whose definition was lost. No block is this large.
 const LOST: u64 = u64::MAX;
 
-/// What was done with one allocation class.
+/// The counts of one allocation class.
 ///
-/// The global peak moves all the time while a heap grows, and must not visit every allocation class each time. So a new peak only
-/// counts up an epoch, and an allocation class keeps its live count for the peak before its first change after that.
+/// While a heap grows, nearly every event is a new peak of the program, so a new peak must not visit every allocation
+/// class. It only increments an epoch. An allocation class copies its live count to `at_peak` before its first change
+/// after that.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Use {
     size: u64,
     allocations: u64,
-    /// What is beyond 32 bits is in `SessionCounter::carried`.
+    /// Carries beyond 32 bits are in `SessionCounter::carried`.
     temporary: u32,
     live: u32,
     at_peak: u32,
@@ -32,23 +35,19 @@ const _: () = assert!(size_of::<Use>() == 32);
 #[derive(Default)]
 pub(crate) struct SessionCounter {
     uses: Vec<Use>,
-    /// By allocation class: blocks that went with an image that ended. Empty where no program was replaced.
+    /// By allocation class: blocks that were live when an image ended. Empty if no program was replaced.
     gone: Vec<u64>,
     /// By allocation class: temporary blocks beyond 32 bits.
     carried: IntMap<u32, u64>,
     epoch: u32,
-    live_bytes: u64,
-    live_allocations: u64,
-    pub(crate) peak_bytes: u64,
-    pub(crate) peak_allocations: u64,
-    pub(crate) peak_time_ns: u64,
-    /// Events up to and with the one that made the peak.
-    pub(crate) peak_event: u64,
+    heap: PeakTracker,
+    /// Events up to and including the one that made the peak.
+    peak_event: u64,
     pub(crate) implied_frees: u64,
 }
 
 impl SessionCounter {
-    /// AllocClasses that are new in the definitions.
+    /// Adds the allocation classes that are new in the definitions.
     pub(crate) fn grow(&mut self, definitions: &Definitions) {
         let new = definitions.alloc_classes.get(self.uses.len()..).unwrap_or_default();
         self.uses.extend(new.iter().map(|alloc_class| Use {
@@ -61,7 +60,12 @@ impl SessionCounter {
         }));
     }
 
-    /// What each site cost, in the order of the definitions.
+    /// The highest moment of the program's total.
+    pub(crate) const fn peak(&self) -> Peak {
+        Peak::of(&self.heap, self.peak_event)
+    }
+
+    /// Returns the costs of each site, in the order of the definitions.
     pub(crate) fn sites(&self, definitions: &Definitions) -> Vec<Costs> {
         let mut sites = vec![Costs::default(); definitions.stacks.len()];
         let gone = self.gone.iter().copied().chain(std::iter::repeat(0));
@@ -95,12 +99,10 @@ impl SessionCounter {
         sites
     }
 
-    /// Apart from the rest, which then need not have the present time at hand for each event.
+    /// Not inlined, so that the hot loop need not keep the current time in a register.
     #[inline(never)]
     fn new_peak(&mut self, now: &Now) {
-        self.peak_bytes = self.live_bytes;
-        self.peak_allocations = self.live_allocations;
-        self.peak_time_ns = now.time_ns;
+        self.heap.set_peak(now.time_ns);
         self.peak_event = now.events;
         self.epoch += 1;
         if self.epoch == u32::MAX {
@@ -108,7 +110,7 @@ impl SessionCounter {
         }
     }
 
-    /// The numbers of epochs are used up: begins again with the first.
+    /// The epoch counter is at its end: starts again with 0.
     #[cold]
     fn first_epoch(&mut self) {
         for used in &mut self.uses {
@@ -143,9 +145,7 @@ impl Sink for SessionCounter {
         used.settle(self.epoch);
         used.allocations += 1;
         used.live = used.live.wrapping_add(1);
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(used.size);
-        if self.live_bytes > self.peak_bytes {
+        if self.heap.alloc(used.size) {
             self.new_peak(now);
         }
     }
@@ -161,8 +161,7 @@ impl Sink for SessionCounter {
                 *self.carried.entry(alloc_class).or_default() += 1 << 32;
             }
         }
-        self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(used.size);
+        self.heap.free(used.size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
@@ -172,7 +171,6 @@ impl Sink for SessionCounter {
             used.settle(self.epoch);
             *gone += std::mem::take(&mut used.live) as u64;
         }
-        self.live_bytes = 0;
-        self.live_allocations = 0;
+        self.heap.free_all();
     }
 }

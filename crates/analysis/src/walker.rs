@@ -1,31 +1,31 @@
-//! Walks events and knows what lives: the part that every count shares.
+//! Walks over events and keeps the live blocks: the part that all counts share.
 //!
-//! Given: the events of a trace, and a sink that counts. Gives back: nothing; the sink has it. What must hold: a free is told with
-//! what was kept of the very block that it frees; an event that refers to nothing known is counted as damaged, no more.
+//! Receives: the events of a trace, and a sink that counts. Must hold: the sink gets each free with what it kept of the
+//! freed block; an event that refers to something unknown is counted as damaged and otherwise ignored.
 use crate::live::{Kept, Live};
-use format::{Counting, Events, Flat, Freed, IntMap, Malformed, Start, Visitor, Walked};
+use format::{Counting, Events, Flat, Freed, IntMap, KdeRule, Malformed, Start, Visitor, Walked};
 
-/// Where a walk is.
+/// The position of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// Allocations and frees of all sorts before this place.
+    /// Allocations and frees of all kinds before this position.
     pub(crate) events: u64,
     pub(crate) time_ns: u64,
     pub(crate) next_sequence: u64,
     pub(crate) thread: u32,
     pub(crate) image: u32,
-    /// What makes a block temporary: the session says it.
+    /// The rule that makes a block temporary, from the session.
     pub(crate) counting: Counting,
 }
 
-/// Who counts.
+/// Counts the events of a walk.
 pub(crate) trait Sink {
     type Kept: Kept;
-    /// What to remember of a block; `None`: the allocation class is not known.
+    /// Returns what to remember of a block, or `None` if the allocation class is not known.
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Self::Kept>;
     fn alloc(&mut self, now: &Now, alloc_class: u32, kept: Self::Kept);
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct Walker<S: Sink> {
     pub(crate) sink: S,
     pub(crate) live: Live<S::Kept>,
     pub(crate) now: Now,
-    /// The latest allocation of the thread whose events these are, and of the others.
+    /// The latest allocation of the current thread, and (below) those of the other threads.
     pub(crate) latest: u64,
     pub(crate) latest_of: IntMap<u32, u64>,
-    /// Events that are later than this are not wanted yet.
+    /// The walk stops before events that are later than this.
     pub(crate) time_limit: u64,
     pub(crate) unknown_frees: u64,
     pub(crate) damaged: u64,
@@ -58,7 +58,7 @@ impl<S: Sink> Walker<S> {
         }
     }
 
-    /// At the start of a block: takes over what it says about its beginning. False: it is later than the limit.
+    /// Takes over the state at the start of a block. Returns false if it is later than the limit.
     pub(crate) fn enter(&mut self, start: Start) -> bool {
         if !self.time(start.time_ns) {
             return false;
@@ -70,16 +70,13 @@ impl<S: Sink> Walker<S> {
         true
     }
 
-    /// KDE's rule: nothing happened since it was allocated. Its reader knows allocation classes, not blocks, and remembers allocation class 0 after a free:
-    /// so a block of that allocation class is temporary whenever a free came before.
     #[cold]
-    fn temporary_for_kde(&mut self, sequence: u64, alloc_class: u32, how: Freed) -> bool {
+    fn is_temporary_for_kde(&mut self, rule: KdeRule, sequence: u64, alloc_class: u32, how: Freed) -> bool {
         let latest = std::mem::replace(&mut self.latest, NONE);
-        let is_mistaken = self.now.counting == Counting::AllocClass && latest == NONE && alloc_class == 0;
-        how == Freed::Call && (latest == sequence || is_mistaken)
+        rule.is_temporary((latest != NONE).then_some(latest), sequence, alloc_class, how)
     }
 
-    /// All events of a block.
+    /// Walks over all events of a block.
     pub(crate) fn walk(&mut self, events: &mut Events) -> Result<(), Malformed> {
         self.enter(events.start());
         match events.walk(self, NONE)? {
@@ -117,9 +114,9 @@ impl<S: Sink> Visitor for Walker<S> {
             self.damaged += 1;
             return;
         };
-        let temporary = match self.now.counting {
-            Counting::Thread => self.latest == sequence && how == Freed::Call,
-            Counting::Block | Counting::AllocClass => self.temporary_for_kde(sequence, kept.alloc_class(), how),
+        let temporary = match self.now.counting.kde() {
+            None => self.latest == sequence && how == Freed::Call,
+            Some(rule) => self.is_temporary_for_kde(rule, sequence, kept.alloc_class(), how),
         };
         self.sink.free(&self.now, sequence, kept, how, temporary);
     }
@@ -127,7 +124,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
-        if self.now.counting == Counting::AllocClass {
+        if self.now.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
             self.latest = NONE;
         }
     }

@@ -1,6 +1,7 @@
-//! How many nanoseconds of its two threads the collector spends on an event: `throughput [EVENTS] [THREADS] [LIVE] [SINK] [FILE]`.
-//! LIVE = 0: the same four calls again and again. SINK = 0: a trace; 1: live numbers; 2: live numbers, and every
-//! allocation has a stack of 8 frames that was never seen before. FILE: the trace is kept there, for who needs a very large one.
+//! Measures how many nanoseconds of CPU time the collector's two threads spend on an event: `throughput [EVENTS]
+//! [THREADS] [LIVE] [SINK] [FILE]`.
+//! LIVE = 0 repeats the same four calls. SINK = 0 writes a trace, 1 keeps live numbers; 2 keeps live numbers, and every
+//! allocation has a new stack of 8 frames. The trace is kept in FILE, for tests that need a very large one.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -19,7 +20,7 @@ fn cpu_ns(name: &str) -> u64 {
     text.and_then(|text| text.split(' ').next().and_then(|ns| ns.parse().ok())).unwrap_or(0)
 }
 
-/// Two allocations, two frees: what a processor can predict.
+/// Two allocations, two frees: a pattern that the processor can predict.
 fn nest(thread: &mut target::Thread, base: u64, events: u64) {
     for _ in 0..events / 4 {
         thread.alloc(base, 32, 1);
@@ -48,7 +49,7 @@ fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
     }
 }
 
-/// Only the root is ever the same.
+/// All frames but the root are always new.
 fn new_stacks(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
     const DEPTH: usize = 8;
     let (mut state, mut first) = (base | 1, 1u32);

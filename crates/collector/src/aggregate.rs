@@ -1,12 +1,12 @@
-//! What lives now, by site: the numbers of the live front end.
+//! What is live now, by site: the numbers of the live front end.
 //!
-//! Given: allocations and frees, paired. Gives back: at any time, every site's live blocks and bytes, and the most that it
-//! ever had. What must hold: memory is bounded by live blocks and `MOST_SITES`, however many stacks the target has and
+//! Receives: allocations and frees, paired. Returns: at any time, every site's live blocks and bytes, and the most that
+//! it ever had. Must hold: memory is bounded by live blocks and `MOST_SITES`, however many stacks the target has and
 //! however long it runs; every allocation is in exactly one site.
 //!
-//! A site is what the first `depth` frames of a stack have in common, leaf first. One that has nothing alive keeps its peaks
-//! until there are too many sites; then all but the largest go. If even that makes no room, new stacks are
-//! counted as [`OTHER`].
+//! A site is the set of all stacks whose first `depth` frames, leaf first, are equal. A site without live blocks keeps
+//! its peaks until there are too many sites; then all but the largest are removed. If even that makes no room, new
+//! stacks are counted as [`OTHER`].
 use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
 use crate::stacks::{self, Stacks};
@@ -18,18 +18,20 @@ use std::sync::Arc;
 
 const MOST_SITES: usize = 1 << 17;
 const MOST_FRAMES: usize = 2 << 20;
-/// Sites without a live block that keep their peaks when others must go.
+/// When sites must be removed, this many sites without a live block keep their peaks.
 const KEPT_PEAKS: usize = 1024;
-/// AllocClasses without a live block that are not worth looking for.
-const FEW_INFOS: usize = 1 << 16;
-/// The site of all stacks that found no place.
+/// Below this number, allocation classes without a live block are not searched for.
+const FEW_ALLOC_CLASSES: usize = 1 << 16;
+/// The site of all stacks that found no room.
 const OTHER: u32 = 0;
 /// A block's birth is kept in units of 2^8 ns, of which 48 bits count two years.
 const BIRTH_SHIFT: u32 = 8;
-/// No honest clock ticks slower than its marks are apart.
+/// A stamp counts as at most this far after the last time mark, so that a hostile one cannot overflow. Real marks are
+/// closer.
 const LONGEST_STEP: u64 = 1 << 31;
 
-/// Frames are far apart already: a multiplication a word will do. A target that makes them collide slows itself down.
+/// Frames differ in many bits already, so one multiplication for each word is enough. A target that provokes collisions
+/// slows only itself down.
 #[derive(Debug, Default)]
 struct FrameHasher(u64);
 
@@ -75,7 +77,7 @@ pub struct LiveSite {
     pub peak_bytes: u64,
     /// When its oldest live block was allocated, since the session's start.
     pub oldest_ns: u64,
-    /// All stacks that found no place.
+    /// True for the site of all stacks that found no room.
     pub is_other: bool,
 }
 
@@ -96,10 +98,10 @@ pub struct Aggregate {
     /// Places in `sites` that are free again.
     unused: Vec<u32>,
     frames_kept: usize,
-    /// Site + 1 by stack, 0: not asked for yet.
+    /// The site + 1 of each stack; 0 if it was not looked up yet.
     by_stack: Vec<u32>,
     by_alloc_class: Vec<u32>,
-    /// New stacks that get no place before it is looked for again.
+    /// New stacks that are refused before `fold` is tried again.
     refusals: usize,
     next_sweep: usize,
     clock: Clock,
@@ -108,7 +110,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// `depth`: frames by which stacks are told apart.
+    /// Stacks are told apart by their first `depth` frames.
     pub fn new(depth: usize) -> Self {
         Self::bounded(depth, MOST_SITES)
     }
@@ -124,7 +126,7 @@ impl Aggregate {
             by_stack: Vec::new(),
             by_alloc_class: Vec::new(),
             refusals: 0,
-            next_sweep: FEW_INFOS,
+            next_sweep: FEW_ALLOC_CLASSES,
             clock: Clock::default(),
             allocations: 0,
             events: 0,
@@ -217,7 +219,7 @@ impl Aggregate {
         index
     }
 
-    /// Makes room: sites without a live block go, those with the highest peaks last.
+    /// Makes room: removes sites without a live block, those with the lowest peaks first.
     fn fold(&mut self, alloc_classes: &mut AllocClasses) {
         alloc_classes.forget_dead();
         let mut idle: Vec<u32> = self.by_frames.values().copied().filter(|site| self.is_idle(*site)).collect();
@@ -229,9 +231,9 @@ impl Aggregate {
             self.by_frames.remove(&gone.frames);
             self.unused.push(index);
         }
-        // Some of them led to sites that are gone. The others are found again by their frames.
+        // Some entries lead to sites that were removed. The others are found again by their frames.
         self.by_stack.clear();
-        // A look at everything for one place each time would make every new stack cost as much as all of them.
+        // Without this limit, every new stack would cost a look at all sites for a single place.
         self.refusals = self.most_sites / 8;
     }
 
@@ -239,7 +241,7 @@ impl Aggregate {
         self.sites.get(site as usize).is_some_and(|site| site.count == 0)
     }
 
-    /// The stacks have other ids now.
+    /// Must be called when stacks get other ids.
     pub fn stacks_moved(&mut self) {
         self.by_stack.clear();
     }
@@ -247,7 +249,7 @@ impl Aggregate {
     pub fn new_alloc_class(&mut self, alloc_classes: &mut AllocClasses, size: u64, site: u32) -> u32 {
         if alloc_classes.known() >= self.next_sweep {
             alloc_classes.forget_dead();
-            self.next_sweep = (alloc_classes.known() * 2).max(FEW_INFOS);
+            self.next_sweep = (alloc_classes.known() * 2).max(FEW_ALLOC_CLASSES);
         }
         let index = alloc_classes.next_index();
         alloc_classes.add(size, site, index);
@@ -285,7 +287,7 @@ impl Aggregate {
         site.bytes -= size;
     }
 
-    /// Every site that has live blocks, in no order.
+    /// Returns every site that has live blocks, in no order.
     pub fn live(&self, blocks: &Blocks) -> Vec<LiveSite> {
         let mut oldest = vec![u64::MAX; self.sites.len()];
         blocks.for_each(|Block { sequence: birth, alloc_class }| {
@@ -410,7 +412,7 @@ mod tests {
             bench.alloc(0, 16, n % 1000, &[1000 + n, 1]);
             bench.free(16);
         }
-        assert!(bench.aggregate.sites.len() <= 65 && bench.alloc_classes.known() <= FEW_INFOS);
+        assert!(bench.aggregate.sites.len() <= 65 && bench.alloc_classes.known() <= FEW_ALLOC_CLASSES);
         bench.alloc(0, 8, 1, &[5]);
         assert_eq!(bench.live()[0].peak_bytes, 1_000_000);
         assert_eq!((bench.aggregate.allocations(), bench.aggregate.events()), (200_002, 400_003));

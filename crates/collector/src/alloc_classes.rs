@@ -1,11 +1,11 @@
-//! The allocation classes: what allocations have in common, `(size, stack)`, each known by its index.
+//! The allocation classes: pairs `(size, stack)`, each with an index.
 //!
-//! Given: the size and stack of an allocation. Gives back: the index of the pair, and whether it is new; keeps the
-//! number of live blocks of each. What must hold: an index stands for its pair for ever, unless the pair has no live block
-//! and its owner asks to forget such ones.
+//! Receives: the size and stack of an allocation. Returns: the index of the pair, if it is known; counts the live
+//! blocks of each pair. Must hold: an index stands for the same pair until the pair has no live block and the owner
+//! calls `forget_dead`.
 use crate::mapping::prefetch;
 
-/// One pair's numbers.
+/// The counts of one pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub size: u64,
@@ -13,14 +13,14 @@ pub struct Usage {
     pub live: u64,
 }
 
-/// `size (48) | stack 31..16 (16)`, `stack 15..0 | 0 (16) | index + 1 (32)`. Index + 1 = 0: empty.
+/// `size (48) | stack 31..16 (16)`, `stack 15..0 | 0 (16) | index + 1 (32)`. Index + 1 = 0 means empty.
 type Entry = [u64; 2];
 
 #[derive(Debug)]
 pub struct AllocClasses {
     table: Vec<Entry>,
     usage: Vec<Usage>,
-    /// Indexes that were forgotten.
+    /// Indexes of forgotten pairs, to be used again.
     unused: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl AllocClasses {
         }
     }
 
-    /// The index of a known pair.
+    /// Returns the index of a known pair.
     #[inline]
     pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
         let wanted = pack(size, stack);
@@ -67,7 +67,7 @@ impl AllocClasses {
         }
     }
 
-    /// Makes a new pair known by the index that the trace gave it.
+    /// Adds a pair under the index that the trace gave it.
     pub fn add(&mut self, size: u64, stack: u32, index: u32) {
         if (self.usage.len() + 1) * 3 > self.table.len() * 2 {
             self.grow();
@@ -99,17 +99,17 @@ impl AllocClasses {
         self.table = larger;
     }
 
-    /// An index for `add` that no pair has.
+    /// Returns an index for `add` that no pair has.
     pub fn next_index(&mut self) -> u32 {
         self.unused.pop().unwrap_or(self.usage.len() as u32)
     }
 
-    /// Pairs that have an index.
+    /// The number of pairs that have an index.
     pub const fn known(&self) -> usize {
         self.usage.len() - self.unused.len()
     }
 
-    /// Gives the indexes of all pairs without a live block back.
+    /// Forgets all pairs without a live block, so that their indexes can be used again.
     pub fn forget_dead(&mut self) {
         let is_alive = |entry: &&Entry| {
             let index = (entry[1] as u32).checked_sub(1);
@@ -117,7 +117,7 @@ impl AllocClasses {
         };
         let alive: Vec<Entry> = self.table.iter().filter(is_alive).copied().collect();
         self.unused = (0..self.usage.len() as u32).filter(|index| self.usage[*index as usize].live == 0).collect();
-        // Low ones first, so that the high ones can go.
+        // Low indexes are used first, so that the high ones can be dropped.
         self.unused.reverse();
         self.table.fill([0; 2]);
         alive.into_iter().for_each(|entry| Self::place(&mut self.table, entry));
@@ -138,7 +138,7 @@ impl AllocClasses {
         counts.map(|(index, usage)| (index as u32, usage.live)).collect()
     }
 
-    /// All blocks are gone (`exec`).
+    /// All blocks are gone after an `exec`.
     pub fn clear_live(&mut self) {
         self.usage.iter_mut().for_each(|usage| usage.live = 0);
     }
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn behaves_like_a_map() {
-        let (mut alloc_classes, mut model, mut state) = (AllocClasses::default(), HashMap::new(), 7u64);
+        let (mut alloc_classes, mut model) = (AllocClasses::default(), HashMap::new());
+        let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..200_000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let size = if state & 1 == 0 { (state >> 20) & 0xff } else { (state >> 10) & ((1 << 48) - 1) & !0xfff };
-            let stack = ((state >> 40) as u32 & 0x1f) * 0x1_0001;
+            let size = if rng.bool() { rng.u64(..0x100) } else { rng.u64(..1 << 36) << 12 };
+            let stack = rng.u32(..0x20) * 0x1_0001;
             let known = model.get(&(size, stack)).copied();
             assert_eq!(alloc_classes.find(size, stack), known);
             if known.is_none() {

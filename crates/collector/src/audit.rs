@@ -1,4 +1,5 @@
-//! The audit of one slot: what its threads began to write against what arrived, so that no loss is silent.
+//! The audit of one slot: compares the events that its threads began to write with those that arrived, so that no loss
+//! is silent.
 //!
 //! Receives the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns how many
 //! events are missing.
@@ -7,7 +8,7 @@
 //! such call a thread. A thread that is gone with an unfinished call is in doubt: it was killed together with its process, or
 //! its event was lost. If the process lives on, the event was lost.
 
-/// Events of a slot since it was made.
+/// Event counts of a slot since it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub begun: u64,
@@ -25,11 +26,11 @@ pub enum AtWork {
 /// A `realloc` is two events.
 const MOST_IN_FLIGHT: u64 = 2;
 
-/// What the last comparison found.
+/// The result of the last comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
     missing: u64,
-    /// Calls of threads that ended in the middle of them, as far as they are known.
+    /// Events of calls that their threads could not finish, as far as they are known.
     forgiven: u64,
     /// The thread was ended by an exec, perhaps in the middle of a call.
     may_forgive: bool,
@@ -42,7 +43,7 @@ pub struct Audited {
 impl Audited {
     pub fn compare(&mut self, counts: Counts, at_work: AtWork) {
         let seen = counts.arrived.wrapping_add(counts.dropped).wrapping_add(self.forgiven);
-        // More may have arrived than was begun when that was read.
+        // `begun` was read before `seen`, so `seen` may be larger.
         let open = counts.begun.wrapping_sub(seen) as i64;
         let open = if open > 0 { open as u64 } else { 0 };
         match at_work {
@@ -63,7 +64,7 @@ impl Audited {
         }
     }
 
-    /// The thread is ended by an exec.
+    /// Must be called when an exec ends the thread.
     pub fn forgive(&mut self) {
         self.may_forgive = true;
     }
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!((audited.missing(), audited.is_in_doubt()), (0, true));
         audited.settle(true);
         assert_eq!((audited.missing(), audited.is_in_doubt()), (1, false));
-        // The counters go on: what was missing stays missing.
+        // The counters are never reset, so what was missing stays missing.
         audited.compare(counts(30, 27, 2), AtWork::No);
         assert_eq!((audited.missing(), audited.is_in_doubt()), (1, false));
     }

@@ -1,31 +1,31 @@
 //! The live blocks: address -> (sequence number, allocation class).
 //!
-//! Given: allocations and frees in order. Gives back: for a free, the allocation it ends. What must hold: 16 bytes an
-//! entry, at most two thirds full, growth by a third and one shard at a time, so that a live block costs at most
-//! 32 bytes, and 8 more while a shard grows. Up to two megabytes, where memory is no matter, at most one third full and
-//! growing fourfold: the processor then guesses nearly always right how many entries it must look at.
+//! Receives: allocations and frees in order. Returns: for a free, the allocation that it ends. Must hold: an entry has
+//! 16 bytes, a shard is at most two thirds full, and shards grow by a third, one at a time. So a live block costs at
+//! most 32 bytes, and 8 more while its shard grows. Tables of up to two megabytes are at most one third full and grow
+//! fourfold: memory does not matter there, and short probe lengths are predicted well by the processor.
 //!
-//! Open addressing, linear probing. A removal moves later entries of the run back, so there are no tombstones to
-//! clean after millions of events. The place of an address is `hash * length / 2^64`, which keeps the order of hashes
-//! and lets a length be any number.
+//! Open addressing with linear probing. A removal moves later entries of the probe run back, so there are no
+//! tombstones. The place of an address is `hash * length / 2^64`, which keeps the order of hashes and allows any
+//! length.
 use crate::mapping::{ZeroedTable, prefetch};
 
 /// One live allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Number of the allocation in the trace; below 2^48.
+    /// The number of the allocation in the trace; below 2^48.
     pub sequence: u64,
     pub alloc_class: u32,
 }
 
-/// `address (48) | sequence 47..32 (16)`, `sequence 31..0 (32) | allocation class (32)`. Address 0 = empty.
+/// `address (48) | sequence 47..32 (16)`, `sequence 31..0 (32) | allocation class (32)`. Address 0 means empty.
 type Entry = [u64; 2];
 
 const SHARD_BITS: u32 = 2;
 const SMALLEST: usize = 2048;
-/// Entries of a shard up to which all shards fit into half a megabyte.
+/// Up to this many entries in a shard, all shards fit into half a megabyte.
 const CACHED: usize = 8192;
-/// Entries of a shard up to which all shards have two megabytes.
+/// Up to this many entries in a shard, all shards fit into two megabytes.
 const ROOMY: usize = 32768;
 
 #[inline(always)]
@@ -77,13 +77,13 @@ impl Blocks {
         ((hash >> (64 - SHARD_BITS)) as usize, hash << SHARD_BITS)
     }
 
-    /// The table does not fit into the second level cache.
+    /// True if the table does not fit into the second level cache.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.shards.first().is_some_and(|shard| shard.entries.len() > CACHED)
     }
 
-    /// Call some events ahead when the table is large.
+    /// Prefetches the place of an address. To be called some events ahead when the table is large.
     #[inline(always)]
     pub fn prefetch(&self, address: u64) {
         let (shard, hash) = self.place(address);
@@ -97,12 +97,12 @@ impl Blocks {
         }
     }
 
-    /// `Err` when the address is live: the table stays as it was.
+    /// Returns `Err` and changes nothing if the address is live.
     #[inline]
     pub fn insert(&mut self, address: u64, block: Block) -> Result<(), Block> {
         let (shard, hash) = self.place(address);
         match self.shards.get_mut(shard) {
-            // No block is at 0; only a hostile ring says so.
+            // Only a hostile ring reports a block at address 0.
             Some(shard) if address != 0 => shard.insert(hash, address, block),
             _ => Ok(()),
         }
@@ -114,14 +114,14 @@ impl Blocks {
         self.shards.get_mut(shard).filter(|_| address != 0)?.remove(hash, address)
     }
 
-    /// In no order.
+    /// Visits all blocks, in no order.
     pub fn for_each(&self, mut look: impl FnMut(Block)) {
         for shard in &self.shards {
             shard.entries.iter().filter(|entry| address_of(entry) != 0).for_each(|entry| look(block_of(entry)));
         }
     }
 
-    /// Everything is gone, the memory too.
+    /// Removes all blocks and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
@@ -188,7 +188,7 @@ impl Shard {
         Some(block)
     }
 
-    /// Moves entries of the run behind `gap` back, each only as far as its home allows.
+    /// Closes the gap: moves later entries of the probe run back, each at most to its home.
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let length = self.entries.len();
@@ -200,7 +200,7 @@ impl Shard {
                 break;
             }
             let home = self.home(hash(address_of(&found)) << SHARD_BITS);
-            // How far the entry is from its home, and the gap from the entry, both round the end.
+            // The distances of the entry from its home and of the gap from the entry, both modulo the length.
             let from_home = if at >= home { at - home } else { at + length - home };
             let from_gap = if at >= gap { at - gap } else { at + length - gap };
             if from_home >= from_gap {
@@ -214,7 +214,7 @@ impl Shard {
     #[cold]
     fn grow(&mut self) {
         let length = self.entries.len();
-        // A small table's memory is dear only because it is new.
+        // A small table costs mostly the first touch of its pages, so it grows in large steps.
         let length = if length < ROOMY { length * 4 } else { length + length / 3 };
         let mut larger = Shard::with_length(length);
         for old in self.entries.iter().filter(|entry| address_of(entry) != 0) {
@@ -243,30 +243,22 @@ mod tests {
             self.len() == 0
         }
 
-        /// Bytes of memory.
+        /// Bytes of memory that the table takes.
         pub fn bytes(&self) -> usize {
             self.shards.iter().map(|shard| shard.entries.len() * size_of::<Entry>()).sum()
         }
     }
 
-    /// A small generator with a seed, so that a failure can be had again.
-    fn next(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    }
-
     #[test]
     fn behaves_like_a_map() {
         for seed in 1..=40u64 {
-            let mut state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+            let mut rng = fastrand::Rng::with_seed(seed);
             let (mut blocks, mut model) = (Blocks::new(), HashMap::new());
             // Few and many addresses, dense and sparse.
             let (addresses, stride) = (64u64 << (seed % 9), 16u64 << (seed % 5));
             for sequence in 0..20_000u64 {
-                let address = 0x5555_0000_0000 + (next(&mut state) % addresses) * stride;
-                if next(&mut state) % 5 < 3 {
+                let address = 0x5555_0000_0000 + rng.u64(..addresses) * stride;
+                if rng.u8(..5) < 3 {
                     let block = Block { sequence: sequence << 15, alloc_class: sequence as u32 };
                     match blocks.insert(address, block) {
                         Ok(()) => assert_eq!(model.insert(address, block), None, "seed {seed}"),

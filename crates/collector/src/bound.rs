@@ -1,11 +1,12 @@
-//! A bound on the file's size: when it is nearly reached, the oldest events are folded into what they came to.
+//! A bound on the file's size: when it is nearly reached, the oldest events are folded into sums.
 //!
 //! ```text
 //! the file grows ---- fold at ----> a thread writes a shorter one beside it, this one grows on
 //!                                   done: what was written meanwhile is copied, the new one takes the old one's name
 //! ```
-//! Given: the file and how large it may become. What must hold: no block waits for a fold unless the bound would be broken otherwise; under the
-//! trace's name there is a whole file at every moment; what cannot be folded small enough ends the recording like a full disk.
+//! Receives: the file and its largest allowed size. Must hold: no block waits for a fold unless the bound would be
+//! exceeded otherwise; a complete file has the trace's name at every moment; if a fold cannot make the file small
+//! enough, the recording ends as it does on a full disk.
 use crate::trace_path::TracePath;
 use format::{BlockKind, Error, FileWriter, HEADER_LEN, IndexEntry, RawBlock, Reader, fold};
 use std::fs::File;
@@ -15,10 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The part of the bound that is kept for what comes at the end: the last blocks, the index, names.
+/// One part in this many of the bound is reserved for the end of the file: the last blocks, the index, names.
 const RESERVED: u64 = 8;
 
-/// The most that a trace may have, and where it is.
+/// The path of a trace and its largest allowed size.
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub bytes: u64,
@@ -26,7 +27,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Less than that leaves no room for what a fold is made of.
+    /// A smaller bound leaves no room for what a fold produces.
     pub const LEAST: u64 = 1_000_000;
 
     const fn limit(&self) -> u64 {
@@ -39,10 +40,10 @@ pub(crate) struct Bounded {
     out: FileWriter<File>,
     level: i32,
     bound: Option<Bound>,
-    /// So long a file is folded.
+    /// The length at which the file is folded.
     fold_at: u64,
     folding: Option<Folding>,
-    /// The last one failed: another is tried only where nothing else is left.
+    /// The last fold failed. Another one is tried only when a block does not fit otherwise.
     has_failed: bool,
     /// The time of the latest cut.
     folded_until_ns: Option<u64>,
@@ -59,7 +60,7 @@ impl Bounded {
         self.out.len()
     }
 
-    /// After an error the file ends where it ended before.
+    /// After an error the file ends where it ended before the call.
     pub(crate) fn write(&mut self, block: &RawBlock) -> io::Result<()> {
         self.make_room(block)?;
         let whole = self.out.len();
@@ -94,7 +95,7 @@ impl Bounded {
 
     fn has_room(&mut self, block: &RawBlock) -> io::Result<bool> {
         let Some(limit) = self.bound.as_ref().map(Bound::limit) else { return Ok(true) };
-        // What ends the file is short, and its room is reserved.
+        // The last blocks are short, and their room is reserved.
         let is_last =
             matches!(block.kind, BlockKind::Losses | BlockKind::Unseen | BlockKind::Summary | BlockKind::CustomSummary);
         let raw_len = block.payload.len() as u64 + HEADER_LEN as u64;
@@ -108,7 +109,7 @@ impl Bounded {
         Ok(())
     }
 
-    /// Behind it half of the room that events have.
+    /// Returns the offset of the cut. Half of the bytes of events are after it.
     fn cut(&self) -> u64 {
         let stored = |entry: &IndexEntry| entry.stored_len as u64 + HEADER_LEN as u64;
         let is_event = |entry: &&IndexEntry| {
@@ -125,26 +126,26 @@ impl Bounded {
         later.last().map_or(self.out.len(), |entry| entry.offset)
     }
 
-    /// Waits for it, if it is not done.
+    /// Waits for the fold if it is still running.
     fn end_fold(&mut self) -> io::Result<()> {
         let (Some(folding), Some(bound)) = (self.folding.take(), &self.bound) else { return Ok(()) };
         let (out, until_ns) = folding.finish(bound, self.out.len())?;
         let limit = bound.limit();
-        // At least half of the room that there is now is used before the next one.
+        // At least half of the room that is left now must be used before the next fold.
         self.fold_at = (limit / 4 * 3).max(out.len() + limit.saturating_sub(out.len()) / 2);
         self.folded_until_ns = until_ns.or(self.folded_until_ns);
         self.out = out;
         Ok(())
     }
 
-    /// It ends here; what is in it stays.
+    /// Ends the file here; its content stays.
     pub(crate) fn abandon(&mut self) {
         if let Some(folding) = self.folding.take() {
             folding.give_up();
         }
     }
 
-    /// The file's length and the time of the latest cut.
+    /// Returns the file's length and the time of the latest cut.
     pub(crate) fn finish(mut self) -> io::Result<(u64, Option<u64>)> {
         self.abandon();
         let whole = self.out.len();
@@ -167,12 +168,12 @@ fn too_small(bound: Option<&Bound>) -> io::Error {
 /// A shorter file that is being written.
 struct Folding {
     thread: JoinHandle<Result<Shorter, Error>>,
-    /// Up to here it has what the old file has.
+    /// The offset in the old file up to which the new one has its content.
     end: u64,
     stop: Arc<AtomicBool>,
 }
 
-/// The old file, until it is not wanted any more.
+/// The old file, open until it is not needed any more.
 struct Old {
     file: File,
     stop: Arc<AtomicBool>,
@@ -190,11 +191,11 @@ impl Read for Old {
 struct Shorter {
     out: FileWriter<File>,
     until_ns: Option<u64>,
-    /// Under a name of its own until it is whole.
+    /// Its own name until it is complete.
     part: Part,
 }
 
-/// Is removed, unless it became the trace.
+/// Removed on drop, unless it became the trace.
 struct Part(PathBuf);
 
 impl Drop for Part {
@@ -209,7 +210,7 @@ impl Folding {
         let source = Old { file: bound.place.open()?, stop: Arc::clone(&stop) };
         let trace = bound.place.path();
         let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Locked from here on, as every trace is that is being written.
+        // The file is locked from here on, as every trace is while it is written.
         let (path, file) = crate::part::create(folder)?;
         let part = Part(path);
         let work = move || shorten(source, cut, end, file, part, level);
@@ -217,13 +218,13 @@ impl Folding {
         Ok(Folding { thread, end, stop })
     }
 
-    /// A fold that is half done is of no use when all is written.
+    /// Stops a fold whose result is not needed any more.
     fn give_up(self) {
         self.stop.store(true, Ordering::Release);
         drop(self.thread.join());
     }
 
-    /// The file that is the trace from now on. `length`: of the old one.
+    /// Returns the file that is the trace from now on. `length` is that of the old one.
     fn finish(self, bound: &Bound, length: u64) -> io::Result<(FileWriter<File>, Option<u64>)> {
         let joined = self.thread.join().map_err(|_| io::Error::other("the folding thread failed"))?;
         let Shorter { mut out, until_ns, part } = joined.map_err(io_error)?;

@@ -1,18 +1,19 @@
 //! From stamps to nanoseconds since the session's start.
 //!
-//! Given: pairs (stamp, ns), sampled all along. Gives back: the time of any stamp, by interpolation between the pairs
-//! around it. What must hold: time never goes back, whatever stamps a hostile target writes; stamps are asked for in
-//! about rising order, so old pairs are forgotten.
+//! Receives: pairs (stamp, ns), sampled throughout the session. Returns: the time of any stamp, by interpolation
+//! between the pairs around it. Must hold: time never goes back, whatever stamps a hostile target writes. Stamps are
+//! converted in roughly rising order, so old pairs are forgotten.
 use crate::mapping::tsc;
 use channel::{Clock, Header, Stamp};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Pairs kept when the merge falls behind (a thread stopped inside a hook); beyond that every second one goes.
+/// The number of pairs that are kept while the merge is late (a thread stopped inside a hook). Beyond that, every
+/// second one is dropped.
 const MOST_PAIRS: usize = 4096;
 
-/// `Tsc` only where the kernel itself trusts the counter: elsewhere it may differ from processor to processor.
+/// Returns `Tsc` only if the kernel itself trusts the counter. Otherwise it may differ between processors.
 pub fn kernel_clock() -> Clock {
     match std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
         Ok(name) if name.trim() == "tsc" => Clock::Tsc,
@@ -36,7 +37,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// `start` is the session's zero.
+    /// `start` is the session's time 0.
     pub fn new(clock: Clock, start: Instant, header: &Header) -> Self {
         let mut timeline =
             Timeline { clock, start, first: Pair { stamp: 0, ns: 0 }, pairs: VecDeque::with_capacity(64), last_ns: 0 };
@@ -45,15 +46,15 @@ impl Timeline {
         timeline
     }
 
-    /// The stamp an event written now would get, remembered with its time.
+    /// Returns the stamp that an event written now would get, and remembers it with its time.
     pub fn sample(&mut self, header: &Header) -> Stamp {
         let stamp = self.tick(header);
         self.push(stamp, self.now_ns());
         stamp
     }
 
-    /// The stamp an event written now would get. Threads that may not read the counter stamp their next events with it or
-    /// later, so the watermark of this instant holds for them too.
+    /// Returns the stamp that an event written now would get. Threads that may not read the counter stamp their next
+    /// events with it or a later one, so the watermark of this instant holds for them too.
     pub fn tick(&self, header: &Header) -> Stamp {
         match self.clock {
             Clock::Tsc => {
@@ -72,7 +73,8 @@ impl Timeline {
     fn push(&mut self, stamp: Stamp, ns: u64) {
         let newest = self.pairs.len();
         if let Some(last) = self.pairs.back().copied().filter(|last| stamp <= last.stamp) {
-            // Ticks stand still while nothing happens: the stamp is then known from its first to its latest time.
+            // Ticks do not advance while nothing happens. The pair then keeps the first and the latest time of its
+            // stamp.
             let before = newest.checked_sub(2).and_then(|index| self.pairs.get(index));
             if before.is_some_and(|before| before.stamp == last.stamp) {
                 self.pairs.pop_back();
@@ -90,18 +92,20 @@ impl Timeline {
         self.pairs.push_back(Pair { stamp, ns });
     }
 
-    /// Stamps of `ns` nanoseconds, by all that was sampled so far. 0 for ticks: they count events, not time.
+    /// The number of stamps in `ns` nanoseconds, estimated from all samples. 0 for ticks, because they count events and
+    /// not time.
     pub fn stamps_in(&self, ns: u64) -> u64 {
         let Some(last) = self.pairs.back().filter(|_| self.clock == Clock::Tsc) else { return 0 };
         let (stamps, elapsed) = (last.stamp.saturating_sub(self.first.stamp), last.ns.saturating_sub(self.first.ns));
         if elapsed < 1_000_000 {
-            // Too short to know the frequency; no processor of this kind counts more than 8 a nanosecond.
+            // The samples are too close to know the frequency. No processor of this kind counts more than 8 stamps per
+            // nanosecond.
             return ns * 3;
         }
         (stamps as u128 * ns as u128 / elapsed as u128).min(ns as u128 * 8) as u64
     }
 
-    /// The time of an event. Never goes back; times of much earlier stamps are forgotten.
+    /// Returns the time of an event, which never goes back. Forgets the pairs of much earlier stamps.
     pub fn advance(&mut self, stamp: Stamp) -> u64 {
         while self.pairs.len() > 2 && self.pairs.get(1).is_some_and(|second| second.stamp < stamp) {
             self.pairs.pop_front();
@@ -110,7 +114,7 @@ impl Timeline {
         self.last_ns
     }
 
-    /// The time of a stamp, as far as pairs around it are known.
+    /// Returns the time of a stamp, as far as pairs around it are known.
     pub fn ns(&self, stamp: Stamp) -> u64 {
         let after = self.pairs.partition_point(|pair| pair.stamp < stamp);
         let pair = |index: usize| self.pairs.get(index);

@@ -1,7 +1,8 @@
-//! The events of one domain on their way into a trace or into live numbers: allocation classes, sequence numbers, totals, all its own.
+//! The events of one domain on their way into a trace or into live numbers. Each domain has its own allocation classes,
+//! sequence numbers and totals.
 //!
-//! Given: allocations and frees of one domain, in order, with their blocks. Gives back: raw blocks of that domain, or
-//! what lives by site (`sink.rs`). What must hold: what one domain does changes nothing that the other counts.
+//! Receives: allocations and frees of one domain, in order, with their blocks. Returns: raw blocks of that domain, or
+//! live sites (`sink.rs`). Must hold: the events of one domain change no number of the other.
 use crate::aggregate::LiveSite;
 use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
@@ -9,16 +10,17 @@ use crate::clock::Timeline;
 use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
 use channel::Stamp;
-use format::{Checkpoint, Domain, RawBlock, Totals};
+use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
 
-/// A time mark stands at most this often.
+/// Time marks are at least this far apart.
 const MARK_NS: u64 = 100_000;
-/// Where stamps count events, not time.
+/// The same if stamps count events and not time.
 const MARK_TICKS: u64 = 256;
-/// Checkpoints are at least this many events apart, and so far that writing them costs little beside the events.
+/// Checkpoints are at least this many events apart, and so far apart that writing them costs little compared with the
+/// events.
 const CHECKPOINT_EVENTS: u64 = 4 << 20;
-const CHECKPOINT_EVENTS_PER_INFO: u64 = 64;
-/// Raw bytes of events in a block: small at first, so that something is in the file even of a small disk.
+const CHECKPOINT_EVENTS_PER_ALLOC_CLASS: u64 = 64;
+/// Raw bytes of events in a block. The first blocks are small, so that a small disk holds at least some events.
 const FIRST_BLOCK_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 512 << 10;
 const NO_SOURCE: u32 = u32::MAX;
@@ -30,14 +32,16 @@ pub struct DomainRecorder {
     alloc_classes: AllocClasses,
     /// The sequence number of the last allocation, by slot.
     last_alloc: Vec<u64>,
-    /// Whose events are being written.
+    /// The ring whose events are being written.
     source: u32,
     slot: usize,
     next_mark: Stamp,
     now_ns: u64,
     image: u32,
+    heap: PeakTracker,
+    /// All totals but those of `heap` and of the sink.
     totals: Totals,
-    /// Events in blocks that were taken.
+    /// Events in blocks that were taken already.
     taken: u64,
     next_checkpoint: u64,
     block_bytes: usize,
@@ -55,6 +59,7 @@ impl DomainRecorder {
             next_mark: 0,
             now_ns: 0,
             image: 0,
+            heap: PeakTracker::default(),
             totals: Totals::default(),
             taken: 0,
             next_checkpoint: CHECKPOINT_EVENTS,
@@ -62,12 +67,12 @@ impl DomainRecorder {
         }
     }
 
-    /// Totals up to the last event; `leaked_*` is what lives.
+    /// Totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.sink.allocations(), ..self.totals }
+        Totals { allocations: self.sink.allocations(), ..self.heap.fill(self.totals) }
     }
 
-    /// The number of the program image whose events come now.
+    /// The number of the current program image.
     pub const fn image(&self) -> u32 {
         self.image
     }
@@ -76,7 +81,7 @@ impl DomainRecorder {
         self.sink.is_live()
     }
 
-    /// Events of all sorts so far.
+    /// Events of all kinds so far.
     pub const fn event_count(&self) -> u64 {
         self.taken + self.sink.events()
     }
@@ -90,7 +95,8 @@ impl DomainRecorder {
         matches!(&self.sink, Sink::Trace(trace) if trace.events.len() >= self.block_bytes)
     }
 
-    /// Takes all that is pending, in the order in which it must stand in the file; the stacks stand before.
+    /// Takes all pending blocks, in the order in which they must be in the file. The stacks must be written before
+    /// them.
     pub fn take_blocks(&mut self, put: &mut impl FnMut(RawBlock)) {
         let is_full = self.is_full();
         let Sink::Trace(trace) = &mut self.sink else { return };
@@ -108,7 +114,7 @@ impl DomainRecorder {
     }
 
     fn checkpoint(&mut self) -> RawBlock {
-        let distance = CHECKPOINT_EVENTS.max(self.alloc_classes.len() as u64 * CHECKPOINT_EVENTS_PER_INFO);
+        let distance = CHECKPOINT_EVENTS.max(self.alloc_classes.len() as u64 * CHECKPOINT_EVENTS_PER_ALLOC_CLASS);
         self.next_checkpoint = self.taken + distance;
         let checkpoint = Checkpoint {
             events: self.taken,
@@ -122,7 +128,7 @@ impl DomainRecorder {
         checkpoint.to_block()
     }
 
-    /// True: the events come from another ring than the last one; `switch` must be told whose it is.
+    /// True if the event comes from another ring than the last one. The caller must then call `switch`.
     #[inline(always)]
     pub fn differs(&self, source: u32) -> bool {
         source != self.source
@@ -137,7 +143,7 @@ impl DomainRecorder {
         self.sink.thread(thread);
     }
 
-    /// Another thread has the slot.
+    /// Another thread has taken the slot.
     pub fn start_thread(&mut self, slot: u32) {
         if let Some(last) = self.last_alloc.get_mut(slot as usize) {
             *last = NO_SEQUENCE;
@@ -156,13 +162,13 @@ impl DomainRecorder {
     pub fn mark(&mut self, stamp: Stamp, timeline: &mut Timeline) {
         let ns = timeline.advance(stamp);
         self.sink.time(stamp, ns, timeline.stamps_in(1_000_000));
-        // Kept as coarse as the file keeps it, so that a replay finds the same time of the peak.
+        // As coarse as the file stores it, so that a replay finds the same time of the peak.
         self.now_ns = ns - ns % MARK_NS;
         let step = timeline.stamps_in(MARK_NS);
         self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
     }
 
-    /// Some events ahead of `next_block`.
+    /// Prefetches for `next_block`, some events ahead.
     #[inline(always)]
     pub fn expect(&self, size: u64, stack: u32) {
         if !self.sink.is_live() {
@@ -170,7 +176,7 @@ impl DomainRecorder {
         }
     }
 
-    /// The block that an allocation would be.
+    /// Returns the block that an allocation would become.
     #[inline(always)]
     pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
         let key = self.sink.key(stack, stacks, &mut self.alloc_classes);
@@ -195,15 +201,8 @@ impl DomainRecorder {
         if let Some(last) = self.last_alloc.get_mut(self.slot) {
             *last = block.sequence;
         }
-        let totals = &mut self.totals;
-        totals.allocated_bytes = totals.allocated_bytes.wrapping_add(size);
-        totals.leaked_allocations += 1;
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.totals.allocated_bytes = self.totals.allocated_bytes.wrapping_add(size);
+        self.heap.alloc_at(size, self.now_ns);
     }
 
     #[inline(always)]
@@ -214,19 +213,18 @@ impl DomainRecorder {
         self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
     }
 
-    /// Takes a block out of all counts.
+    /// Removes a block from all counts.
     #[inline(always)]
     fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
             usage.live = usage.live.wrapping_sub(1);
-            self.totals.leaked_bytes = self.totals.leaked_bytes.wrapping_sub(usage.size);
+            self.heap.free(usage.size);
             self.sink.free(block, usage.size, how);
         }
-        self.totals.leaked_allocations -= 1;
         self.totals.deallocations += 1;
     }
 
-    /// A free that nobody saw: the address came again.
+    /// The call was not seen, but the address was allocated again.
     pub fn free_implied(&mut self, block: Block) {
         self.totals.implied_frees += 1;
         self.forget(block, Freed::Implied);
@@ -237,41 +235,41 @@ impl DomainRecorder {
         self.totals.unknown_frees += 1;
     }
 
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     pub fn new_image(&mut self, image: u32) {
         self.image = image;
         self.sink.image(image);
         self.forget_all();
     }
 
-    /// No block lives, as far as we know.
+    /// Forgets all live blocks.
     fn forget_all(&mut self) {
         if self.sink.is_live() {
             self.alloc_classes = AllocClasses::default();
         }
         self.alloc_classes.clear_live();
-        self.totals.leaked_bytes = 0;
-        self.totals.leaked_allocations = 0;
+        self.heap.free_all();
         self.last_alloc.fill(NO_SEQUENCE);
     }
 
-    /// The live front end: everything is as if the target had started now.
+    /// For the live front end: starts again, as if the target had started now.
     pub fn new_window(&mut self) {
         if let Sink::Live(live) = &mut self.sink {
             live.clear();
             self.forget_all();
+            self.heap = PeakTracker::default();
             self.totals = Totals::default();
         }
     }
 
-    /// The live front end: the stacks have new numbers.
+    /// For the live front end: the stacks have new ids.
     pub fn stacks_moved(&mut self) {
         if let Sink::Live(live) = &mut self.sink {
             live.stacks_moved();
         }
     }
 
-    /// The live front end: all sites with live blocks.
+    /// For the live front end: returns all sites with live blocks.
     pub fn live_sites(&self, blocks: &Blocks) -> Vec<LiveSite> {
         self.sink.live().map(|live| live.live(blocks)).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! Empties the rings of all threads, and finds the instant up to which nothing is missing.
+//! Empties the rings of all threads, and finds the instant up to which no event is missing.
 //!
-//! Given: the shared memory. Gives back: per round, all committed words (to the merge) and the watermark. What must
-//! hold: ring space is given back at once and waiting threads are woken; numbers that make no sense stop one slot and
+//! Receives: the shared memory. Returns: for each round, all committed words (to the merge) and the watermark. Must
+//! hold: ring space is free again at once and waiting threads are woken; invalid numbers in a slot stop that slot and
 //! nothing else; no thread of the target can make us wait.
 use crate::audit::{AtWork, Audited, Counts};
 use crate::mapping::{Mapping, SlotArea};
@@ -15,19 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-/// More mapped areas than this: those that were idle give their pages back, to bound our own memory.
+/// If more areas than this are mapped, idle ones release their pages, to bound our own memory.
 const KEPT_AREAS: usize = 16;
-/// More than this: also those that are in use, each time they were emptied.
+/// If more areas than this are mapped, those in use release their pages too, each time they are emptied.
 const MANY_AREAS: usize = 256;
 /// A process that has memory this long after one of its threads was gone did not end together with that thread.
 const LIVED_ON: Duration = Duration::from_secs(1);
-/// With so many words queued, 3 MB, no ring is relieved.
+/// If this many words are queued (3 MB), rings are not emptied during a merge.
 const MOST_RELIEF: usize = Store::BOUND / 8;
 
 #[derive(Default)]
 struct Slot {
     area: Option<SlotArea>,
-    /// The target's numbers for it made no sense: what it writes is thrown away.
+    /// The target's numbers for this slot are invalid, so its words are thrown away.
     stopped: bool,
     idle: bool,
     audited: Audited,
@@ -37,7 +37,7 @@ pub struct Drain {
     mapping: Arc<Mapping>,
     slots: Vec<Slot>,
     stopped_slots: u64,
-    /// Slots whose rings are mapped.
+    /// The number of slots whose rings are mapped.
     areas: usize,
     doubts: Vec<Doubt>,
 }
@@ -50,13 +50,13 @@ struct Doubt {
     begun: Option<u64>,
 }
 
-/// What a round found.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     pub words: usize,
-    /// The most words that one ring had.
+    /// The largest number of words in one ring.
     pub fullest: usize,
-    /// Words of some ring had to stay where they are: what is there is not all that there is up to the watermark.
+    /// Some words had to stay in a ring, so the merge does not have all events up to the watermark.
     pub is_partial: bool,
 }
 
@@ -70,7 +70,7 @@ impl Drain {
         Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0, doubts: Vec::new() }
     }
 
-    /// Slots whose numbers made no sense.
+    /// The number of slots that were stopped because of invalid numbers.
     pub const fn stopped_slots(&self) -> u64 {
         self.stopped_slots
     }
@@ -87,12 +87,12 @@ impl Drain {
         slot_of(&self.mapping, index)
     }
 
-    /// The stamp below which every event is committed. `now` was read before the call.
+    /// Returns the stamp below which every event is committed. `now` must be read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
         self.mapping.region().watermark(now, || barrier(self.header()))
     }
 
-    /// Copies everything committed into the merge's queues.
+    /// Copies all committed words into the merge's queues.
     pub fn empty_rings(&mut self, merge: &mut Merge) -> Drained {
         let count = self.count();
         if self.slots.len() < count as usize {
@@ -113,7 +113,7 @@ impl Drain {
         drained
     }
 
-    /// Some thread may soon have to wait.
+    /// True if some thread may soon have to wait.
     pub fn is_any_half_full(&self) -> bool {
         let region = self.mapping.region();
         (0..self.count()).any(|index| {
@@ -125,8 +125,8 @@ impl Drain {
         })
     }
 
-    /// Empties the rings, if some thread may soon have to wait. Only while little is queued: who is quicker than we for
-    /// long must wait, or what is queued would grow without end.
+    /// Empties the rings if some thread may soon have to wait, but only while little is queued. A thread that outpaces
+    /// the collector for long must wait, because the queues would grow without end.
     pub fn relieve_rings(&mut self, merge: &mut Merge) -> Option<Drained> {
         if merge.queued() >= MOST_RELIEF || !self.is_any_half_full() {
             return None;
@@ -135,7 +135,7 @@ impl Drain {
         Some(self.empty_rings(merge))
     }
 
-    /// The words, and whether some had to stay.
+    /// Returns the number of words, and whether some had to stay in the ring.
     fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> (usize, bool) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return (0, false) };
         if header.is_drained() {
@@ -143,7 +143,7 @@ impl Drain {
         }
         slot.idle = false;
         if slot.area.is_none() {
-            // When it cannot be mapped now (address space), the words stay where they are.
+            // If it cannot be mapped now (no address space), the words stay in the ring.
             slot.area = self.mapping.slot_area(index).ok();
             self.areas += slot.area.is_some() as usize;
         }
@@ -161,10 +161,10 @@ impl Drain {
             self.stopped_slots += slot.stopped as u64;
         }
         if words > 0 {
-            // Before the thread is woken: it must not take our work for a stall.
+            // Progress is noted before the thread is woken, so that it does not take our work for a stall.
             self.mapping.region().header().progress.fetch_add(1, Release);
         }
-        // With many threads the pages of all rings would be more memory than we may have.
+        // With many threads, the pages of all rings would take more memory than we may use.
         if self.areas > MANY_AREAS
             && let Some(area) = &slot.area
         {
@@ -181,8 +181,8 @@ impl Drain {
         (words, is_partial)
     }
 
-    /// Finds threads that are gone, and frees their slots once everything of them is merged. Costs a system call a
-    /// thread: not for every round. Audits what is drained.
+    /// Finds threads that are gone, and frees their slots once all their events are merged. It makes a system call for
+    /// each thread, so it is not called in every round. Also audits slots that are drained.
     pub fn reap(&mut self, process: &Process, merge: &Merge) {
         self.settle_doubts(process);
         let threads = process.threads();
@@ -202,16 +202,17 @@ impl Drain {
         self.give_pages_back();
     }
 
-    /// An exec ends threads in the middle of a call.
+    /// Must be called when an exec ended the slot's thread, perhaps in the middle of a call.
     fn forgive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.audited.forgive();
         }
     }
 
-    /// Compares what a thread began to write with what arrived, if nothing of it is on the way.
+    /// Compares the events that a thread began to write with those that arrived. Does nothing while some are on their
+    /// way.
     fn audit_slot(&mut self, index: u32, header: &SlotHeader, merge: &Merge, at_work: AtWork) {
-        // In this order: what was begun before the look at the rings must have been seen by now.
+        // The order matters: events that were begun before the look at the rings must have arrived by now.
         let begun = header.events_begun();
         if !self.is_done(index, header, merge) {
             return;
@@ -257,8 +258,8 @@ impl Drain {
         self.begun().into_iter().fold(0, u64::wrapping_add)
     }
 
-    /// The last audit: everything that was begun before `begun` was read has been merged, but for what came after something
-    /// that makes no sense in a ring. That is missing.
+    /// The last audit. Everything that was begun before `begun` was read has been merged, except for words after an
+    /// invalid one in a ring. Those are missing.
     pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
         self.settle_all_doubts(begun.iter().copied().fold(0, u64::wrapping_add));
         for (index, &begun) in begun.iter().enumerate() {
@@ -272,12 +273,12 @@ impl Drain {
         }
     }
 
-    /// How many events each slot has begun, for `audit_all`.
+    /// The number of events that each slot has begun, for `audit_all`.
     pub fn begun(&self) -> Vec<u64> {
         (0..self.count()).map(|index| self.slot(index).map_or(0, |(header, _)| header.events_begun())).collect()
     }
 
-    /// Events that were begun and neither arrived nor were counted as dropped, of all slots.
+    /// Events of all slots that were begun and neither arrived nor were counted as dropped.
     pub fn missing(&self) -> u64 {
         self.slots.iter().map(|slot| slot.audited.missing()).fold(0, u64::saturating_add)
     }
@@ -304,11 +305,11 @@ impl Drain {
     }
 }
 
-/// After it, a store that any thread of the target made before an instant earlier than ours is visible here.
+/// After this call, every store that a thread of the target made before our latest look at the clock is visible here.
 fn barrier(header: &Header) {
     if header.fence.load(Acquire) == Fence::Membarrier as u32 && membarrier(MembarrierCommand::GlobalExpedited).is_err()
     {
-        // Refused to us though not to the target: the slow kind needs no registration.
+        // The fast kind is refused to us but not to the target. The slow kind needs no registration.
         let _ = membarrier(MembarrierCommand::Global);
     }
     std::sync::atomic::fence(SeqCst);
@@ -326,12 +327,12 @@ mod tests {
     const RING: usize = Geometry::tight(channel::WriterMemory::NONE).ring_words as usize;
     const EVENT: usize = 3;
 
-    /// A target of two threads, its rings, and who empties them.
+    /// A target of two threads, its rings, and the `Drain` that empties them.
     struct Target {
         mapping: Arc<Mapping>,
         drain: Drain,
         merge: Merge,
-        /// Of the next event.
+        /// The stamp of the next event.
         stamp: u64,
     }
 
@@ -344,7 +345,7 @@ mod tests {
             Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: 1 }
         }
 
-        /// The thread allocates until that many words have been written, or the ring is full.
+        /// The thread allocates until this many words are written or the ring is full.
         fn write(&mut self, slot: u32, words: usize) -> usize {
             let area = self.mapping.slot_area(slot).unwrap();
             let [ring, _] = area.rings();

@@ -1,4 +1,4 @@
-//! What can go wrong before and while a session is recorded.
+//! Errors before and while a session is recorded.
 use std::io;
 
 /// Recording cannot start.
@@ -17,7 +17,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// A file or shared memory could not become as large as it has to be.
+    /// True if a file or shared memory could not be made large enough.
     pub const fn is_out_of_room(&self) -> bool {
         matches!(self, SetupError::Memory(_) | SetupError::Library(_))
     }

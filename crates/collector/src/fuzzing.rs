@@ -1,6 +1,7 @@
 //! The collector without threads, files and real time, for `fuzz/targets/ring.rs`. Built only with `--cfg fuzzing`.
 //!
-//! Given: shared memory into which a hostile target writes between two rounds. Returns: what the collector made of it.
+//! Receives: shared memory into which a hostile target writes between two rounds. Returns: what the collector made of
+//! it.
 use crate::aggregate::{Aggregate, LiveSite};
 use crate::clock::Timeline;
 use crate::drain::Drain;
@@ -21,11 +22,11 @@ use std::time::Instant;
 /// How much of the real collector's work a round does.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// In stamps, for both directions.
+    /// The patience in both directions, in stamps.
     pub patience: u64,
-    /// Look for threads that are gone, and for modules that were unloaded.
+    /// Also look for threads that are gone and for modules that were unloaded.
     pub is_periodic: bool,
-    /// Write what is pending even if it is little.
+    /// Write pending events even if there are few.
     pub takes_blocks: bool,
 }
 
@@ -39,13 +40,13 @@ pub struct Collector {
     pub blocks: Vec<RawBlock>,
 }
 
-/// Sums at the end.
+/// The sums at the end.
 #[derive(Clone, Debug)]
 pub struct Sums {
     pub totals: Totals,
     pub custom: Option<Totals>,
     pub live_sites: Vec<LiveSite>,
-    /// Events that were merged, of all rings.
+    /// The number of merged events of all rings.
     pub merged: u64,
     pub missing: u64,
     pub broken_words: u64,
@@ -54,7 +55,7 @@ pub struct Sums {
 }
 
 impl Collector {
-    /// `words`: how many words the queues hold in memory before they spill.
+    /// The queues hold `words` words in memory before they spill.
     pub fn new(is_live: bool, words: usize) -> Option<Self> {
         let setup = Setup {
             geometry: Geometry::tight(WriterMemory::NONE),
@@ -119,7 +120,7 @@ impl Collector {
         self.recorder.take_blocks(|block| blocks.push(block));
     }
 
-    /// What `session::ending` does, and everything that would be written.
+    /// Does what `session::ending` does, and takes everything that would be written.
     pub fn finish(&mut self) -> Sums {
         let header = self.mapping.region().header();
         self.recorder.timeline.sample(header);

@@ -1,8 +1,8 @@
-//! Sessions for processes that nobody launched: they take an offer when they need one.
+//! Sessions for processes that we did not launch: each takes an offer when it starts.
 //!
-//! Given: how to watch a process. Gives back: a session for every process that joined. What must hold: there is always an
-//! offer, up to `MOST_SESSIONS`; each has its collecting thread already, so a process that takes one never waits for us;
-//! targets can spoil the page, and then get nothing, but they can break nothing here.
+//! Receives: how to watch a process. Returns: a session for every process that joined. Must hold: there is always an
+//! offer, up to `MOST_SESSIONS`; each offer has its collecting thread already, so a process that takes one never waits
+//! for us; a target that corrupts the page gets no offers, but breaks nothing here.
 use crate::error::SetupError;
 use crate::mapping::{AliveWord, HubPage, hold_until_death, thread_exists};
 use crate::recording::{LivePlan, Recording};
@@ -12,22 +12,22 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Offers that stand while nobody takes one, and while many do.
+/// The number of open offers while no process joins, and while many do.
 const FEW: usize = 4;
 const MANY: usize = channel::OFFERS;
-/// Processes that are watched at the same time; each costs a thread and a few megabytes.
+/// The most processes that are watched at the same time. Each costs a thread and a few megabytes.
 const MOST_SESSIONS: usize = 512;
 
 pub struct Hub {
     page: HubPage,
     plan: LivePlan,
-    /// By place of its offer.
+    /// The session of each offer, by the offer's place.
     spares: Vec<Option<Recording>>,
-    /// Offers that are to stand: more after every one that was taken, and fewer with time.
+    /// How many offers should be open: more after each one that was taken, fewer with time.
     wanted: usize,
 }
 
-/// Ends the waiting of a hub.
+/// Ends a `Hub::wait`.
 #[derive(Clone, Copy)]
 pub struct Bell(&'static channel::Hub);
 
@@ -38,7 +38,7 @@ impl Bell {
     }
 }
 
-/// A process and its session.
+/// A process that joined, and its session.
 pub struct Joined {
     pub pid: u32,
     pub recording: Recording,
@@ -56,12 +56,12 @@ impl Hub {
         format!("/proc/{}/fd/{}", std::process::id(), self.page.fd().as_raw_fd())
     }
 
-    /// Processes that got no session and run unwatched.
+    /// The number of processes that got no session and run unwatched.
     pub fn missed(&self) -> u32 {
         self.page.hub().missed.load(Ordering::Relaxed)
     }
 
-    /// Puts new offers up for those that were taken, as long as there are not too many sessions.
+    /// Replaces offers that were taken, unless there are too many sessions.
     pub fn offer(&mut self, sessions: usize) {
         let hub = self.page.hub();
         let standing = self.spares.iter().flatten().count();
@@ -69,7 +69,7 @@ impl Hub {
         if missing == 0 {
             return;
         }
-        // Where there is no memory for all of them now, there may be later.
+        // If there is not enough memory for all of them now, the missing ones are made later.
         let mut new = Recording::live_ones(&self.plan, missing).into_iter();
         for (spare, offer) in self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none()) {
             let Some(recording) = new.next() else { break };
@@ -80,12 +80,12 @@ impl Hub {
         let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// Who came since the last call.
+    /// Returns the processes that joined since the last call.
     pub fn joined(&mut self) -> Vec<Joined> {
         let mut joined = Vec::new();
         for (spare, offer) in self.spares.iter_mut().zip(&self.page.hub().offers) {
             let Some(pid) = spare.as_ref().and_then(Recording::target_pid) else {
-                // Taken by somebody who died before it could say so: as good as new.
+                // The process that took it died before it could join, so the offer can be used again.
                 if let (OfferState::Taken { pid, .. }, Some(recording)) = (offer.state(), spare.as_ref())
                     && !thread_exists(pid, pid)
                 {
@@ -103,7 +103,7 @@ impl Hub {
         joined
     }
 
-    /// Returns when somebody took an offer, or after `time`.
+    /// Returns when a process takes an offer, or after `time`.
     pub fn wait(&self, time: Duration) {
         let hub = self.page.hub();
         let rung = hub.doorbell.load(Ordering::Acquire);
@@ -114,12 +114,12 @@ impl Hub {
         }
     }
 
-    /// Ends a `wait`, from another thread.
+    /// Returns a handle that ends a `wait` from another thread.
     pub fn bell(&self) -> Bell {
         Bell(self.page.hub())
     }
 
-    /// The thread that calls this stands for us: when it ends, nobody waits for an offer any more.
+    /// The calling thread stands for the collector: when it ends, no process waits for an offer any more.
     pub fn stand(&self) -> std::io::Result<impl Sized + use<>> {
         hold_until_death(AliveWord::Hub(self.page.hub()))
     }

@@ -1,11 +1,10 @@
 //! Drains the shared memory of a target, orders and pairs its events, writes the trace.
 //!
-//! Given: a plan and an open file. Gives back: a trace, live numbers while it grows, an outcome at the end. What must
-//! hold:
+//! Receives: a plan and an open file. Returns: a trace, live numbers while it grows, an outcome at the end. Must hold:
 //!
-//! - **Bounded memory**: 64 MB plus 40 bytes a live block; what does not fit waits in a spill file.
+//! - **Bounded memory**: 64 MB plus 40 bytes for each live block. Words that do not fit wait in a spill file.
 //! - **The draining thread never waits** for a disk or a terminal.
-//! - **The target is hostile**: what it writes can spoil its own trace, nothing else.
+//! - **The target is hostile**: its words can spoil its own trace, and nothing else.
 //!
 //! ```text
 //! rings -drain-> queues -merge-> events in order -recorder-> raw blocks -writer-> file

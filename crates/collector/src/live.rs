@@ -1,39 +1,39 @@
-//! A session without a trace: what can be asked of it, and what it answers.
+//! A session without a trace: the questions that it takes, and its answers.
 use crate::aggregate::LiveSite;
 use crate::memory::Memory;
 use format::{Losses, Module, Totals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Why there is a snapshot.
+/// The reason for a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The target was sent a signal: dump by size, or by count.
+    /// The target was sent a signal that asks for a dump by size (or, below, by count).
     BySize,
     ByCount,
     /// A new measuring window has begun; the snapshot is empty.
     Window,
-    /// We were asked, under this number.
+    /// The owner asked, with this number.
     Asked(u32),
     /// The target is gone.
     End,
 }
 
-/// What may be asked of a session.
+/// What a session can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The answer has the same number.
+    /// The answer carries the same number.
     Snapshot(u32),
-    /// Forget everything that lives.
+    /// Forget all live blocks.
     Window,
 }
 
-/// Sites that may wait in snapshots which nobody has finished with: about 100 MB.
+/// The most sites in snapshots that are still held: about 100 MB.
 const MOST_WAITING: usize = 1 << 20;
-/// What a snapshot costs besides its sites and modules, counted in sites.
+/// The cost of a snapshot besides its sites and modules, counted in sites.
 const FIXED_COST: usize = 1 << 10;
 
-/// How much memory the snapshots of a session take. Shared by all of them.
+/// The memory that all snapshots of a session take together.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog(Arc<AtomicUsize>);
 
@@ -42,7 +42,7 @@ impl Backlog {
         self.0.load(Ordering::Acquire) >= MOST_WAITING
     }
 
-    /// Counts a snapshot until the result is dropped.
+    /// Counts a snapshot until the returned share is dropped.
     pub(crate) fn hold(&self, sites: usize, modules: usize) -> BacklogShare {
         let cost = sites + modules + FIXED_COST;
         self.0.fetch_add(cost, Ordering::AcqRel);
@@ -63,23 +63,23 @@ impl Drop for BacklogShare {
     }
 }
 
-/// What lives in the target at one instant.
+/// What is live in the target at one instant.
 #[derive(Debug)]
 pub struct Snapshot {
     pub reason: Reason,
     pub pid: u32,
     /// The kernel's name of the program.
     pub name: String,
-    /// Since the session's start.
+    /// The time since the session's start.
     pub time_ns: u64,
-    /// Those with live blocks, in no order.
+    /// The sites with live blocks, in no order.
     pub sites: Vec<LiveSite>,
     pub totals: Totals,
     pub losses: Losses,
     pub modules: Vec<Module>,
-    /// The last look at it, which for a target that is gone was before its end.
+    /// The last look at the target's memory. If the target is gone, it was made before its end.
     pub memory: Memory,
-    /// Keeps the session's count of waiting snapshots right.
+    /// Keeps the session's count of held snapshots right.
     pub held: BacklogShare,
 }
 

@@ -1,8 +1,9 @@
-//! The shared memory as the collector holds it, and the few things only the kernel or the processor can do.
+//! The shared memory as the collector holds it, and the few things that only the kernel or the processor can do.
 //!
-//! Given: a geometry. Gives back: a sealed memfd, its typed parts, one slot's rings at a time, the robust mark that
-//! tells the target of our death. What must hold: the fixed part stays mapped as long as its `Mapping`, from which every
-//! reference into it is borrowed; a slot area stays mapped as long as its `SlotArea`, which holds the `Mapping`.
+//! Receives: a geometry. Returns: a sealed memfd, its typed parts, the rings of one slot at a time, and the robust
+//! futex that tells the target of our death. Must hold: the fixed part stays mapped as long as its `Mapping`, from
+//! which every reference into it is borrowed; a slot area stays mapped as long as its `SlotArea`, which holds the
+//! `Mapping`.
 //!
 //! Besides this file, only `spawn.rs` and `spawn/` have unsafe code in this crate.
 use crate::error::SetupError;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
 
-/// What both sides must know before the target starts.
+/// The settings that both sides must know before the target starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub geometry: Geometry,
@@ -29,7 +30,7 @@ pub struct Setup {
 }
 
 pub struct Mapping {
-    /// Not handed out as it is: it is mapped until `drop` only.
+    /// Never handed out with this lifetime, because it is mapped only until `drop`.
     region: Region<'static>,
     fd: OwnedFd,
 }
@@ -41,14 +42,14 @@ impl Mapping {
         Self::adopt(setup, fd)
     }
 
-    /// With memory that somebody else made, empty and open to seals.
+    /// Uses memory that another process created. It must be empty and not sealed yet.
     pub fn adopt(setup: &Setup, fd: OwnedFd) -> Result<Self, SetupError> {
         let geometry = setup.geometry;
         geometry.check().map_err(|_| SetupError::Geometry)?;
         rustix::fs::ftruncate(&fd, geometry.total_len() as u64).map_err(|e| SetupError::Memory(e.into()))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
             .map_err(|e| SetupError::Memory(e.into()))?;
-        // A hostile target may have made it shorter again before it was sealed. What lies behind the end of a file cannot be read.
+        // A hostile target may have made it shorter before it was sealed. A read after the end of a file faults.
         let length = rustix::fs::fstat(&fd).map_err(|e| SetupError::Memory(e.into()))?.st_size;
         if length != geometry.total_len() as i64 {
             return Err(SetupError::Memory(io::ErrorKind::InvalidData.into()));
@@ -84,7 +85,7 @@ impl Mapping {
         self.fd.as_fd()
     }
 
-    /// Maps the rings of one slot; the target's private part of the area is none of our business.
+    /// Maps the rings of one slot. The target's private part of the area is not mapped.
     pub fn slot_area(self: &Arc<Self>, index: u32) -> io::Result<SlotArea> {
         let slot = self.region.slot(index).ok_or(io::ErrorKind::InvalidInput)?;
         let geometry = self.region.geometry();
@@ -93,7 +94,7 @@ impl Mapping {
         Ok(SlotArea { mapping: Arc::clone(self), index, slot, base, length })
     }
 
-    /// Every byte of memory that recording costs: the pages of the memfd that were ever touched.
+    /// The memory that recording costs: all pages of the memfd that were ever touched.
     pub fn bytes_used(&self) -> u64 {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
@@ -108,7 +109,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The header of a mapping that stays mapped as long as this.
+/// The header of a mapping, which stays mapped as long as this value.
 pub struct SharedHeader(Arc<Mapping>);
 
 impl SharedHeader {
@@ -124,7 +125,7 @@ impl std::ops::Deref for SharedHeader {
     }
 }
 
-/// The page where processes of one tree find shared memory.
+/// The page through which the processes of one tree find shared memory.
 pub struct HubPage {
     page: *mut u8,
     fd: OwnedFd,
@@ -156,7 +157,7 @@ impl HubPage {
         Ok(HubPage { page, fd })
     }
 
-    /// Never unmapped: there is one a process.
+    /// The page is never unmapped: there is one in each process.
     pub const fn hub(&self) -> &'static Hub {
         // SAFETY: `create` has mapped and filled the page, and nothing unmaps it: `HubPage` has no `Drop`. Its file cannot
         // become shorter, because `create` sealed it.
@@ -191,7 +192,7 @@ pub struct SlotArea {
 unsafe impl Send for SlotArea {}
 
 impl SlotArea {
-    /// The thread's ring and the one for events inside a signal handler.
+    /// Returns the thread's ring, and the one for events inside a signal handler.
     pub fn rings(&self) -> [Ring<'_>; 2] {
         // SAFETY: `slot_area` has mapped `private_in_slot(index)` bytes at `base`, and checked that there is such a slot.
         // They stay mapped until `self` is dropped, and the rings that are returned borrow `self`. `slot` is in the fixed
@@ -199,7 +200,7 @@ impl SlotArea {
         unsafe { self.mapping.region.rings(self.index, &*self.slot, self.base) }
     }
 
-    /// Takes the pages out of our resident memory; what is in them stays.
+    /// Removes the pages from our resident memory; their content stays.
     pub fn release_pages(&self) {
         // SAFETY: `slot_area` has mapped `length` bytes at `base` as a shared mapping of a file. On such a mapping
         // `MADV_DONTNEED` drops page table entries only: the next read finds the same bytes.
@@ -215,8 +216,8 @@ impl Drop for SlotArea {
     }
 }
 
-/// A table of zeroes in memory of its own, in huge pages once it is large: its use is random, and with small pages the
-/// processor spends more time on finding them than on the table.
+/// A table of zeroes in memory of its own. A large table uses huge pages: it is accessed at random, and with small
+/// pages the processor spends more time on TLB misses than on the table.
 #[derive(Debug)]
 pub struct ZeroedTable {
     base: ptr::NonNull<[u64; 2]>,
@@ -237,7 +238,8 @@ impl ZeroedTable {
         let mapped = bytes.max(1).next_multiple_of(if is_large { HUGE_PAGE } else { channel::PAGE });
         let base = map_zeroes(mapped, if is_large { HUGE_PAGE } else { channel::PAGE });
         let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u64; 2]>()) };
-        // A small one is used all over at once. Page by page, each would come twice: to be read, and then to be written.
+        // All pages of a small table are used soon. Without populating them, each would fault twice: at its first read
+        // and at its first write.
         let advice = if is_large { Advice::LinuxHugepage } else { Advice::LinuxPopulateWrite };
         // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of advice
         // keep the bytes as they are.
@@ -246,7 +248,7 @@ impl ZeroedTable {
     }
 }
 
-/// glibc gives freed tables back to the system and takes memory in steps of 128 KB. Each page that comes anew costs one to two
+/// glibc returns freed tables to the system and grows the heap in steps of 128 KB. Each new page costs one to two
 /// microseconds, and a recording's tables grow all the time.
 pub fn take_memory_in_large_steps() {
     const STEP: i32 = 1 << 20;
@@ -259,7 +261,7 @@ pub fn take_memory_in_large_steps() {
     }
 }
 
-/// Private zeroes, aligned.
+/// Maps private zeroes, aligned.
 fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
     let slack = if align > channel::PAGE { align } else { 0 };
     let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -314,7 +316,7 @@ struct RobustList {
     node: *mut c_void,
 }
 
-/// The word by which others see that we are alive, and what keeps it mapped.
+/// The word by which other processes see that we are alive, and what keeps it mapped.
 pub enum AliveWord {
     Session(Arc<Mapping>),
     /// The hub's page is never unmapped.
@@ -330,8 +332,8 @@ impl AliveWord {
     }
 }
 
-/// A word that the kernel marks when the thread that holds it ends, however it ends. To be dropped by that thread. If it is
-/// forgotten instead, the word stays mapped for ever.
+/// A word that the kernel marks when the thread that holds it ends, however it ends. The same thread must drop it. If
+/// it is forgotten instead, the word stays mapped for ever.
 pub struct HeldUntilDeath {
     alive: AliveWord,
     list: *mut RobustList,
@@ -388,7 +390,7 @@ pub fn tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Asks for the cache line of `place`, without waiting.
+/// Prefetches the cache line of `place` without waiting for it.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     // SAFETY: SSE is part of x86-64, which this crate is built for. A prefetch reads nothing for the program and never
@@ -421,7 +423,7 @@ pub mod tests {
         assert!(rustix::fs::ftruncate(mapping.fd(), 4096).is_err(), "sealed");
     }
 
-    /// A target that makes its memory shorter while we take it over.
+    /// A target that makes its memory shorter while we adopt it.
     #[test]
     fn memory_that_was_made_shorter_is_not_taken() {
         use std::sync::atomic::AtomicBool;
@@ -478,7 +480,7 @@ pub mod tests {
         let hold = || hold_until_death(AliveWord::Session(Arc::clone(&mapping))).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // What is never dropped is the kernel's to mark.
+                // A value that is never dropped leaves the mark to the kernel.
                 std::mem::forget(hold());
                 assert_ne!(word.load(Ordering::Acquire), 0);
             });
@@ -489,7 +491,8 @@ pub mod tests {
         assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
     }
 
-    /// Whatever is dropped last unmaps the memory: without that, each of these would write to memory that is gone.
+    /// The value that is dropped last unmaps the memory. If another one did, each of these would write to unmapped
+    /// memory.
     #[test]
     fn memory_stays_mapped_for_its_last_user() {
         let mapping = Arc::new(Mapping::create(&tight()).unwrap());
@@ -527,7 +530,7 @@ pub mod tests {
         })
         .join()
         .unwrap();
-        // The kernel lets a joiner go a little before the thread is gone from its tables.
+        // The kernel wakes the joining thread a little before the other thread is gone from its tables.
         for _ in 0..1000 {
             if !thread_exists(pid, tid) {
                 return;

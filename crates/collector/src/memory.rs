@@ -1,7 +1,7 @@
 //! The target's memory as the kernel sees it: the allocator's part, and the whole.
 //!
-//! Given: a pid. Gives back: bytes. What must hold: a look at a target that is gone changes nothing; looks that nobody asked
-//! for take at most a hundredth of the time, for the target's page faults may wait for one.
+//! Receives: a pid. Returns: bytes. Must hold: if the target is gone, the last values stay; regular looks take at most
+//! a hundredth of the time, because the target's page faults may have to wait for one.
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,22 @@ const COST: u32 = 100;
 /// glibc's arenas begin at multiples of this (HEAP_MAX_SIZE).
 const ARENA: u64 = 64 << 20;
 
-/// Bytes, at one moment.
+/// Sizes in bytes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The mappings that malloc takes small blocks from: `[heap]` and the arenas of threads.
+    /// The mappings from which malloc takes small blocks: `[heap]` and the arenas of threads.
     pub allocator_virtual: u64,
     pub allocator_resident: u64,
     pub virtual_size: u64,
     pub resident: u64,
     pub shared: u64,
-    /// When that was, since the session's start; 0: never.
+    /// The time of the look, since the session's start; 0 if there was none.
     pub time_ns: u64,
-    /// The target let itself be looked at when it ended.
+    /// True if the look was made when the target ended.
     pub is_last: bool,
 }
 
-/// Looks now and then, so that something is known of a target that ends without a word.
+/// Looks regularly, so that something is known of a target that ends without notice.
 #[derive(Debug)]
 pub struct Looks {
     pub last: Memory,
@@ -40,14 +40,14 @@ impl Looks {
         Looks { last: Memory::default(), name: String::new(), next: Instant::now(), pause: FIRST }
     }
 
-    /// When it is time again.
+    /// Looks again if enough time has passed.
     pub fn now_and_then(&mut self, pid: u32, time_ns: u64) {
         if Instant::now() >= self.next {
             self.look(pid, time_ns);
         }
     }
 
-    /// False: there was nothing to see.
+    /// Returns false if nothing could be read.
     pub fn look(&mut self, pid: u32, time_ns: u64) -> bool {
         let began = Instant::now();
         let seen = read(pid, time_ns);
@@ -67,11 +67,11 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
     let mut pages = statm.split(' ').map(|word| word.parse::<u64>().unwrap_or(0) * page);
     let mut next = || pages.next().unwrap_or(0);
     let (virtual_size, resident, shared) = (next(), next(), next());
-    // What is ending has nothing left.
+    // A process that is ending has no memory left.
     if virtual_size == 0 {
         return None;
     }
-    // Refused where the target is not ours to look at (it changed its user).
+    // Refused if we may not inspect the target, for instance after it changed its user.
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     let (allocator_virtual, allocator_resident) = allocator(&smaps);
     Some(Memory { allocator_virtual, allocator_resident, virtual_size, resident, shared, time_ns, is_last: false })

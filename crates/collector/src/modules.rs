@@ -1,7 +1,7 @@
 //! The target's module table, read as it grows.
 //!
-//! Given: the shared memory. Gives back: modules that are new, or gone, since the last look. What must hold: called
-//! after the rings were copied and before the copied events are written, a module precedes all frames in it.
+//! Receives: the shared memory. Returns: modules that were loaded or unloaded since the last call. Must hold: if it is
+//! called after the rings were copied and before the copied events are written, a module precedes all frames in it.
 use crate::clock::Timeline;
 use crate::proc_files::Process;
 use channel::{BUILD_ID_MAX, Region};
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub struct Modules {
     seen: Vec<Module>,
-    /// The file we launched: the main program of the first image.
+    /// The file that we launched: the main program of the first image.
     launched: String,
 }
 
@@ -21,12 +21,12 @@ impl Modules {
         Modules { seen: Vec::new(), launched }
     }
 
-    /// All there were, those that are gone too.
+    /// All modules that were ever loaded, also those that are unloaded by now.
     pub fn seen(&self) -> &[Module] {
         &self.seen
     }
 
-    /// Modules that were loaded since the last call.
+    /// Returns the modules that were loaded since the last call.
     pub fn loaded(&mut self, region: &Region, timeline: &Timeline, process: &Process) -> &[Module] {
         let count = region.header().module_count.load(Ordering::Acquire).min(region.geometry().modules);
         let before = self.seen.len();
@@ -38,7 +38,8 @@ impl Modules {
         self.seen.get(before..).unwrap_or_default()
     }
 
-    /// Modules that went since the last call. A walk over all: not for every round.
+    /// Returns the modules that were unloaded since the last call. It walks over all modules, so it is not called in
+    /// every round.
     pub fn unloaded(&mut self, region: &Region, timeline: &Timeline) -> Vec<Module> {
         let mut gone = Vec::new();
         for (module, raw) in self.seen.iter_mut().zip(region.modules()) {
@@ -60,8 +61,8 @@ impl Modules {
         let image = raw.image.load(Ordering::Relaxed);
         let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| self.main_program(image, process));
         let start = raw.start.load(Ordering::Relaxed);
-        // `./libx.so` means nothing to whoever opens the trace. The target makes it whole, but not one that was attached to,
-        // nor a forked child: both learn of it too late.
+        // A relative path such as `./libx.so` is useless to a reader of the trace. A launched target resolves it
+        // itself. A target that was attached to and a forked child learn of the module too late to do so.
         if path.contains('/') && !path.starts_with('/') {
             path = process.mapped_file(start).unwrap_or(path);
         }
@@ -83,7 +84,7 @@ impl Modules {
 }
 
 impl Modules {
-    /// /proc tells the program that runs now; the first image may be gone already, but that one is known.
+    /// /proc names the program that runs now. The first image may be replaced already, but its file is known.
     fn main_program(&self, image: u32, process: &Process) -> String {
         match process.exe() {
             Some(now) if image > 1 || self.launched.is_empty() => now,
@@ -92,7 +93,7 @@ impl Modules {
     }
 }
 
-/// A text in the names area; `None` when the target's numbers point outside of it.
+/// Returns a text of the names area, or `None` if the target's numbers point outside of it.
 pub fn text(region: &Region, at: u32, length: u32) -> Option<String> {
     let end = (at as usize).checked_add(length as usize)?;
     let bytes: Vec<u8> = region.names().get(at as usize..end)?.iter().map(|b| b.load(Ordering::Relaxed)).collect();

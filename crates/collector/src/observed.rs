@@ -1,6 +1,6 @@
-//! What is known at the end about the places where a program may have allocated unseen.
+//! The facts that are known at the end about places where a program may have allocated without being recorded.
 //!
-//! The collector has the facts; the front end looks at the modules' files and makes sentences of both.
+//! The collector has the facts. The front end looks at the modules' files and makes sentences of both.
 use crate::session::Collector;
 use channel::{Header, UnrecordedExec};
 use format::{Module, Unseen};
@@ -12,22 +12,22 @@ pub type Inspect = fn(&Observed<'_>) -> Vec<Unseen>;
 #[derive(Debug)]
 pub struct Observed<'a> {
     pub pid: u32,
-    /// The program ran already when recording began.
+    /// The program was running already when the recording started.
     pub is_attached: bool,
-    /// The program is behind a system call filter of its own.
+    /// The program has installed a system call filter of its own.
     pub is_sandboxed: bool,
     pub replaced: Option<Replaced>,
-    /// Every module there was, with its `channel::ModuleFlags`.
+    /// Every module that was ever loaded, with its `channel::ModuleFlags`.
     pub modules: Vec<(&'a Module, u32)>,
 }
 
 /// The program executed another one that did not record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// What it asked for: a path, or a name that was looked for in PATH. Empty if it had neither.
+    /// What it tried to execute: a path, or a name that was searched in PATH. Empty if it had neither.
     pub by: String,
     pub time_ns: u64,
-    /// Why, if the target found that out before.
+    /// The reason, if the target found it before the exec.
     pub why: Option<UnrecordedExec>,
 }
 

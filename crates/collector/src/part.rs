@@ -1,8 +1,9 @@
 //! A file that has a name of its own until it is whole: `.heaptrack.PID.N.part`, in the folder that it is for.
 //!
-//! Given: a folder. Returns: a new file there, which is locked as long as its writer has it open. What must hold: no two writers get the
-//! same file, also where their pids are equal (containers, other hosts); a file whose writer lives is never removed. A writer that is
-//! killed leaves its file behind, so the next command that writes into the folder removes it (decision 56).
+//! Receives: a folder. Returns: a new file there, which is locked while its writer has it open. Must hold: no two
+//! writers get the same file, even if their pids are equal (containers, other hosts); a file whose writer is alive is
+//! never removed. A writer that is killed leaves its file, and the next command that writes into the folder removes it
+//! (decision 56).
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -13,11 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A name that is taken is given up for the next one. More than a few are taken only in a folder that cannot be written to anyway.
+/// If a name is taken, the next one is tried. More than a few are taken only in a folder that cannot be written to
+/// anyway.
 const MOST_NAMES: usize = 10_000;
-/// A link cannot be locked, and is renamed as soon as it is made.
+/// A link cannot be locked. It is renamed as soon as it is made, so an older one is abandoned.
 const LINK_AGE: Duration = Duration::from_secs(60);
-/// Where other hosts write, too, a lock may be known to one host only (`nolock`, `local_lock`).
+/// On a file system that several hosts share, a lock may be visible on one host only (`nolock`, `local_lock`). There
+/// only files of this age count as abandoned.
 const SHARED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// NFS, SMB and CIFS, Ceph, AFS, Plan 9, FUSE, GFS2, OCFS2 and Lustre: file systems that several hosts can have mounted.
 const SHARED: [u32; 11] = [
@@ -36,12 +39,13 @@ const SHARED: [u32; 11] = [
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A file that is removed by a later command if its writer is killed.
+/// Creates a file that a later command removes if its writer is killed.
 pub fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
     create_with(folder, "part")
 }
 
-/// A trace that gets its real name late, or never. It is nobody else's to remove, because it can be read at every moment.
+/// Creates a trace that gets its real name late, or never. No other command may remove it, because it can be read at
+/// every moment.
 pub fn create_trace(folder: &Path) -> io::Result<(PathBuf, File)> {
     create_with(folder, "htz")
 }
@@ -49,13 +53,13 @@ pub fn create_trace(folder: &Path) -> io::Result<(PathBuf, File)> {
 fn create_with(folder: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
     let make = |path: &Path| {
         let file = File::options().write(true).create_new(true).open(path)?;
-        // A command that removes abandoned files may have been quicker than our lock.
+        // A command that removes abandoned files may have removed ours before we locked it.
         if is_locked_as(&file, path) { Ok(file) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     };
     with_free_name(folder, ending, make)
 }
 
-/// A symbolic link to `target`, to be renamed at once.
+/// Creates a symbolic link to `target`, which the caller renames at once.
 pub fn create_link(folder: &Path, target: &Path) -> io::Result<PathBuf> {
     with_free_name(folder, "part", |path| symlink(target, path)).map(|(path, ())| path)
 }
@@ -73,7 +77,7 @@ fn with_free_name<T>(folder: &Path, ending: &str, make: impl Fn(&Path) -> io::Re
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// True when the lock is ours and the file still has its name. A file system without locks has none that could be missed.
+/// True if we hold the lock and the file still has its name. Also true on a file system without locks.
 fn is_locked_as(file: &File, path: &Path) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
         && is_named(file, path).unwrap_or(false)
@@ -84,11 +88,11 @@ fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     Ok((here.dev(), here.ino()) == (there.dev(), there.ino()))
 }
 
-/// Removes the files of writers that are gone. A file that cannot be judged or removed stays, which is no error.
+/// Removes the files of writers that are gone. A file that cannot be judged or removed stays, which is not an error.
 pub fn remove_abandoned(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(|entry| is_part(&entry.file_name())) {
         let path = entry.path();
-        // Nothing is opened that could block or that has an effect when it is opened.
+        // Only regular files and links are looked at: opening anything else could block or have an effect.
         match entry.file_type() {
             Ok(kind) if kind.is_file() => drop(remove_file_if_abandoned(&path)),
             Ok(kind) if kind.is_symlink() => drop(remove_link_if_abandoned(&path)),
@@ -98,12 +102,12 @@ pub fn remove_abandoned(folder: &Path) {
 }
 
 fn remove_file_if_abandoned(path: &Path) -> io::Result<()> {
-    // NFS gives the lock only to a descriptor that can write.
+    // NFS grants the lock only to a descriptor that is open for writing.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let is_shared = SHARED.contains(&(rustix::fs::fstatfs(&file)?.f_type as u32));
-    // The name stays with this file while we hold its lock: a writer with the same pid takes another name.
+    // The name belongs to this file while we hold its lock: a writer with the same pid takes another name.
     if is_named(&file, path)? && is_old_enough(&file.metadata()?, if is_shared { SHARED_AGE } else { Duration::ZERO }) {
         fs::remove_file(path)?;
     }
@@ -164,7 +168,7 @@ mod tests {
     fn a_name_that_is_taken_is_not_used() {
         let folder = folder("taken");
         let next = NEXT.load(Ordering::Relaxed);
-        // Other tests take numbers, too.
+        // Other tests take numbers from the same counter.
         let taken: Vec<PathBuf> = (next..next + 100)
             .map(|number| folder.join(format!(".heaptrack.{}.{number}.part", std::process::id())))
             .collect();

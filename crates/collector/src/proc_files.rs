@@ -1,7 +1,7 @@
 //! What the kernel tells about the target: resident memory, names, filters.
 //!
-//! Given: a pid. Gives back: what /proc says now, `None` where there is no /proc or no target. What must hold: a read
-//! of the resident memory is one system call.
+//! Receives: a pid. Returns: what /proc says now, or `None` if there is no /proc or no target. Must hold: reading the
+//! resident memory is one system call.
 use crate::mapping::thread_exists;
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ pub struct Process {
     statm: Option<File>,
     page_size: u64,
     our_filters: Option<Seccomp>,
-    /// It is in a pid namespace of its own, and knows its threads by other numbers than we.
+    /// The target is in a pid namespace of its own, so its numbers of threads are not ours.
     has_own_pids: bool,
 }
 
-/// A process's system call filters.
+/// The system call filters of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seccomp {
     mode: u32,
@@ -42,25 +42,25 @@ impl Process {
         Some(pages * self.page_size)
     }
 
-    /// The filters that are in force now were looked at, and let through what recording needs.
+    /// Accepts the filters that are in force now, because they were checked and allow what the recording needs.
     pub fn accept_filters(&mut self) {
         self.our_filters = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
     }
 
-    /// True when the target has put itself behind a filter that we are not behind ourselves (a container's default
-    /// filter holds for both and allows what we need).
+    /// True if the target has installed a filter that does not apply to us. A container's default filter applies to
+    /// both and allows what we need.
     pub fn has_own_filter(&self) -> bool {
         let theirs = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
         matches!((theirs, self.our_filters), (Some(theirs), Some(ours)) if theirs > ours)
     }
 
-    /// The program's file, as the kernel names it now.
+    /// The path of the program's file, as the kernel names it now.
     pub fn exe(&self) -> Option<String> {
         let path = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
         Some(path.to_string_lossy().into_owned())
     }
 
-    /// The file that is mapped at an address, by its whole path. The loader may know it by a relative one.
+    /// The absolute path of the file that is mapped at an address. The loader may know it by a relative one.
     pub fn mapped_file(&self, address: u64) -> Option<String> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
         let line = maps.lines().find(|line| {
@@ -72,7 +72,7 @@ impl Process {
         Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     }
 
-    /// `tid` as the target knows it.
+    /// `tid` is the number that the target itself has for the thread.
     pub fn thread_name(&self, tid: u32) -> Option<String> {
         let tid = if self.has_own_pids { self.our_number(tid)? } else { tid };
         let name = fs::read(format!("/proc/{}/task/{tid}/comm", self.pid)).ok()?;
@@ -82,9 +82,9 @@ impl Process {
 
 /// The threads of a process at one moment.
 pub enum Threads {
-    /// The kernel is asked for each.
+    /// The numbers are ours, so the kernel is asked for each thread.
     Same(u32),
-    /// By the numbers that the process itself has for them.
+    /// The numbers that the process itself has for its threads.
     Own(HashSet<u32>),
 }
 
@@ -117,7 +117,7 @@ impl Process {
     }
 }
 
-/// The number that a process or thread has in its own namespace.
+/// Returns the number that a process or thread has in its own namespace.
 fn own_number(folder: &str) -> Option<u32> {
     let status = fs::read_to_string(format!("{folder}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()

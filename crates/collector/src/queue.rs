@@ -1,14 +1,14 @@
-//! The words of one ring between the ring and the merge, first in, first out.
+//! The words of one ring on their way to the merge, first in, first out.
 //!
-//! Given: the committed words of a ring, at once and all of them. Gives back: the same words, in order, when the merge
-//! may take them. What must hold: ring space is free as soon as the words are here; all queues together keep at most
-//! `Store::BOUND` words in memory, the rest is in the spill file; a run of words holds whole records.
+//! Receives: all committed words of a ring at once. Returns: the same words, in order, when the merge may take them.
+//! Must hold: ring space is free as soon as the words are here; all queues together keep at most `Store::BOUND` words
+//! in memory, the rest is in the spill file; a window holds whole records.
 use crate::spill::{Run, Spill};
 use channel::{Ring, RingError};
 use std::collections::VecDeque;
 use std::mem;
 
-/// What all queues share: the bound, the spill file, buffers to use again.
+/// Shared by all queues: the bound, the spill file, and buffers to use again.
 #[derive(Debug)]
 pub struct Store {
     spill: Spill,
@@ -16,12 +16,12 @@ pub struct Store {
     in_memory: usize,
     scratch: Vec<u64>,
     spare: Vec<Vec<u64>>,
-    /// The spill file cannot be written: rings stay full until there is room in memory.
+    /// The spill file cannot be written, so rings stay full until there is room in memory.
     stuck: bool,
 }
 
 impl Store {
-    /// Words in memory, 24 MB.
+    /// The most words in memory: 24 MB.
     pub const BOUND: usize = 3 << 20;
     const SPARE_BUFFERS: usize = 8;
 
@@ -29,7 +29,7 @@ impl Store {
         Store { spill, bound, in_memory: 0, scratch: Vec::new(), spare: Vec::new(), stuck: false }
     }
 
-    /// False: nothing may be drained now, the target waits or drops as it was told to.
+    /// Returns false if nothing may be drained now. The target then waits or drops events, as configured.
     pub fn has_room(&mut self) -> bool {
         if self.stuck && self.in_memory < self.bound / 2 {
             self.stuck = false;
@@ -83,7 +83,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Moves everything that is committed in `ring` here. Returns the number of words.
+    /// Moves all committed words of `ring` into the queue. Returns their number.
     pub fn fill(&mut self, ring: &Ring<'_>, store: &mut Store) -> Result<usize, RingError> {
         if store.scratch.capacity() < ring.capacity() {
             store.scratch = store.spare.pop().unwrap_or_default();
@@ -99,7 +99,7 @@ impl Queue {
         taken
     }
 
-    /// Takes the words; gives a buffer back that can be used again.
+    /// Takes the words, and returns a buffer that can be used again.
     fn append(&mut self, words: Vec<u64>, store: &mut Store) -> Vec<u64> {
         if store.in_memory + words.len() > store.bound
             && let Some(words) = self.spill(&words, store)
@@ -125,7 +125,8 @@ impl Queue {
                 self.front.extend_from_slice(&words);
             }
             Some(Chunk::Words(last)) if few => last.extend_from_slice(&words),
-            // Of those that lie here half empty there are never many.
+            // The chunk keeps its buffer although up to half of it is empty. Few chunks are like this, because the
+            // condition limits them to a quarter of the bound.
             _ if words.len() * 2 >= words.capacity() && store.in_memory * 4 < store.bound => {
                 self.rest.push_back(Chunk::Words(words));
                 return store.spare.pop().unwrap_or_default();
@@ -153,7 +154,7 @@ impl Queue {
         self.at == self.front.len() && self.rest.is_empty()
     }
 
-    /// The next words: whole records, empty only when the queue is.
+    /// Returns the next words: whole records, and empty only if the queue is empty.
     #[inline]
     pub fn window(&mut self, store: &mut Store) -> &[u64] {
         while self.at == self.front.len() && !self.rest.is_empty() {
@@ -162,7 +163,7 @@ impl Queue {
         self.front.get(self.at..).unwrap_or_default()
     }
 
-    /// All words that are in memory without a read, for a look ahead; blanked ones may be stored back.
+    /// Returns all chunks up to the first spilled one, for a look-ahead. The caller may blank records in them.
     pub fn resident(&mut self) -> impl Iterator<Item = &mut [u64]> {
         let front = self.front.get_mut(self.at..).unwrap_or_default();
         let rest = self.rest.iter_mut().map_while(|chunk| match chunk {
@@ -172,7 +173,7 @@ impl Queue {
         std::iter::once(front).chain(rest)
     }
 
-    /// Reads the first chunk that is not in memory, for a look further ahead. False: there is none.
+    /// Reads the first spilled chunk back, for a look further ahead. Returns false if there is none.
     pub fn load(&mut self, store: &mut Store) -> bool {
         let Some(at) = self.rest.iter().position(|chunk| matches!(chunk, Chunk::Spilled(_))) else { return false };
         if let Some(chunk) = self.rest.get_mut(at) {
@@ -245,12 +246,12 @@ mod tests {
 
     fn check_order(bound: usize) {
         let mut store = Store::new(Spill::new(std::env::temp_dir()), bound);
-        let (mut queue, mut ring, mut expected, mut state) = (Queue::default(), Written::new(), 0u64, 12345u64);
+        let (mut queue, mut ring, mut expected) = (Queue::default(), Written::new(), 0u64);
+        let mut rng = fastrand::Rng::with_seed(12345);
         for round in 0..4000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            ring.write((state >> 33) % 1024);
+            ring.write(rng.u64(..1024));
             queue.fill(&ring.ring(), &mut store).unwrap();
-            // Sometimes nothing is taken for long, so that words pile up.
+            // For a while nothing is taken, so that words pile up.
             if round % 50 < 45 {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Ordered events in, blocks of the trace out.
+//! Turns ordered events into blocks of the trace.
 //!
-//! Given: the merge's events, one after the other. Gives back: raw blocks, definitions before the events that use
-//! them, or live numbers by site, and the session's totals. What must hold: a free is written as the allocation it ends; a
-//! few dozen nanoseconds an event; no allocation per event.
+//! Receives: the merge's events, one after the other. Returns: raw blocks, definitions before the events that use them,
+//! or live numbers by site; and the session's totals. Must hold: a free is written as the allocation that it ends; an
+//! event takes a few dozen nanoseconds and allocates nothing.
 use crate::aggregate::LiveSite;
 use crate::blocks::Blocks;
 use crate::clock::Timeline;
@@ -25,7 +25,7 @@ pub struct Recorder {
     malloc: DomainRecorder,
     custom: DomainRecorder,
     stacks: Stacks,
-    /// Of both domains: the address says which.
+    /// The blocks of both domains; a bit of the address tells which.
     blocks: Blocks,
     threads: Threads,
     modules: Modules,
@@ -49,18 +49,18 @@ impl Recorder {
         }
     }
 
-    /// Malloc's totals up to the last event; `leaked_*` is what lives.
+    /// Malloc's totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
         self.malloc.totals()
     }
 
-    /// The same of the blocks that the program reported itself; `None`: it never did.
+    /// The totals of the blocks that the program reported itself, or `None` if it reported nothing.
     pub fn custom_totals(&self) -> Option<Totals> {
         let totals = self.custom.totals();
         (totals.allocations > 0 || totals.unknown_frees > 0).then_some(totals)
     }
 
-    /// Events of all sorts so far.
+    /// Events of all kinds so far.
     pub const fn event_count(&self) -> u64 {
         self.malloc.event_count() + self.custom.event_count()
     }
@@ -73,18 +73,18 @@ impl Recorder {
         self.stacks.corrupt()
     }
 
-    /// Modules that appeared: to be called after rings were copied, before their events are merged.
+    /// Reads new modules. Must be called after rings were copied and before their events are merged.
     pub fn read_modules(&mut self) {
         self.new_modules.extend_from_slice(self.modules.loaded(&self.mapping.region(), &self.timeline, &self.process));
     }
 
-    /// What changes rarely: modules that went, threads that named themselves.
+    /// Reads what changes rarely: unloaded modules, and names of threads.
     pub fn refresh(&mut self) {
         self.new_modules.extend(self.modules.unloaded(&self.mapping.region(), &self.timeline));
         self.threads.refresh_names(&self.process);
     }
 
-    /// Takes all that is pending, in the order in which it must stand in the file.
+    /// Takes all pending blocks, in the order in which they must be in the file.
     pub fn take_blocks(&mut self, mut put: impl FnMut(RawBlock)) {
         if !self.new_modules.is_empty() {
             put(Module::to_block(&self.new_modules));
@@ -98,19 +98,19 @@ impl Recorder {
             put(block);
         }
         self.malloc.take_blocks(&mut put);
-        // Most programs report nothing, and their files have nothing of it.
+        // Most programs report no blocks themselves. Their files have none of the custom kinds.
         if self.custom_totals().is_some() {
             self.custom.take_blocks(&mut put);
         }
     }
 
-    /// The live front end: everything is as if the target had started now.
+    /// For the live front end: starts again, as if the target had started now.
     pub fn new_window(&mut self) {
         self.malloc.new_window();
         self.blocks.clear();
     }
 
-    /// The live front end: gives memory back when there are many stacks. The merge must hold no event.
+    /// For the live front end: frees memory when there are many stacks. The merge must hold no event.
     pub fn compact(&mut self) {
         if self.malloc.is_live() {
             self.stacks.compact();
@@ -118,12 +118,12 @@ impl Recorder {
         }
     }
 
-    /// The live front end: all sites with live blocks.
+    /// For the live front end: returns all sites with live blocks.
     pub fn live_sites(&self) -> Vec<LiveSite> {
         self.malloc.live_sites(&self.blocks)
     }
 
-    /// All modules there were.
+    /// All modules that were ever loaded.
     pub fn modules(&self) -> &[Module] {
         self.modules.seen()
     }
@@ -133,7 +133,7 @@ impl Recorder {
         if IS_CUSTOM { &mut self.custom } else { &mut self.malloc }
     }
 
-    /// Thread and time of the event that is written next.
+    /// Sets the thread and time of the event that is written next.
     #[inline(always)]
     fn context<const IS_CUSTOM: bool>(&mut self, item: &Item) {
         if self.domain::<IS_CUSTOM>().differs(item.source) {
@@ -147,7 +147,7 @@ impl Recorder {
     fn switch<const IS_CUSTOM: bool>(&mut self, source: u32) {
         let thread = match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
-            // Threads have no numbers there, for numbers would never end.
+            // The live front end does not number threads, because over a long run the numbers would never end.
             None if self.malloc.is_live() => 0,
             None => self.start_thread(source / 2, 0),
         };
@@ -190,11 +190,11 @@ impl Recorder {
         Verdict::Taken
     }
 
-    /// An event of a block that the program reported itself, or a mark.
+    /// Handles an event of a block that the program reported itself, or a mark.
     #[inline(never)]
     fn take_rare(&mut self, item: &Item) -> Verdict {
         match item.event {
-            // The live front end tells of malloc's blocks alone.
+            // The live front end shows malloc's blocks only.
             Event::Alloc { .. } | Event::Free { .. } if self.malloc.is_live() => (),
             Event::Alloc { address, size, stack, .. } => return self.alloc::<true>(item, address, size, stack),
             Event::Free { address, by_realloc, .. } => return self.free::<true>(item, address, by_realloc),
@@ -202,14 +202,14 @@ impl Recorder {
                 self.start_thread(item.source / 2, tid);
                 self.context::<false>(item);
             }
-            // Comes before the slot has said whose it is.
+            // This event comes before the slot's new thread is known.
             Event::Image { stamp, image } => self.end_image(stamp, image),
         }
         Verdict::Taken
     }
 
-    /// An exec took all blocks with it. `image` is the number of what came after it. Numbers only rise, so any other number is a
-    /// lie of the target, and no image has ended.
+    /// An exec removed all blocks. `image` is the number of the new image. Numbers only rise; the target may write any
+    /// other number, which is ignored.
     pub fn end_image(&mut self, stamp: Stamp, image: u32) {
         if image <= self.malloc.image() {
             return;
@@ -299,7 +299,7 @@ mod tests {
     use crate::mapping::tests::tight;
     use std::time::Instant;
 
-    /// Found by `fuzz/targets/ring.rs`: the totals forgot the blocks, and the trace kept them.
+    /// Regression test of a finding by `fuzz/targets/ring.rs`: the totals forgot the blocks, and the trace kept them.
     #[test]
     fn an_image_whose_number_does_not_rise_ends_nothing() {
         let mapping = Arc::new(Mapping::create(&tight()).unwrap());

@@ -1,7 +1,8 @@
-//! A session as its owner sees it: how it is started, asked and ended. The work is done by the collecting thread (`session.rs`).
+//! A session as its owner sees it: how it is started, queried and ended. The collecting thread does the work
+//! (`session.rs`).
 //!
-//! Given: how to record, and an open file. Gives back: what the target needs to find us, live numbers, and at the end
-//! what was recorded. What must hold: the collecting thread runs before the target does.
+//! Receives: how to record, and an open file. Returns: what the target needs to find us, live numbers, and at the end
+//! what was recorded. Must hold: the collecting thread runs before the target does.
 use crate::aggregate::Aggregate;
 use crate::bound::Bound;
 use crate::error::SetupError;
@@ -23,45 +24,45 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 
-/// What to record, and where to.
+/// What to record, and where to write it.
 #[derive(Debug)]
 pub struct Plan {
     pub setup: Setup,
-    /// The trace; empty, open for writing.
+    /// The trace: empty, and open for writing.
     pub file: File,
-    /// How large it may become.
+    /// How large the trace may become.
     pub bound: Option<Bound>,
-    /// Where the spill file may be made.
+    /// The folder for the spill file.
     pub folder: PathBuf,
     pub command: Vec<String>,
-    /// The program's file.
+    /// The path of the program's file.
     pub exe: String,
-    /// Name and version of this program.
+    /// Name and version of this tool.
     pub tool: String,
 }
 
-/// How to watch a target without a trace.
+/// How to watch a target without writing a trace.
 #[derive(Clone, Debug)]
 pub struct LivePlan {
     pub setup: Setup,
-    /// Where the spill file may be made.
+    /// The folder for the spill file.
     pub folder: PathBuf,
-    /// The program's file; empty: whatever joins.
+    /// The path of the program's file. Empty if any program may join.
     pub exe: String,
-    /// Frames by which stacks are told apart.
+    /// Stacks are told apart by this many frames.
     pub depth: usize,
 }
 
-/// A process that runs already.
+/// A process that is already running.
 #[derive(Debug)]
 pub struct Attachment {
     pub pid: u32,
-    /// Its shared memory: empty.
+    /// Its shared memory, still empty.
     pub channel: OwnedFd,
     pub heap: HeapAtAttach,
 }
 
-/// The number that the target stored in `Header::failed_check`. The target may have stored any.
+/// The number that the target stored in `Header::failed_check`. A hostile target may store any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedCheck(pub u32);
 
@@ -73,33 +74,33 @@ impl fmt::Display for FailedCheck {
     }
 }
 
-/// What became of a session.
+/// The result of a session.
 #[derive(Debug)]
 pub struct Outcome {
-    /// False: the library in the target never started recording.
+    /// False if the library in the target never started recording.
     pub started: bool,
-    /// Why not, if it said so (`Header::refusal`).
+    /// The reason, if the library gave one (`Header::refusal`).
     pub refusal: u32,
     /// Only in a build with the feature `checks`: the check that ended the program.
     pub failed_check: Option<FailedCheck>,
-    /// Malloc's.
+    /// The totals of malloc's blocks.
     pub totals: Totals,
-    /// Of the blocks that the program reported itself, if it did.
+    /// The totals of the blocks that the program reported itself, if it reported any.
     pub custom: Option<Totals>,
     pub events: u64,
     pub losses: Losses,
     /// What could not be recorded, and why.
     pub unseen: Vec<Unseen>,
     pub file_bytes: u64,
-    /// What happened before is in the file in sum only, for want of room.
+    /// Events before this time were folded into sums, because the file has a size limit.
     pub folded_until_ns: Option<u64>,
-    /// The file ends before the session does.
+    /// The file could not be written to the end of the session.
     pub write_error: Option<io::Error>,
-    /// What lived at the end, for a session without a trace.
+    /// What was live at the end, for a session without a trace.
     pub last: Option<Snapshot>,
-    /// Snapshots before it that nobody has read.
+    /// Earlier snapshots that were not read.
     pub unread: Vec<Snapshot>,
-    /// Snapshots that were asked for, by a signal or by us, and not made because too many waited already.
+    /// Snapshots that a signal or the owner asked for and that were not made, because too many were waiting already.
     pub unanswered: u64,
 }
 
@@ -107,8 +108,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
     pub exit: Exit,
-    /// The most resident memory it ever had, where the kernel told. It may count what was there before the program
-    /// started.
+    /// The highest resident memory, if the kernel reported it. It may include the time before the program started.
     pub peak_rss: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl From<Exit> for End {
     }
 }
 
-/// A session that runs.
+/// A running session.
 pub struct Recording {
     mapping: Arc<Mapping>,
     clock: Clock,
@@ -131,7 +131,7 @@ pub struct Recording {
     thread: JoinHandle<Outcome>,
 }
 
-/// A session whose thread may not run yet.
+/// A session whose thread may not be running yet.
 struct Starting {
     recording: Recording,
     is_ready: mpsc::Receiver<io::Result<()>>,
@@ -147,33 +147,33 @@ impl Starting {
     }
 }
 
-/// What a session has to say about itself.
+/// What a session says about itself in its first block.
 pub(crate) struct Subject {
     pub(crate) setup: Setup,
     pub(crate) folder: PathBuf,
     pub(crate) command: Vec<String>,
     pub(crate) exe: String,
     pub(crate) tool: String,
-    /// How large the heap was, of a process that ran already.
+    /// For an attached process: how large its heap was.
     pub(crate) attached: Option<HeapAtAttach>,
 }
 
 /// The collecting thread's ends of its channels.
 pub(crate) struct Inboxes {
-    /// Blocks that others made.
+    /// Blocks that other threads made.
     pub(crate) further: mpsc::Receiver<RawBlock>,
     pub(crate) asks: mpsc::Receiver<Ask>,
     pub(crate) snapshots: mpsc::Sender<Snapshot>,
 }
 
 impl Recording {
-    /// Everything is ready for the target when this returns.
+    /// When this returns, everything is ready for the target.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
         let mapping = Mapping::create(&plan.setup)?;
         Self::start_with(plan, mapping, None)
     }
 
-    /// The same for a process that runs already and has made the shared memory itself.
+    /// The same for a process that is already running and has created the shared memory itself.
     pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
@@ -188,18 +188,18 @@ impl Recording {
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
-    /// The same without a trace: what lives can be asked for, and is in the outcome.
+    /// The same without a trace. What is live can be queried, and is in the outcome.
     pub fn live(plan: LivePlan) -> Result<Self, SetupError> {
         Self::begin_live(plan)?.ready()
     }
 
-    /// Several at a time: their threads start side by side.
+    /// Starts several sessions; their threads start at the same time.
     pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
         let begun: Vec<Starting> = (0..count).map_while(|_| Self::begin_live(plan.clone()).ok()).collect();
         begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
     }
 
-    /// Without a trace, for a process that runs already.
+    /// Without a trace, for a process that is already running.
     pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
@@ -246,7 +246,7 @@ impl Recording {
         Ok(Starting { recording, is_ready })
     }
 
-    /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under its own number.
+    /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under the same number.
     pub fn variable(&self) -> String {
         let fd = self.mapping.fd().as_raw_fd();
         format!("{fd},/proc/{}/fd/{fd}", std::process::id())
@@ -257,18 +257,19 @@ impl Recording {
         format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
     }
 
-    /// Where blocks go that somebody else makes (names of frames).
+    /// Accepts blocks that other threads make (names of frames).
     pub fn blocks(&self) -> mpsc::Sender<RawBlock> {
         self.blocks.clone()
     }
 
-    /// Answered by a snapshot, soon.
+    /// Asks for a snapshot, which comes soon.
     pub fn ask(&self, what: Ask) {
         let _ = self.asks.send(what);
         self.ring();
     }
 
-    /// The next one that is there. While too many wait, no more are made, and that is counted.
+    /// Returns the next snapshot, if there is one. While too many are waiting, no more are made, and the refused ones
+    /// are counted.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.snapshots.try_recv().ok()
     }
@@ -283,13 +284,13 @@ impl Recording {
         &self.mapping
     }
 
-    /// The target's pid, once there is one.
+    /// The target's pid, once it is known.
     pub fn target_pid(&self) -> Option<u32> {
         let pid = self.mapping.region().header().target_pid.load(Ordering::Acquire);
         (pid != 0).then_some(pid)
     }
 
-    /// The target records, or has recorded.
+    /// True if the target records or has recorded.
     pub fn has_started(&self) -> bool {
         self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
     }
@@ -306,12 +307,13 @@ impl Recording {
         Arc::clone(&self.stats)
     }
 
-    /// The target is gone, or recording is to end: writes everything committed and closes the trace.
+    /// Ends the session, because the target is gone or the owner wants to stop: writes all committed events and closes
+    /// the trace.
     pub fn finish(self, end: End) -> Option<Outcome> {
         self.finish_inspected(end, |_| Vec::new())
     }
 
-    /// The same. `inspect` says what could not be recorded.
+    /// The same. `inspect` finds out what could not be recorded.
     pub fn finish_inspected(self, end: End, inspect: Inspect) -> Option<Outcome> {
         let _ = self.end.send((end, inspect));
         self.stop.store(true, Ordering::Release);

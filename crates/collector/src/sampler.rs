@@ -1,7 +1,7 @@
 //! Resident memory of the target over time.
 //!
-//! Given: looks, as often as the loop comes round. Gives back: a sample every 10 ms, in blocks. What must hold: no
-//! /proc means no samples, and nothing else.
+//! Receives: a call in every round. Returns: a sample every 10 ms, in blocks. Must hold: without /proc there are no
+//! samples, and nothing else changes.
 use crate::mapping::Mapping;
 use crate::recorder::Recorder;
 use format::{RawBlock, RssSample};
@@ -21,9 +21,9 @@ impl Sampler {
         if time_ns < self.next_ns {
             return;
         }
-        // On a grid, so that a late look does not delay all later ones.
+        // The times are on a grid, so that a late look does not delay all later ones.
         self.next_ns = (time_ns / EVERY_NS + 1) * EVERY_NS;
-        // A process that is ending has no memory any more: that is no sample.
+        // A process that is ending has no memory any more, which is not a sample.
         if let Some(rss_bytes) = recorder.process.rss_bytes().filter(|rss| *rss > 0) {
             self.peak_rss = self.peak_rss.max(rss_bytes);
             self.samples.push(RssSample { time_ns, rss_bytes, overhead_bytes: mapping.bytes_used() });

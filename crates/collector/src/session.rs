@@ -1,7 +1,8 @@
 //! The collecting thread and its loop, from the first event to the last.
 //!
-//! Given: the shared memory, and where to write. Gives back: the trace, or live numbers, and at the end what was recorded. What must
-//! hold: after the target's death everything it committed is in the file; whatever fails, the target goes on.
+//! Receives: the shared memory, and where to write. Returns: the trace, or live numbers, and at the end what was
+//! recorded. Must hold: after the target's death everything that it committed is in the file; whatever fails, the
+//! target continues.
 mod ending;
 mod notes;
 mod telling;
@@ -28,30 +29,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// An event waits so long for company before it is written; at most 200 ms are promised until it is in the file.
+/// Events are gathered for this long before they are written. We promise at most 200 ms until an event is in the file.
 const BLOCK_AGE: Duration = Duration::from_millis(100);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// Between two rounds, unless a ring gets half full: who writes it rings then.
+/// The time between two rounds. A thread whose ring gets half full ends it early by ringing the doorbell.
 const SLEEP: Duration = Duration::from_millis(10);
-/// The same while the target must make no system calls, so that none of its threads can ring.
+/// The same while the target must make no system calls, so that its threads cannot ring the doorbell.
 const UNRUNG_SLEEP: Duration = Duration::from_millis(1);
-/// Between two rounds that merge. To merge costs 40 us of system calls, interrupts the target's processors, and finds its tables out of the
-/// processor's cache; rounds in between only empty the rings.
+/// The time between two rounds that merge. A merge costs 40 us of system calls, interrupts the target's processors, and
+/// finds its tables evicted from the cache. Rounds in between only empty the rings.
 const MERGE_EVERY: Duration = Duration::from_millis(20);
-/// Rounds that come so quickly were rung for: there is much to do, and it is done at once.
+/// If a round comes this soon, a thread rang the doorbell. There is much to do, so it merges at once.
 const BUSY: Duration = Duration::from_micros(1500);
 const START_SLEEP: Duration = Duration::from_micros(100);
-/// Nobody is there yet; who comes rings.
+/// The time between two rounds while no target has joined. A target that joins rings the doorbell.
 const SPARE_SLEEP: Duration = Duration::from_millis(500);
 const STARTING_NS: u64 = 50_000_000;
-/// What we may have grown by between our start and the fork of the target.
+/// An upper bound of our own growth between our start and the fork of the target.
 const LAUNCH_SLACK: u64 = 1 << 20;
-/// How long an allocation waits for the free before it, and a free for its allocation.
+/// How long an allocation waits for the free before it, and (below) a free for its allocation.
 const FREE_PATIENCE_NS: u64 = 1_000_000;
 const ALLOC_PATIENCE_NS: u64 = 10_000;
 
-/// What the collecting thread works with.
+/// The state of the collecting thread.
 pub(crate) struct Collector {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) header: SharedHeader,
@@ -59,7 +60,7 @@ pub(crate) struct Collector {
     stop: Arc<AtomicBool>,
     writer: Writer,
     drain: Drain,
-    /// Up to here every event has been drained.
+    /// Every event below this stamp has been drained.
     whole_until: Stamp,
     merge: Merge,
     pub(crate) recorder: Recorder,
@@ -70,19 +71,19 @@ pub(crate) struct Collector {
     suppressions_written: bool,
     losses: Losses,
     inboxes: Inboxes,
-    /// Snapshots that wait, and those that were asked for and not made.
+    /// Snapshots that are held, and (below) the number of those that were refused.
     backlog: Backlog,
     unanswered: u64,
     /// The watermark of the round before.
     last_watermark: Stamp,
     looks: Looks,
     is_live: bool,
-    /// Our own resident memory when the target was forked, and some more.
+    /// Our own resident memory when the target was forked, plus `LAUNCH_SLACK`.
     launch_rss: u64,
     first_pending: Option<Instant>,
     last_round: Instant,
     last_merge: Instant,
-    /// Words that were drained since then.
+    /// Words that were drained since the last merge.
     unmerged: usize,
     next_check: Instant,
     next_refresh: Instant,
@@ -135,12 +136,12 @@ impl Collector {
         }
     }
 
-    /// Until told to stop.
+    /// Runs until it is told to stop.
     pub(crate) fn run(&mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let rung = self.header.doorbell.load(Ordering::Acquire);
             let drained = self.round();
-            // A program can be over in a millisecond, and one look at its memory must be had.
+            // A program can end within a millisecond, and its memory must be sampled at least once.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
             let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
             let may_ring = self.header.no_syscalls.load(Ordering::Acquire) == 0;
@@ -154,12 +155,12 @@ impl Collector {
         }
     }
 
-    /// Threads that wait for room see that we work.
+    /// Shows threads that wait for room that we are working.
     fn note_progress(&self) {
         self.header.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks at everything once.
+    /// One round of the loop.
     fn round(&mut self) -> Drained {
         let pid = self.header.target_pid.load(Ordering::Acquire);
         if pid != 0 && !self.session_written {
@@ -168,7 +169,7 @@ impl Collector {
         if !self.is_merge_due() {
             return self.empty_rings();
         }
-        // Before the instant that is merged up to: an answer holds everything up to its question.
+        // Questions are taken before the watermark, so that an answer includes everything up to its question.
         let asks: Vec<Ask> = self.inboxes.asks.try_iter().collect();
         let now = self.recorder.timeline.sample(&self.header);
         let watermark = self.drain.watermark(now);
@@ -190,7 +191,7 @@ impl Collector {
 
     fn is_merge_due(&mut self) -> bool {
         let now = Instant::now();
-        // To merge a ring's worth takes less time than a quick program needs to fill the ring again.
+        // With less than this, a merge takes less time than a fast program needs to fill the ring again.
         let is_much = self.unmerged >= self.mapping.region().geometry().ring_words as usize / 4;
         let is_busy = is_much || now - self.last_round < BUSY;
         self.last_round = now;
@@ -201,7 +202,7 @@ impl Collector {
         is_due
     }
 
-    /// A round that leaves the rest to the next one.
+    /// A round that only empties the rings, and leaves the merge to a later one.
     fn empty_rings(&mut self) -> Drained {
         self.recorder.timeline.tick(&self.header);
         self.header.next_round();
@@ -211,13 +212,14 @@ impl Collector {
         drained
     }
 
-    /// The program in the target is the one we launched: before, it is a copy of ourselves.
+    /// True once the target runs the program that we launched. Before that, it is a copy of ourselves.
     fn is_recording(&self) -> bool {
         self.header.phase.load(Ordering::Acquire) == Phase::Recording as u32
     }
 
-    /// Where a ring could not be emptied (no memory, no spill file), its events are older than what the others gave: they are waited for, unless
-    /// that keeps the room from them.
+    /// If a ring could not be emptied (no memory, no spill file), its events are older than those of other rings, and
+    /// the merge waits for them. If the queues have no room, waiting would keep them out for ever, so the merge
+    /// continues.
     fn merge_drained(&mut self, drained: Drained, watermark: Stamp) {
         if drained.is_partial {
             self.merge_to(self.whole_until);
@@ -258,7 +260,8 @@ impl Collector {
         }
     }
 
-    /// A thread that writes while we merge need not wait until we are done. What comes here is younger than the watermark.
+    /// Empties rings during a merge, so that threads need not wait until it is done. The events that arrive here are
+    /// younger than the watermark.
     fn relieve_rings(&mut self) {
         if let Some(drained) = self.drain.relieve_rings(&mut self.merge) {
             self.unmerged += drained.words;
@@ -272,7 +275,8 @@ impl Collector {
         self.recorder.take_blocks(|block| self.writer.put(block, events));
     }
 
-    /// A target that enters a sandbox through libc has announced it. One that does so by its own means is seen here, late.
+    /// A target that enters a sandbox through libc announces it. If it makes the system call itself, only this check
+    /// notices, later.
     fn watch_sandbox(&self) {
         let is_known = self.header.no_syscalls.load(Ordering::Acquire) != 0;
         if !is_known && self.recorder.process.has_own_filter() {
@@ -316,8 +320,9 @@ impl Collector {
         Stats::set(&self.stats.lost_events, self.losses.lost_events);
     }
 
-    /// Not where one ring had been half full, so that it need not ring again so soon; nor while one is that can be emptied: who filled it
-    /// found us awake. `drained`: by the round before.
+    /// Waits for the doorbell or until `time` has passed. Does not sleep if a ring was half full in the last round, so
+    /// that its thread need not ring again so soon. Also stays awake while a ring that can be emptied is half full: its
+    /// writer saw the collector awake and did not ring. `drained` is the result of the last round.
     fn sleep(&self, rung: u32, time: Duration, drained: Drained) {
         if drained.fullest >= self.mapping.region().geometry().ring_words as usize / 2 {
             return;

@@ -1,8 +1,8 @@
-//! Where ordered and paired events go: into a trace, or into numbers.
+//! The destination of ordered and paired events: a trace, or live numbers.
 //!
-//! Given: what the recorder found (an allocation of an allocation class, the block that a free ends). Gives back: encoded events, or
-//! an aggregate that can be asked at any time. What must hold: order and pairing are the recorder's business alone; a
-//! sink only keeps.
+//! Receives: what the recorder found (an allocation of an allocation class, or the block that a free ends). Returns:
+//! encoded events, or an aggregate that can be read at any time. Must hold: only the recorder orders and pairs events;
+//! a sink only keeps them.
 use crate::aggregate::Aggregate;
 use crate::alloc_classes::AllocClasses;
 use crate::blocks::Block;
@@ -15,7 +15,7 @@ use format::{AllocClassEncoder, EventEncoder};
 pub enum Freed {
     Called,
     ByRealloc,
-    /// Its address was given out again, so it must have been freed.
+    /// The call was not seen, but the address was allocated again.
     Implied,
 }
 
@@ -25,7 +25,7 @@ pub enum Sink {
     Live(Box<Aggregate>),
 }
 
-/// What a trace is made of.
+/// The encoders of a trace.
 #[derive(Debug)]
 pub struct Encoders {
     pub events: EventEncoder,
@@ -37,7 +37,7 @@ impl Sink {
         Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), alloc_classes: AllocClassEncoder::new() }))
     }
 
-    /// What allocation classes are told apart by: the stack, or the site that it belongs to.
+    /// The second part of an allocation class: the stack, or the site that the stack belongs to.
     #[inline(always)]
     pub fn key(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
         match self {
@@ -57,7 +57,7 @@ impl Sink {
         }
     }
 
-    /// What a block is remembered by until it is freed; below 2^48.
+    /// The number by which a block is remembered until it is freed; below 2^48.
     #[inline(always)]
     pub fn number(&self, stamp: Stamp) -> u64 {
         match self {
@@ -96,7 +96,7 @@ impl Sink {
         }
     }
 
-    /// The time at `stamp`, and how many stamps a millisecond has (0: they do not count time).
+    /// Sets the time at `stamp`, and the number of stamps in a millisecond (0 if stamps do not count time).
     pub fn time(&mut self, stamp: Stamp, ns: u64, stamps_in_ms: u64) {
         match self {
             Sink::Trace(trace) => trace.events.time(ns),
@@ -118,7 +118,7 @@ impl Sink {
         }
     }
 
-    /// Events since the last block was taken.
+    /// The number of events since the last block was taken.
     pub const fn events(&self) -> u64 {
         match self {
             Sink::Trace(trace) => trace.events.events(),

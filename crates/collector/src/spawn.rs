@@ -1,8 +1,8 @@
-//! Starts the target in the surroundings that we were started in.
+//! Starts the target in the same environment that we were started in.
 //!
-//! Given: a file, its words and its environment. Returns: the pid of the new process. What must hold: the program gets the
-//! environment, descriptors, signal mask, ignored signals and limits that we were started with; every signal that
-//! somebody sends while the program is being started reaches it; the child makes only async-signal-safe calls between
+//! Receives: a file, its arguments and its environment. Returns: the pid of the new process. Must hold: the program
+//! gets the environment, descriptors, signal mask, ignored signals and limits that we were started with; every signal
+//! that is sent while the program is being started reaches it; the child makes only async-signal-safe calls between
 //! fork and exec.
 //!
 //! ```text
@@ -30,7 +30,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A program to execute: its file, its words (the first is its name) and its environment, as `execve` takes them.
+/// A program to execute: its file, its arguments (the first is its name) and its environment, as `execve` takes them.
 #[derive(Clone, Debug)]
 pub struct Launch {
     file: CString,
@@ -68,7 +68,7 @@ pub fn environment() -> Vec<OsString> {
     entries
 }
 
-/// What the child needs, made before the fork because it must not allocate.
+/// What the child needs. It is made before the fork, because the child must not allocate.
 struct Child<'a> {
     file: *const libc::c_char,
     words: Vec<*const libc::c_char>,
@@ -78,7 +78,7 @@ struct Child<'a> {
     inherited: &'a Inherited,
     go: RawFd,
     failed: RawFd,
-    /// The parent's ends of the pipes: while the child holds them open, it would not notice the parent's death.
+    /// The parent's ends of the pipes. If the child kept them open, it would not notice the parent's death.
     of_parent: [RawFd; 2],
 }
 
@@ -165,7 +165,7 @@ pub fn spawn(
     let pid = pid?;
     drop((go, failed));
     before_start(pid);
-    // The child does not read it only if somebody killed it, and then the caller finds that out when it waits.
+    // The write fails only if the child was killed. The caller finds that out when it waits for the child.
     let _ = std::fs::File::from(say_go).write_all(b"g");
     match read_failure(failure) {
         None => Ok(pid),
@@ -178,15 +178,15 @@ pub fn spawn(
     }
 }
 
-/// Waits until the child has executed the program (the pipe closes) or says why it could not.
+/// Waits until the child has executed the program (the pipe closes) or reports why it could not.
 fn read_failure(pipe: OwnedFd) -> Option<io::Error> {
     let mut number = [0; 4];
     std::fs::File::from(pipe).read_exact(&mut number).ok()?;
     Some(io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
-/// The most resident memory that any child we waited for ever had. The kernel counts from the fork, so a program that
-/// stayed smaller than we were then is told as large as us.
+/// The highest resident memory of any child that we waited for. The kernel counts from the fork, so a program that
+/// stayed smaller than we were at the fork is reported as large as us.
 pub fn children_peak_rss() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `getrusage` writes one `rusage`, into the local `usage`.

@@ -1,7 +1,7 @@
 //! Words that do not fit into memory: an unlinked temporary file beside the trace.
 //!
-//! Given: runs of words. Gives back: their place, and later the words. What must hold: nobody ever sees the file by
-//! name; when all runs have been read it is empty again.
+//! Receives: runs of words. Returns: their place, and later the words. Must hold: the file has no name that others can
+//! see; when all runs have been read, it is empty again.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -42,7 +42,7 @@ impl Spill {
         Ok(run)
     }
 
-    /// Reads a run back; each run once.
+    /// Reads a run back. Each run can be read once.
     pub fn read(&mut self, run: Run) -> io::Result<Vec<u64>> {
         let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut bytes = vec![0; run.words * 8];
@@ -57,14 +57,14 @@ impl Spill {
     }
 }
 
-/// A file without a name: it goes when we go, however that happens.
+/// Opens a file without a name. The kernel removes it when we end, however we end.
 fn unlinked(folder: &std::path::Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
     let folder = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(fd) => Ok(File::from(fd)),
-        // Some file systems (overlayfs before 6.0, NFS) know no unnamed files.
+        // Some file systems (overlayfs before 6.0, NFS) do not support unnamed files.
         Err(_) => {
             let path = folder.join(format!(".heaptrack.{}.spill", std::process::id()));
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;

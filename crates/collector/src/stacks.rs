@@ -1,32 +1,32 @@
-//! From the stacks of each ring to those of the trace.
+//! Maps the stacks of each ring to those of the trace.
 //!
-//! Given: the paths that a ring tells, in its order. Gives back: for a stack number of that ring, the trace's id, new
-//! nodes encoded on the way, callers first. What must hold: one id for one list of frames, whichever ring or thread told
-//! it, and however often; a number that was never told gives stack 0 and is counted.
+//! Receives: the paths that a ring defines, in order. Returns: for a stack number of that ring, the trace's id; new
+//! nodes are encoded on the way, callers first. Must hold: equal lists of frames have one id, whichever ring or thread
+//! defined them, and however often; a number that was never defined gives stack 0 and is counted.
 //!
-//! A ring uses its numbers again after `NUMBERS` others (`channel::Path`), so that many are kept of each.
+//! A ring uses a number again after `NUMBERS` others (`channel::Path`), so the last `NUMBERS` of each ring are kept.
 //!
-//! Where no trace is written, ids are only needed as long as a ring can name them. So there is a bound, at which `compact`
-//! keeps what rings can still name and gives it new ids.
+//! Without a trace, an id is needed only while a ring can refer to it. So there is a bound, at which `compact` keeps
+//! what rings can still refer to and gives it new ids.
 use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
 use format::{Frame, RawBlock, StackEncoder};
 
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
-/// Nodes that are kept where no trace is written. `compact` is asked for when there are many: few enough to stay in the
-/// processor's cache, or four times as many as rings could name the last time.
+/// The most nodes that are kept if no trace is written. `compact` is requested earlier: when the nodes would leave the
+/// processor's cache, or when there are four times as many as rings could refer to the last time.
 const MOST_NODES: usize = 1 << 20;
 const FEW_NODES: usize = 1 << 18;
 const MANY_NODES: usize = MOST_NODES / 4 * 3;
-/// A stack of which nothing is known but that it found no place.
+/// The id of all stacks that found no room.
 pub const OTHER: u32 = u32::MAX;
 
 /// `(parent, frame) -> id`, open addressing over the nodes, at most half full.
 #[derive(Debug)]
 struct Tree {
     table: Vec<u32>,
-    /// By id - 1.
+    /// The parent of each node, by id - 1.
     parents: Vec<u32>,
     frames: Vec<u64>,
 }
@@ -36,7 +36,7 @@ impl Tree {
         Tree { table: vec![0; SMALLEST], parents: Vec::new(), frames: Vec::new() }
     }
 
-    /// Empty, with room for as much as another.
+    /// An empty tree with as much room as another one.
     fn as_large_as(other: &Tree) -> Self {
         Tree {
             table: vec![0; other.table.len()],
@@ -51,7 +51,7 @@ impl Tree {
         (mixed >> 32 ^ mixed) as usize & (self.table.len() - 1)
     }
 
-    /// Where the node is, or the empty place where it belongs.
+    /// Returns the place of the node, or the empty place where it belongs.
     #[inline]
     fn place(&self, parent: u32, frame: u64) -> usize {
         let mut at = self.home(parent, frame);
@@ -68,7 +68,7 @@ impl Tree {
         }
     }
 
-    /// The callees of `parent`, outermost last, are going to be added.
+    /// Prefetches for the callees of `parent`, outermost last, that will be added next.
     fn expect(&self, parent: u32, frames: &[u64]) {
         for (i, frame) in frames.iter().rev().enumerate() {
             prefetch(&self.table[self.home(parent.wrapping_add(i as u32), *frame)]);
@@ -88,7 +88,7 @@ impl Tree {
         self.parents.len()
     }
 
-    /// Takes a stack of another tree over. `moved`: new ids by old ones, 0 = not yet.
+    /// Copies a stack of another tree. `moved` has the new ids by old ones; 0 means not copied yet.
     fn adopt(&mut self, old: &Tree, stack: u32, moved: &mut [u32]) -> u32 {
         let mut path = Vec::new();
         let mut at = stack;
@@ -124,11 +124,12 @@ impl Tree {
     }
 }
 
-/// The numbers that one ring can still name, and what they are in the trace.
+/// The stack numbers that one ring can still refer to, with their ids in the trace.
 #[derive(Debug)]
 struct Numbers {
-    /// `[number, trace id]` at the number's place, which is the number modulo the length: a power of two, as many as were
-    /// told since `first`, but at most `NUMBERS`. Most threads of a program with many of them tell only a few.
+    /// `[number, trace id]`; the place of a number is the number modulo the length. The length is a power of two: as
+    /// many numbers as were defined since `first`, but at most `NUMBERS`. Most threads of a program with many threads
+    /// define only a few.
     entries: Vec<[u32; 2]>,
     first: u32,
 }
@@ -146,7 +147,7 @@ impl Numbers {
         (found == number).then_some(id)
     }
 
-    /// Numbers up to `newest` are going to be told, the first one of them `first`.
+    /// Makes room for the numbers from `first` to `newest`, which will be defined next.
     fn expect(&mut self, first: u32, newest: u32) {
         if self.entries.is_empty() {
             self.first = first;
@@ -170,14 +171,14 @@ impl Numbers {
 
 #[derive(Debug)]
 pub struct Stacks {
-    /// `None`: no trace is written.
+    /// `None` if no trace is written.
     encoder: Option<StackEncoder>,
     tree: Tree,
-    /// By source.
+    /// The numbers of each ring, by source.
     numbers: Vec<Numbers>,
-    /// The number behind the last one told, by source. Numbers go round, too.
+    /// The number after the last one that was defined, by source. Numbers wrap around.
     newest: Vec<u32>,
-    /// So many nodes ask for a `compact`.
+    /// The number of nodes at which a `compact` is requested.
     many: usize,
     corrupt: u64,
 }
@@ -201,7 +202,7 @@ impl Stacks {
         }
     }
 
-    /// Takes the stacks that a path tells. Telling the same twice changes nothing.
+    /// Adds the stacks that a path defines. A repeated definition changes nothing.
     pub fn define(&mut self, source: u32, path: &Path<'_>) {
         if path.frames.len() > MAX_PATH {
             self.corrupt += 1;
@@ -219,7 +220,8 @@ impl Stacks {
         for (i, frame) in path.frames.iter().enumerate().rev() {
             parent = self.intern(parent, *frame);
             if known != usize::MAX && self.tree.len() != known {
-                // Whatever stands on a new frame is new, too, and the next ids are known: all places can be fetched at once.
+                // A node on top of a new node is new too, and the next ids are known, so all places can be prefetched
+                // at once.
                 known = usize::MAX;
                 self.tree.expect(parent, path.frames.get(..i).unwrap_or_default());
             }
@@ -245,7 +247,7 @@ impl Stacks {
         }
     }
 
-    /// The frames of a stack, leaf first.
+    /// Returns the frames of a stack, leaf first.
     pub fn frames(&self, stack: u32) -> impl Iterator<Item = u64> + '_ {
         let mut next = stack;
         std::iter::from_fn(move || {
@@ -255,13 +257,13 @@ impl Stacks {
         })
     }
 
-    /// True: `compact` before more is told.
+    /// True if `compact` should be called before more stacks are defined.
     pub const fn wants_compact(&self) -> bool {
         self.encoder.is_none() && self.tree.len() >= self.many
     }
 
-    /// Keeps only what rings can still name, under new ids; nobody may hold an old one. If that is too much, the older half
-    /// of every ring's stacks has no place any more, and so on.
+    /// Keeps only the stacks that rings can still refer to, and gives them new ids; no caller may hold an old id. If
+    /// they are too many, the older half of every ring's stacks is dropped, repeatedly.
     pub fn compact(&mut self) {
         let mut kept = NUMBERS;
         loop {
@@ -282,7 +284,7 @@ impl Stacks {
         self.many = (self.tree.len() * 4).clamp(FEW_NODES, MANY_NODES);
     }
 
-    /// The trace's id of a ring's stack.
+    /// Returns the trace's id of a ring's stack.
     #[inline]
     pub fn id(&mut self, source: u32, number: StackId) -> u32 {
         if number == 0 {
@@ -297,12 +299,12 @@ impl Stacks {
         }
     }
 
-    /// Stacks that could not be read.
+    /// The number of stacks that could not be read.
     pub const fn corrupt(&self) -> u64 {
         self.corrupt
     }
 
-    /// Nodes since the last call.
+    /// Returns the nodes that were added since the last call.
     pub fn take(&mut self) -> Option<RawBlock> {
         let encoder = self.encoder.as_mut()?;
         (!encoder.is_empty()).then(|| encoder.take())
@@ -323,7 +325,7 @@ mod tests {
         let mut stacks = Stacks::default();
         stacks.define(0, &path(5, 0, &[30, 20, 10]));
         assert_eq!([5, 6, 7].map(|number| stacks.id(0, number)), [3, 2, 1]);
-        // Another ring tells the same frames and one more.
+        // Another ring defines the same frames and one more.
         stacks.define(3, &path(900, 0, &[20, 10]));
         stacks.define(3, &path(905, 900, &[40]));
         assert_eq!([900, 901, 905].map(|number| stacks.id(3, number)), [2, 1, 4]);

@@ -1,8 +1,8 @@
 //! The target's threads, numbered in the order of their first event.
 //!
-//! Given: ThreadStart events by slot. Gives back: the trace's thread index of a slot, and thread descriptions to write
-//! before they are used. What must hold: an index is never used again; a name that becomes known later is written
-//! again.
+//! Receives: ThreadStart events by slot. Returns: the trace's thread index of a slot, and thread descriptions, which
+//! must be written before they are used. Must hold: an index is never used again; a thread whose name becomes known
+//! later is written again.
 use crate::proc_files::Process;
 use format::Thread;
 
@@ -11,13 +11,13 @@ pub struct Threads {
     /// Thread index by slot.
     by_slot: Vec<Option<u32>>,
     known: Vec<Thread>,
-    /// Of the threads not known to be gone.
+    /// The threads that are not known to be gone.
     alive: Vec<u32>,
     changed: Vec<Thread>,
 }
 
 impl Threads {
-    /// The events of `slot` are now those of thread `tid`.
+    /// From now on, the events of `slot` belong to thread `tid`.
     pub fn start(&mut self, slot: u32, tid: u32, image: u32, name: Option<String>) -> u32 {
         let slot = slot as usize;
         if self.by_slot.len() <= slot {
@@ -34,12 +34,12 @@ impl Threads {
         index
     }
 
-    /// `None`: the slot never said who it is.
+    /// Returns `None` if the slot has not started a thread.
     pub fn of_slot(&self, slot: u32) -> Option<u32> {
         self.by_slot.get(slot as usize).copied().flatten()
     }
 
-    /// Threads name themselves after their first allocation: looks again.
+    /// Reads the names again, because a thread names itself after its first allocation.
     pub fn refresh_names(&mut self, process: &Process) {
         let (known, changed) = (&mut self.known, &mut self.changed);
         self.alive.retain(|&index| {
@@ -53,7 +53,7 @@ impl Threads {
         });
     }
 
-    /// New or renamed since the last call.
+    /// Returns the threads that are new or renamed since the last call.
     pub fn take(&mut self) -> Vec<Thread> {
         std::mem::take(&mut self.changed)
     }

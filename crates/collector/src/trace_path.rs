@@ -1,6 +1,8 @@
-//! Where the trace is: its name, which its owner changes, and its file, which the writer replaces by a shorter one.
+//! The place of the trace: its name, which its owner may change, and its file, which the writer may replace by a
+//! shorter one.
 //!
-//! Given: a name. Gives back: ways into the file that has it now. What must hold: never both at once; under the name there is a whole trace at every moment.
+//! Receives: a name. Returns: descriptors of the file that has it now. Must hold: the two changes never happen at the
+//! same time; the name leads to a complete trace at every moment.
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -25,12 +27,12 @@ impl TracePath {
         self.lock().clone()
     }
 
-    /// A way of its own into the file.
+    /// Opens the file again, with a descriptor of its own.
     pub fn open(&self) -> io::Result<File> {
         File::open(&*self.lock())
     }
 
-    /// The file is still the one that has the name.
+    /// True if the file is still the one that has the name.
     pub fn is(&self, file: &File) -> io::Result<bool> {
         let (there, here) = (fs::metadata(&*self.lock())?, file.metadata()?);
         Ok((there.dev(), there.ino()) == (here.dev(), here.ino()))
@@ -43,7 +45,7 @@ impl TracePath {
         Ok(())
     }
 
-    /// What was written under another name takes the place of the trace. Who has the old file open keeps it.
+    /// Replaces the trace by a file that was written under another name. A reader that has the old file open keeps it.
     pub(crate) fn replace(&self, by: &Path) -> io::Result<()> {
         fs::rename(by, &*self.lock())
     }

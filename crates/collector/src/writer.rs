@@ -1,8 +1,7 @@
-//! The thread that compresses and writes: the collecting thread never waits for a disk.
+//! The thread that compresses and writes, so that the collecting thread never waits for a disk.
 //!
-//! Given: raw blocks in order. Gives back: the trace file. What must hold: `put` never blocks; after a write error
-//! (disk full) the file is cut back to its last whole block, so that it opens, and everything later is dropped and
-//! counted.
+//! Receives: raw blocks in order. Returns: the trace file. Must hold: `put` never blocks; after a write error (disk
+//! full) the file is truncated to its last whole block, so that it opens, and everything later is dropped and counted.
 use crate::bound::{Bound, Bounded};
 use crate::error::SetupError;
 use format::RawBlock;
@@ -13,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Raw bytes that may wait here; then the merge pauses and words wait in their queues.
+/// The most raw bytes that may wait here. Beyond that, the merge pauses and words wait in their queues.
 const BOUND: usize = 12 << 20;
 const LEVEL: i32 = 1;
 
@@ -27,25 +26,25 @@ struct Job {
 struct Progress {
     waiting_bytes: AtomicUsize,
     file_bytes: AtomicU64,
-    /// Events up to the end of the last block that is in the file.
+    /// The number of events up to the end of the last block in the file.
     written_events: AtomicU64,
 }
 
 pub struct Writer {
     jobs: Sender<Job>,
     progress: Arc<Progress>,
-    /// `None`: there is no file.
+    /// `None` if there is no file.
     thread: Option<JoinHandle<io::Result<Option<u64>>>>,
 }
 
-/// How the writing ended.
+/// The result of the writing.
 #[derive(Debug)]
 pub struct Written {
     pub file_bytes: u64,
     pub events: u64,
-    /// What happened before is in the file in sum only.
+    /// Events before this time are in the file only as sums.
     pub folded_until_ns: Option<u64>,
-    /// Why the file ends early.
+    /// The reason why the file ends early.
     pub error: Option<io::Error>,
 }
 
@@ -62,7 +61,7 @@ impl Writer {
         Ok(Writer { jobs, progress, thread: Some(thread) })
     }
 
-    /// Takes everything and keeps nothing.
+    /// A writer that drops everything.
     pub fn nowhere() -> Self {
         Writer { jobs: channel().0, progress: Arc::default(), thread: None }
     }
@@ -72,11 +71,11 @@ impl Writer {
             return;
         }
         self.progress.waiting_bytes.fetch_add(block.payload.len(), Ordering::Relaxed);
-        // The thread is gone only when it could not go on; `finish` tells.
+        // The thread has ended only if it could not continue; `finish` returns the reason.
         let _ = self.jobs.send(Job { block, events });
     }
 
-    /// False: the disk is behind; keep things back.
+    /// Returns false if the disk is too slow and no more blocks should be put.
     pub fn has_room(&self) -> bool {
         self.progress.waiting_bytes.load(Ordering::Relaxed) < BOUND
     }
@@ -85,7 +84,7 @@ impl Writer {
         self.progress.file_bytes.load(Ordering::Relaxed)
     }
 
-    /// Writes the footer and waits until everything is in the file.
+    /// Writes the index and the trailer, and waits until everything is in the file.
     pub fn finish(self) -> Written {
         drop(self.jobs);
         let failed = |_| Err(io::Error::other("the writing thread failed"));
@@ -103,7 +102,7 @@ impl Writer {
     }
 }
 
-/// The time up to which events were folded.
+/// Returns the time up to which events were folded.
 fn write_all(mut out: Bounded, inbox: &Receiver<Job>, progress: &Progress) -> io::Result<Option<u64>> {
     let mut outcome = Ok(());
     for job in inbox {

@@ -1,4 +1,4 @@
-//! The whole collector on a real memfd, with threads of this process as the target; totals are exact.
+//! The whole collector on a real memfd. Threads of this process play the target; the expected totals are exact.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod target;
 
@@ -98,7 +98,7 @@ fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("collector-test.{}.{name}.htz", std::process::id()))
 }
 
-/// Eight threads allocate really, and free what others allocated.
+/// Eight threads make real allocations and free those of other threads.
 fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     let path = file(name);
     let recording = Recording::start(target::plan(&path, clock)).unwrap();
@@ -113,16 +113,15 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
             scope.spawn(move || {
                 let inbox = inbox.lock().unwrap().take().unwrap();
                 let mut thread = target::Thread::new(mapping, index as u32);
-                let mut state = index as u64 + 1;
+                let mut rng = fastrand::Rng::with_seed(index as u64 + 1);
                 let freed = |thread: &mut target::Thread, address: usize, size: usize| {
                     thread.free(address as u64);
                     let layout = Layout::from_size_align(size, 16).unwrap();
-                    // SAFETY: allocated below with this layout and handed to us alone.
+                    // SAFETY: another thread allocated it with this layout (below) and sent it to this thread only.
                     unsafe { std::alloc::dealloc(address as *mut u8, layout) };
                 };
                 for n in 0..per_thread {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let size = 16 + (state >> 40) as usize % 20 * 8;
+                    let size = 16 + rng.usize(..20) * 8;
                     let layout = Layout::from_size_align(size, 16).unwrap();
                     // SAFETY: the size is not zero.
                     let address = unsafe { std::alloc::alloc(layout) } as usize;
@@ -136,7 +135,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
                     if n % 3 == 0 {
                         freed(&mut thread, address, size);
                     } else {
-                        let to = (state >> 33) as usize % 8;
+                        let to = rng.usize(..8);
                         senders[to].send((address, size)).unwrap();
                     }
                     while let Ok((address, size)) = inbox.try_recv() {
@@ -229,7 +228,7 @@ fn a_new_image_ends_all_blocks() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// A thread that stands still inside a hook holds the watermark, not the other threads.
+/// A thread that stands still inside a hook holds back the watermark, but not the other threads.
 #[test]
 fn a_thread_stopped_inside_a_hook_blocks_nobody() {
     let path = file("stopped");
@@ -281,7 +280,7 @@ fn a_full_disk_ends_the_file_and_not_the_session() {
     let path = file("full");
     let mut plan = target::plan(&path, Clock::Tsc);
     plan.file = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    // The header of the file cannot even be written: that is said before the program starts.
+    // Not even the file's header can be written, so the error comes before the program starts.
     assert!(Recording::start(plan).is_err());
     std::fs::remove_file(path).unwrap();
 }
@@ -293,7 +292,7 @@ fn wait_until_free(mapping: &collector::Mapping, slot: u32) {
     }
 }
 
-/// One record of a thousand is taken out of the ring before the collector can see it.
+/// One record in a thousand is removed from the ring before the collector sees it.
 #[test]
 fn a_record_that_does_not_arrive_is_a_counted_loss() {
     for removed in [None, Some(0), Some(500), Some(999)] {

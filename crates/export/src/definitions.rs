@@ -1,19 +1,19 @@
-//! What the events of a trace refer to, for formats that are written out of blocks.
+//! What the events of a trace refer to, for formats that are written from blocks.
 //!
-//! Given: all blocks but the events. What must hold: what is lost in a damaged file has a place of its own, so that the numbers
-//! of what follows stay right.
+//! Receives: all blocks but the events. Must hold: a definition that is lost in a damaged file leaves a placeholder, so
+//! that the numbers of later ones stay right.
 use format::{AllocClass, Block, BlockKind, Frame, Module, RssSample, Session, Source, StackNode, Summary, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is of no use here.
+/// Kinds that are not needed here.
 const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Checkpoint];
-/// Lost definitions that are kept a place for; a file that claims more of them lies.
+/// The most lost definitions for which placeholders are made. A file that claims more of them is invalid.
 const HOLES: usize = 1 << 22;
 const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
 /// An allocation class whose definition was lost.
 pub(crate) const LOST_ALLOC_CLASS: AllocClass = AllocClass { size: u64::MAX, stack: 0 };
 
-/// A function at an address; numbers of `Definitions::strings`.
+/// A function at an address. The numbers are indexes of `Definitions::strings`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedLocation {
     pub(crate) function: Option<u32>,
@@ -26,16 +26,16 @@ pub(crate) struct Definitions {
     pub(crate) session: Session,
     pub(crate) summary: Option<Summary>,
     pub(crate) suppressions: String,
-    /// Events that are there in sum only.
+    /// The number of events that were folded into sums.
     pub(crate) folded_events: u64,
-    /// Blocks that a process of a merged trace took with it when it ended, and when it replaced itself.
+    /// Blocks that a process of a merged trace held when it ended, and (below) when it replaced itself.
     pub(crate) gone_at_end: u64,
     pub(crate) gone_by_exec: u64,
     pub(crate) modules: BTreeMap<u16, Module>,
-    /// Stack id - 1.
+    /// By stack id - 1.
     pub(crate) nodes: Vec<StackNode>,
     pub(crate) alloc_classes: Vec<AllocClass>,
-    /// By time.
+    /// Sorted by time.
     pub(crate) samples: Vec<RssSample>,
     pub(crate) strings: Vec<String>,
     /// Frame -> its places, innermost first.
@@ -49,7 +49,7 @@ impl Definitions {
         let mut definitions = Definitions::default();
         source.skip(SKIPPED);
         while let Some(block) = source.next_block()? {
-            // A malformed block is as good as a lost one.
+            // A malformed block is treated like a lost one.
             if let Ok(block) = block.decode() {
                 definitions.add(block);
             }
@@ -92,7 +92,7 @@ impl Definitions {
         for module in &symbols.modules {
             for (key, places) in &module.frames {
                 let frame = (module.instance as u64) << 48 | key;
-                // A name is never replaced by none: a file that was there may be gone later.
+                // An empty list never replaces a name: the module's file may have been deleted since.
                 if places.is_empty() && self.places.contains_key(&frame) {
                     continue;
                 }
@@ -116,13 +116,14 @@ impl Definitions {
         next
     }
 
-    /// By its number; 0 has no node.
+    /// Returns the node of a stack; 0 has none.
     pub(crate) fn node(&self, stack: u32) -> Option<StackNode> {
         self.nodes.get((stack as usize).checked_sub(1)?).copied()
     }
 }
 
-/// Puts `new` at `first`, filling what is missing before; drops what would go back, or too far.
+/// Puts `new` at `first`, with placeholders for missing entries. Drops entries that overlap earlier ones or are too far
+/// away.
 fn extend<T: Copy>(list: &mut Vec<T>, first: usize, new: Vec<T>, lost: T, holes: &mut usize) {
     let Some(gap) = first.checked_sub(list.len()).filter(|gap| *gap <= HOLES - *holes) else { return };
     *holes += gap;

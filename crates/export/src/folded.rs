@@ -1,13 +1,14 @@
-//! Folded stacks: `outermost;...;innermost cost`, a line for each, as flame graph tools read them.
+//! Folded stacks: lines `outermost;...;innermost cost`, as flame graph tools read them.
 //!
-//! Given: a report and a cost. Gives back: rows, and lines of them. What must hold: rows with the same levels are one; a level holds
-//! no `;` and no line feed; costs of zero have no row. Levels outside of `main` are left out: all programs have the same there.
+//! Receives: a report and a cost. Returns: rows, and lines of them. Must hold: rows with the same levels are one; a
+//! level contains no `;` and no line feed; costs of zero have no row. Levels outside of `main` are left out, because
+//! they are the same in all programs.
 use analysis::{Costs, Level, Report};
 use format::{Frame, KdeFileKind};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Whoever calls these is not of interest.
+/// Callers of these functions are not shown.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
 /// A stack for people, the outermost level first.
@@ -17,18 +18,18 @@ pub struct Row {
     pub cost: u64,
 }
 
-/// In order of their first stack.
+/// Returns the rows in the order of their first stack.
 pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
     rows_of(report, cost, |levels| levels.collect())
 }
 
-/// The same of the levels that `shown` keeps of each stack, which it gets innermost first.
+/// The same with the levels that `shown` keeps of each stack. It receives them innermost first.
 pub fn rows_of<'a>(
     report: &'a Report,
     cost: impl Fn(&Costs) -> u64,
     shown: impl Fn(&mut dyn Iterator<Item = Level<'a>>) -> Vec<Level<'a>>,
 ) -> Vec<Row> {
-    // Such a file says where code was in memory, not where it is in its module.
+    // Such a file contains addresses in memory, not offsets in a module.
     let is_absolute = matches!(report.session.kde(), Some(KdeFileKind::Interpreted | KdeFileKind::Old));
     let mut rows: Vec<Row> = Vec::new();
     let mut known: HashMap<Vec<String>, usize> = HashMap::new();
@@ -76,7 +77,7 @@ fn levels<'a>(
     levels
 }
 
-/// `function (file)`; an address where there is no name.
+/// `function (file)`, or an address if there is no name.
 fn name(level: &Level<'_>, is_absolute: bool) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let function = match (level.function, level.module) {

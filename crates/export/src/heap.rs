@@ -1,4 +1,4 @@
-//! The heap while events go by: bytes that live, in all and by stack.
+//! The heap during a replay of events: live bytes, in total and by stack.
 use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use format::{Event, Events, IntMap};
 
@@ -6,11 +6,11 @@ use format::{Event, Events, IntMap};
 pub(crate) struct Heap {
     /// Sequence number -> allocation class.
     live: IntMap<u64, u32>,
-    /// By stack.
+    /// Live bytes by stack.
     pub(crate) by_stack: Vec<u64>,
     pub(crate) bytes: u64,
     pub(crate) time_ns: u64,
-    /// Allocations so far.
+    /// The number of allocations so far.
     pub(crate) allocations: u64,
     image: u32,
 }
@@ -20,7 +20,7 @@ impl Heap {
         Heap { by_stack: vec![0; definitions.nodes.len() + 1], ..Heap::default() }
     }
 
-    /// Walks a block; `after` looks at the heap after each allocation.
+    /// Walks over a block, and calls `after` after each allocation.
     pub(crate) fn walk(&mut self, definitions: &Definitions, events: &mut Events, mut after: impl FnMut(&Heap)) {
         self.time_ns = self.time_ns.max(events.time_ns());
         self.image(events.image());
@@ -62,7 +62,7 @@ impl Heap {
         }
     }
 
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     fn image(&mut self, image: u32) {
         if image != self.image {
             self.image = image;

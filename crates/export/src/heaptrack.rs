@@ -1,8 +1,9 @@
 //! KDE's own format, version 3, as `heaptrack_interpret` writes it: what KDE's tools open.
 //!
-//! Given: a trace, twice (names may stand behind the events that need them). Gives back: text. What must hold, because those readers
-//! fail or crash otherwise: strings stand before pointers, pointers before traces, traces before allocation classes, allocation classes before events;
-//! allocation classes are numbered by their first use, without a gap; a free names an allocation class that is defined; times never go back.
+//! Receives: a trace, twice (names may come after the events that need them). Returns: text. Must hold, because KDE's
+//! readers fail or crash otherwise: strings come before pointers, pointers before traces, traces before allocation
+//! classes, allocation classes before events; allocation classes are numbered by their first use, without gaps; a free
+//! names an allocation class that is defined; times never go back.
 //!
 //! ```text
 //! v X I S A                                 who was recorded
@@ -33,23 +34,24 @@ const NOT_EVENTS: &[BlockKind] = &[
 ];
 const NONE: u32 = u32::MAX;
 const MS: u64 = 1_000_000;
-/// KDE's recorder tells the time so often.
+/// The interval at which KDE's recorder writes the time.
 const EVERY_MS: u64 = 10;
 const BUFFER: usize = 64 << 10;
 
-/// What could not be said in KDE's format, or had to be said in another way.
+/// What KDE's format cannot express, or expresses in another way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub allocations: u64,
-    /// Blocks that `exec` took: they are freed there.
+    /// Blocks that were live at an `exec`: they are freed there.
     pub ended_by_exec: u64,
-    /// Blocks that a process of a merged trace leaked: KDE's format has one process, so they are freed when theirs ended.
+    /// Blocks that a process of a merged trace leaked. KDE's format has one process, so they are freed when theirs
+    /// ended.
     pub ended_with_process: u64,
-    /// Frees of blocks that were there before: KDE's format has none.
+    /// Frees of unknown blocks, which KDE's format does not have.
     pub unknown_frees: u64,
     /// Events that refer to lost parts of the file.
     pub damaged: u64,
-    /// Events that the trace has in sum only.
+    /// Events that the trace has only as sums.
     pub folded: u64,
 }
 
@@ -70,7 +72,7 @@ struct Writer<'a> {
     definitions: Definitions,
     out: &'a mut dyn Write,
     text: Vec<u8>,
-    /// Our numbers -> KDE's; `NONE`: not written yet.
+    /// Our numbers -> KDE's; `NONE` if it is not written yet.
     strings: Vec<u32>,
     traces: Vec<u32>,
     alloc_classes: Vec<u32>,
@@ -82,7 +84,7 @@ struct Writer<'a> {
     live: IntMap<u64, u32>,
     image: u32,
     now_ms: u64,
-    /// The next sample that is not written.
+    /// The index of the next sample to write.
     sample: usize,
     written: Written,
 }
@@ -121,7 +123,8 @@ impl<'a> Writer<'a> {
         self.text.extend_from_slice(one_line(&session.command.join(" ")).as_bytes());
         self.text.push(b'\n');
         line(&mut self.text, b'I', &[page, session.system_memory / page]);
-        // Without the length that format 3 would have in front: KDE's readers do not expect it and would refuse them.
+        // Without the length that format 3 would have in front: KDE's readers do not expect it and would reject the
+        // line.
         for suppression in self.definitions.suppressions.lines().filter(|line| !line.trim().is_empty()) {
             self.text.extend_from_slice(b"S ");
             self.text.extend_from_slice(suppression.trim().as_bytes());
@@ -194,7 +197,7 @@ impl<'a> Writer<'a> {
         Some(number)
     }
 
-    /// Writes what of the stack is new, outermost first.
+    /// Writes the nodes of the stack that are new, outermost first.
     fn trace(&mut self, stack: u32) -> u32 {
         let mut new = Vec::new();
         let mut parent = 0;
@@ -208,7 +211,7 @@ impl<'a> Writer<'a> {
                 }
                 None => break,
             }
-            // A parent is older than its child; anything else is a lie and ends the walk.
+            // A parent has a smaller id than its child. Anything else is invalid and ends the walk.
             at = if node.parent < at { node.parent } else { 0 };
         }
         for (stack, frame) in new.into_iter().rev() {
@@ -247,7 +250,7 @@ impl<'a> Writer<'a> {
         number
     }
 
-    /// Function, file and line of every place, as long as something is known.
+    /// Adds function, file and line of every place that is known.
     fn places(&mut self, frame: Frame, numbers: &mut Vec<u64>) {
         let places = self.definitions.places.get(&frame.0).cloned().unwrap_or_default();
         for place in &places {
@@ -261,7 +264,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// KDE's number of one of our strings.
+    /// Returns KDE's number of one of our strings.
     fn string(&mut self, number: u32) -> u32 {
         if self.strings.len() < self.definitions.strings.len() {
             self.strings.resize(self.definitions.strings.len(), NONE);
@@ -312,7 +315,7 @@ impl<'a> Writer<'a> {
         line(&mut self.text, b'R', &[bytes.div_ceil(page)]);
     }
 
-    /// `exec` took all blocks with it. KDE's format knows no such thing, so they are freed here.
+    /// An `exec` removed all blocks. KDE's format has no such event, so they are freed here.
     fn image(&mut self, image: u32) {
         if image == self.image {
             return;
@@ -329,7 +332,7 @@ impl<'a> Writer<'a> {
     fn end(mut self) -> Result<Written, Error> {
         self.samples_until(u64::MAX);
         let totals = self.definitions.summary.map(|summary| summary.totals).unwrap_or_default();
-        // KDE's readers count a millisecond more than the last time that they saw.
+        // KDE's readers add a millisecond to the last time in the file.
         self.clock((totals.runtime_ns / MS).saturating_sub(1));
         let sampled = self.definitions.samples.iter().map(|sample| sample.rss_bytes).max().unwrap_or(0);
         if totals.peak_rss_bytes > sampled {
@@ -342,7 +345,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Where it was in the target: the instruction, not the place behind it to which a call returns.
+/// The address in the target: that of the call instruction, not the return address after it.
 fn address(frame: Frame, module: Option<&Module>) -> u64 {
     if frame.is_marker() {
         return 0;
@@ -351,7 +354,7 @@ fn address(frame: Frame, module: Option<&Module>) -> u64 {
     address.wrapping_sub(!frame.is_exact() as u64)
 }
 
-/// What stands for frames that are not there.
+/// The text that replaces missing frames.
 fn marker(frame: Frame) -> Option<&'static str> {
     match frame {
         Frame::CUT => Some("[frames left out]"),

@@ -21,7 +21,7 @@ pub(crate) fn line(out: &mut Vec<u8>, letter: u8, numbers: &[u64]) {
     out.push(b'\n');
 }
 
-/// Text of which a line feed is no part: it would end the line.
+/// Replaces line feeds, which would end the line.
 pub(crate) fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

@@ -1,7 +1,7 @@
 //! Traces in formats of other tools, one module per format.
 //!
-//! Given: a trace, as blocks (`heaptrack`, `massif`) or as a report (`folded`, `svg`). Gives back: bytes, to any writer. What must
-//! hold: no number is changed on the way; names that would break a format are made harmless, never left out.
+//! Receives: a trace, as blocks (`heaptrack`, `massif`) or as a report (`folded`, `svg`). Returns: bytes, to any
+//! writer. Must hold: no number changes; names that would break a format are escaped, never left out.
 #![forbid(unsafe_code)]
 
 mod definitions;

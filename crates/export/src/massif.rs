@@ -1,8 +1,8 @@
 //! Massif's output file, as `ms_print` and massif-visualizer read it.
 //!
-//! Given: a trace, several times, and its report (for names). Gives back: text. The session is cut into slices of equal time; a
-//! snapshot shows the heap at the highest moment of its slice, so the highest of all is among them. What must hold: a node's bytes are
-//! the sum of its children's; no line has a `#`, which begins a comment for `ms_print`.
+//! Receives: a trace, several times, and its report (for names). Returns: text. The session is cut into slices of equal
+//! time. A snapshot shows the heap at the highest moment of its slice, so the peak is among them. Must hold: a node's
+//! bytes are the sum of its children's; no line contains a `#`, which starts a comment for `ms_print`.
 //!
 //! ```text
 //! snapshot=3 · time=120 (ms) · mem_heap_B=4096 · heap_tree=detailed
@@ -24,9 +24,9 @@ const MS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Nodes below so many per cent of their snapshot are summed up.
+    /// Nodes below this percentage of their snapshot are summed up.
     pub threshold: f64,
-    /// Every which snapshot has a tree; 0: only the highest one.
+    /// Every nth snapshot has a tree; 0 means only the highest one.
     pub detailed_every: usize,
     pub snapshots: usize,
 }
@@ -41,7 +41,7 @@ impl Default for Options {
 #[derive(Clone, Copy, Default)]
 struct Moment {
     bytes: u64,
-    /// Allocations up to and with the one that made it; 0: nothing was allocated in that slice.
+    /// The number of allocations up to and including the one that made it; 0 if nothing was allocated in that slice.
     allocation: u64,
     time_ns: u64,
 }
@@ -70,7 +70,7 @@ fn each_allocation(open: Opener, definitions: &Definitions, mut look: impl FnMut
     Ok(())
 }
 
-/// Of all slices in which something was allocated.
+/// The highest moments of all slices in which something was allocated.
 fn moments(open: Opener, definitions: &Definitions, runtime_ns: u64, count: usize) -> Result<Vec<Moment>, Error> {
     let slice = runtime_ns / count as u64 + 1;
     let mut moments = vec![Moment::default(); count];
@@ -97,7 +97,7 @@ struct Snapshots<'a> {
 }
 
 impl Snapshots<'_> {
-    /// Writes the snapshot of this moment, if it is one.
+    /// Writes the snapshot if this is one of the moments.
     fn look(&mut self, heap: &Heap) {
         let Some(moment) = self.moments.get(self.next).copied().filter(|next| next.allocation == heap.allocations)
         else {
@@ -140,7 +140,7 @@ fn empty(out: &mut dyn Write, number: usize, ms: u64, bytes: u64) -> io::Result<
 
 const ROOT: usize = 0;
 
-/// A level and what was allocated through it.
+/// A level and the bytes that were allocated through it.
 #[derive(Default)]
 struct Node {
     label: String,
@@ -148,7 +148,7 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// Callers below callees. Node 0 is all.
+/// Callers are below callees. Node 0 is the total.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
@@ -180,10 +180,10 @@ impl Tree {
         child
     }
 
-    /// A node and all below it. Stacks are deep, so without recursion.
+    /// Writes a node and everything below it. It does not recurse, because stacks are deep.
     fn write(&mut self, out: &mut dyn Write, root: usize, depth: usize, least: u64, threshold: f64) -> io::Result<()> {
         let mut open = vec![(root, depth)];
-        // What is summed up of a node's children stands behind all others: (depth, bytes, places).
+        // The sum of a node's small children comes after all others: (depth, bytes, places).
         let mut summed: Vec<(usize, u64, usize)> = Vec::new();
         while let Some((at, depth)) = open.pop() {
             while let Some(sum) = summed.pop_if(|sum| sum.0 > depth) {

@@ -1,4 +1,4 @@
-//! How a file is packed, by the end of its name.
+//! The compression of a file, chosen by the end of its name.
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ impl Packing {
     }
 }
 
-/// A writer that packs. `finish` it: dropped, its end would be missing.
+/// A compressing writer. Call `finish`: if it is dropped, the end of the file is missing.
 pub enum Packed<W: Write> {
     Plain(W),
     Gzip(Box<GzEncoder<W>>),

@@ -1,6 +1,8 @@
-//! A flame graph as one SVG file: no script, so it can be shown anywhere; the whole name and the cost of a box are its tooltip.
+//! A flame graph as one SVG file. It has no script, so any viewer shows it; the tooltip of a box has the whole name and
+//! the cost.
 //!
-//! Given: folded rows. What must hold: a box is as wide as its share; what is too narrow to be seen is left out, with all above it.
+//! Receives: folded rows. Must hold: a box is as wide as its share; a box that is too narrow to be seen is left out,
+//! with all boxes above it.
 use crate::folded::Row;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,23 +14,23 @@ const MARGIN: f64 = 10.0;
 const TOP: f64 = 40.0;
 /// Narrower boxes are left out.
 const NARROWEST: f64 = 0.3;
-/// Of a letter, about.
+/// The approximate width of a letter.
 const LETTER: f64 = 7.0;
-/// What recursion without end can make of a page.
+/// The most levels that are drawn, because of endless recursion.
 const DEEPEST: usize = 2000;
 
-/// What a picture is called, and what its costs are.
+/// The title of a picture, and the unit of its costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Caption<'a> {
     pub title: &'a str,
-    /// Behind a number: `bytes`, `allocations`.
+    /// Written after a number: `bytes`, `allocations`.
     pub unit: &'a str,
 }
 
 #[derive(Default)]
 struct Node<'a> {
     cost: u64,
-    /// By name: neighbours of the same sort of code stand together, and two pictures can be compared.
+    /// Sorted by name: related functions are next to each other, and two pictures can be compared.
     children: BTreeMap<&'a str, usize>,
 }
 
@@ -95,7 +97,7 @@ struct Box<'a> {
     depth: usize,
 }
 
-/// Boxes that can be seen, and how deep they go.
+/// The boxes that can be seen, and the number of levels.
 fn boxes<'a>(nodes: &[Node<'a>], total: u64, caption: Caption) -> (Vec<Box<'a>>, usize) {
     let mut boxes = Vec::new();
     let mut deepest = 0;
@@ -143,7 +145,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' => out.push('\n'),
-            // What XML cannot hold at all.
+            // Characters that XML cannot contain at all.
             letter if letter.is_control() => drop(write!(out, "\\x{:02x}", letter as u32)),
             letter => out.push(letter),
         }

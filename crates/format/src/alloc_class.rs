@@ -1,15 +1,15 @@
-//! `(size, stack)` pairs, written once; an allocation event is the index of its pair.
+//! Pairs `(size, stack)`, each written once. An allocation event is the index of its pair.
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// No allocation that succeeded was larger: an address has 48 bits.
+/// No allocation that succeeded was larger, because an address has 48 bits.
 const MAX_SIZE: u64 = 1 << 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AllocClass {
     /// Requested bytes.
     pub size: u64,
-    /// Stack id, 0 = no stack known.
+    /// The id of the stack; 0 if it is not known.
     pub stack: u32,
 }
 
@@ -27,7 +27,7 @@ impl AllocClassEncoder {
         Self::default()
     }
 
-    /// The index, from 0. The caller keeps equal pairs apart from new ones.
+    /// Returns the index, counted from 0. The caller must not push a pair twice.
     pub fn push(&mut self, size: u64, stack: u32) -> u32 {
         let index = self.next;
         put(&mut self.alloc_classes, size);
@@ -60,7 +60,7 @@ impl AllocClassEncoder {
 /// The allocation classes of one block, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocClasses {
-    /// Index of the first; the others follow without gap.
+    /// The index of the first; the others follow without gaps.
     pub first: u32,
     pub alloc_classes: Vec<AllocClass>,
 }

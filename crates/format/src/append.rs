@@ -1,7 +1,7 @@
-//! More blocks for a trace that is there already.
+//! Adds blocks to an existing trace.
 //!
-//! Given: a file that nobody writes to. Gives back: the same file, longer. What must hold: a byte that could be read
-//! before can be read at every moment after; a finished file stays finished.
+//! Receives: a file that no other process writes to. Returns: the same file, longer. Must hold: every byte that could
+//! be read before can be read at every moment after; a finished file stays finished.
 use crate::{
     BlockHeader, BlockKind, Error, FILE_HEADER_LEN, FileWriter, HEADER_LEN, Index, IndexEntry, RawBlock, Reader,
     TRAILER_LEN,
@@ -10,15 +10,15 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 const LEVEL: i32 = 1;
-/// An entry of the index is hardly ever longer.
+/// An entry of the index is rarely longer than this.
 const ENTRY_LEN: u64 = 24;
 
-/// Where a file ends.
+/// The end of a file, where more blocks can be added.
 pub(crate) struct End {
     pub(crate) offset: u64,
     pub(crate) ordinal: u32,
     pub(crate) index: Index,
-    /// A trailer was written some time.
+    /// True if a trailer was written at any time.
     finished: bool,
 }
 
@@ -28,13 +28,13 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// `file`: open for reading and writing.
+    /// `file` must be open for reading and writing.
     pub fn new(mut file: File) -> Result<Self, Error> {
         let end = match by_footer(&file)? {
             Some(end) => end,
             None => by_walk(&file)?,
         };
-        // Only bytes that no reader could use: the beginning of a block whose writer was killed.
+        // This drops only bytes that no reader could use: the beginning of a block whose writer was killed.
         file.set_len(end.offset)?;
         file.seek(SeekFrom::Start(end.offset))?;
         let finished = end.finished;
@@ -45,19 +45,19 @@ impl Appender {
         let whole = self.writer.len();
         let written = self.writer.write(block);
         if written.is_err() {
-            // A full disk: the file ends as it did before.
+            // The disk is full: the file ends as it did before.
             let _ = self.writer.get_ref().set_len(whole);
         }
         written
     }
 
-    /// Bytes of the file, at most, if this block were its last.
+    /// An upper bound of the file's length if this block were its last.
     pub fn len_with(&mut self, block: &RawBlock) -> u64 {
         let footer = (self.writer.entries().len() as u64 + 2) * ENTRY_LEN + (HEADER_LEN + TRAILER_LEN) as u64;
         self.writer.len() + self.writer.packed_len(block).unwrap_or(block.payload.len() as u64) + footer
     }
 
-    /// A new footer, if the file had one.
+    /// Writes a new index and trailer, if the file had them.
     pub fn finish(self) -> io::Result<()> {
         let whole = self.writer.len();
         let file = self.writer.get_ref().try_clone()?;

@@ -6,7 +6,7 @@ use crate::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Numbers are for ever: a new meaning gets a new number.
+/// Numbers never change: a new meaning gets a new number.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockKind {
@@ -23,21 +23,21 @@ pub enum BlockKind {
     /// Names of frames.
     Symbols = 11,
     Summary = 12,
-    /// The footer: where the blocks are.
+    /// Where the blocks are.
     Index = 13,
-    /// The custom domain's, see `Domain`.
+    /// The custom domain's kinds, see `Domain`.
     CustomAllocClasses = 14,
     CustomEvents = 15,
     CustomCheckpoint = 16,
     CustomSummary = 17,
-    /// Of a program that ran already.
+    /// Only for a program that was attached to.
     HeapAtAttach = 18,
-    /// What became of events that a bound on the file's size left no room for.
+    /// The sums of events that were removed to keep the file below its size limit.
     Folded = 19,
     CustomFolded = 20,
     /// What could not be recorded, and why.
     Unseen = 21,
-    /// Blocks that went with a process while others went on.
+    /// Of a merged trace: blocks that ended with their process while others continued.
     Gone = 22,
 }
 
@@ -79,7 +79,7 @@ pub struct RawBlock {
     pub payload: Vec<u8>,
 }
 
-/// A block's content, decoded. Events stay in their bytes: a replay walks them.
+/// A block's content, decoded. Events stay encoded; a replay walks over them.
 #[derive(Clone, Debug)]
 pub enum Block<'a> {
     Session(Session),
@@ -95,7 +95,8 @@ pub enum Block<'a> {
     Symbols(Symbols),
     Summary(Summary),
     Index(Index),
-    /// A block of the custom domain among those of all domains: `RawBlock::in_domain` makes it one of the others.
+    /// A block of the custom domain that was read among those of all domains. `RawBlock::in_domain` turns it into one
+    /// of the other variants.
     Custom(BlockKind),
     HeapAtAttach(HeapAtAttach),
     Folded(Box<Folded>),
@@ -104,7 +105,7 @@ pub enum Block<'a> {
 }
 
 impl RawBlock {
-    /// Of an Events block: the sequence number of its first allocation, and the time at its start; otherwise 0.
+    /// For an Events block: the sequence number of its first allocation, and the time at its start. 0 for all others.
     pub(crate) fn first_event(&self) -> (u64, u64) {
         match self.kind {
             BlockKind::Events | BlockKind::CustomEvents => match Events::decode(&self.payload) {
@@ -146,32 +147,32 @@ impl RawBlock {
 
 pub(crate) const MAGIC: [u8; 4] = *b"\xb5HTB";
 pub const HEADER_LEN: usize = 32;
-/// No block is larger, compressed or not: what a hostile length can make a reader allocate.
+/// The largest block, compressed or not. It bounds the memory that a hostile length can make a reader allocate.
 pub const MAX_RAW: usize = 64 << 20;
 pub(crate) const FLAG_ZSTD: u8 = 1;
 
-/// What stands before a block's stored bytes. All numbers little endian.
+/// The header before a block's stored bytes. All numbers are little endian.
 ///
 /// ```text
 ///  0      4      5       6      8          12            16        20            24         32
 /// | magic | kind | flags | zero | raw len  | stored len  | ordinal | header sum  | checksum | stored bytes ...
 /// ```
-/// `header sum`: xxh3-64 over the first 20 bytes, low half, so that no wrong length is followed. `checksum`: xxh3-64
-/// over the first 24 bytes and the stored bytes.
+/// `header sum`: low half of xxh3-64 over the first 20 bytes, so that no wrong length is used. `checksum`: xxh3-64 over
+/// the first 24 bytes and the stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// A kind this version does not know is skipped, not refused.
+    /// A reader skips a kind that it does not know.
     pub kind: u8,
     pub flags: u8,
     pub raw_len: u32,
     pub stored_len: u32,
-    /// Number of the block in its file, from 0: tells a hole from an end.
+    /// The number of the block in its file, from 0. It tells missing blocks from the end of the file.
     pub ordinal: u32,
     pub checksum: u64,
 }
 
 impl BlockHeader {
-    /// The header in front of `stored`, with its sums.
+    /// Encodes the header of `stored`, with its sums.
     pub(crate) fn encode(&self, stored: &[u8]) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0..4].copy_from_slice(&MAGIC);
@@ -187,7 +188,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// `None`: these bytes are no header.
+    /// Returns `None` if these bytes are not a header.
     pub(crate) fn decode(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
         if cursor.array::<4>().ok()? != MAGIC {

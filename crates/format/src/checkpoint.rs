@@ -4,7 +4,7 @@ use crate::{BlockKind, Malformed, RawBlock, Totals};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Events (allocations and frees of all sorts) before this point.
+    /// Events (allocations and frees of all kinds) before this point.
     pub events: u64,
     /// The sequence number that the next allocation gets.
     pub next_sequence: u64,
@@ -14,7 +14,8 @@ pub struct Checkpoint {
     pub totals: Totals,
     /// `(allocation class, live blocks)`, by allocation class, no zero counts.
     pub live: Vec<(u32, u64)>,
-    /// `(sequence number, allocation class)` of each live block, by sequence number. Rarer, for it is large.
+    /// `(sequence number, allocation class)` of each live block, by sequence number. Most checkpoints have none,
+    /// because the list is large.
     pub blocks: Option<Vec<(u64, u32)>>,
 }
 

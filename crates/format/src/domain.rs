@@ -1,20 +1,20 @@
-//! Whose blocks: malloc's, or those that the program reported itself.
+//! The domain of a block: malloc's blocks, or those that the program reported itself.
 //!
-//! Each domain has allocation classes, events, folded events, checkpoints and a summary of its own, in kinds of blocks of its own; all else is shared. So
-//! whoever knows only malloc's kinds sees malloc's trace, and a reader set to the custom domain sees a trace of the same
-//! shape, in which the custom blocks are the only ones.
+//! Each domain has allocation classes, events, folded events, checkpoints and a summary of its own, in kinds of blocks
+//! of its own; everything else is shared. So a reader that knows only malloc's kinds sees malloc's trace, and a reader
+//! that is set to the custom domain sees a trace of the same shape with only custom blocks.
 use crate::{BlockKind, RawBlock};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Domain {
     #[default]
     Malloc,
-    /// Blocks of allocators of the program's own, as told by `heaptrack_api.h`.
+    /// Blocks of the program's own allocators, reported through `heaptrack_api.h`.
     Custom,
 }
 
 impl BlockKind {
-    /// The kind that holds the same for the custom domain; kinds that both share stay as they are.
+    /// The kind with the same content for the custom domain. Shared kinds stay as they are.
     pub const fn custom(self) -> BlockKind {
         match self {
             BlockKind::AllocClasses => BlockKind::CustomAllocClasses,
@@ -26,7 +26,7 @@ impl BlockKind {
         }
     }
 
-    /// What a block of this kind is to somebody who looks at one domain; `None`: nothing, it is the other's.
+    /// The kind that a reader of one domain sees, or `None` if the block belongs to the other domain.
     pub const fn in_domain(self, domain: Domain) -> Option<BlockKind> {
         let plain = match self {
             BlockKind::CustomAllocClasses => BlockKind::AllocClasses,
@@ -45,14 +45,14 @@ impl BlockKind {
         }
     }
 
-    /// One of the custom domain's own.
+    /// True for the kinds of the custom domain.
     pub const fn is_custom(self) -> bool {
         self.in_domain(Domain::Malloc).is_none()
     }
 }
 
 impl RawBlock {
-    /// The same content, said of `domain`.
+    /// The same content as a block of `domain`.
     pub fn of(self, domain: Domain) -> RawBlock {
         match domain {
             Domain::Malloc => self,

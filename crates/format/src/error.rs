@@ -1,7 +1,7 @@
-//! What can go wrong with a trace.
+//! Errors of reading and writing a trace.
 use std::io;
 
-/// The bytes inside a block do not say what its kind should.
+/// The bytes inside a block are not valid for its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("the data ends in the middle of a value")]
@@ -18,7 +18,7 @@ pub enum Malformed {
     Kind,
 }
 
-/// The file cannot be read or written at all. Damage inside a trace is no error: see `Damage`.
+/// The file cannot be read or written at all. Damage inside a trace is not an error but a `Damage`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]

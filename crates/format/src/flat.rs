@@ -1,7 +1,7 @@
-//! The events of a block as plain words, so that one thread can take a block apart while another counts the one before.
+//! The events of a block as plain words, so that one thread can decode a block while another counts the one before.
 //!
-//! What must hold: a walk shows a visitor what a walk over the block itself would have shown, in the same order, and fails where that would
-//! have failed.
+//! Must hold: a visitor sees the same calls in the same order as in a walk over the block itself, and the same error at
+//! the same place.
 //!
 //! ```text
 //! word  0 ..= 7fff_ffff          an allocation: its allocation class
@@ -26,14 +26,14 @@ const SKIP_TO: u32 = OTHER + 9;
 #[derive(Clone, Debug, Default)]
 pub struct Flat {
     words: Vec<u32>,
-    /// The state before the block.
+    /// The state before the first event.
     start: Start,
     next_sequence: u64,
-    /// What was wrong behind the last word.
+    /// The error after the last word, if there was one.
     fault: Option<Malformed>,
 }
 
-/// What a block of events says about its beginning.
+/// The state at the beginning of a block of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     pub sequence: u64,
@@ -43,11 +43,11 @@ pub struct Start {
 }
 
 impl Flat {
-    /// Takes a block of events apart, in the room of the one before. An error: it has no beginning.
+    /// Decodes a block of events into the buffers of the one before. Returns an error if its head is invalid.
     pub fn fill(&mut self, block: &RawBlock) -> Result<(), Malformed> {
         let mut events = block.events()?;
         self.words.clear();
-        // Without marks there is one word for each; a hostile count is checked by then.
+        // Without marks there is one word per event. The limit protects from a hostile count.
         self.words.reserve(events.count().min(block.payload.len() as u64) as usize);
         self.start = events.start();
         self.next_sequence = self.start.sequence;
@@ -59,7 +59,7 @@ impl Flat {
         self.start
     }
 
-    /// All events and marks; `Visitor::time` cannot stop it.
+    /// Visits all events and marks. `Visitor::time` cannot stop this walk.
     pub fn walk<V: Visitor>(&self, visitor: &mut V) -> Result<(), Malformed> {
         let mut sequence = self.start.sequence;
         let mut words = self.words.iter();
@@ -189,7 +189,7 @@ mod tests {
         events.alloc(u32::MAX);
         events.alloc(FREE);
         events.alloc(FREE - 1);
-        // Of the future, as only a file that lies has it, and of long ago.
+        // A free of a block that comes later, which only an invalid file has, and one of a much older block.
         events.free(7);
         events.free(u64::MAX);
         events.free(2);

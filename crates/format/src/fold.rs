@@ -1,25 +1,26 @@
-//! A shorter file of the same session, while it is recorded: the oldest events become what they came to.
+//! Writes a shorter file of the same session while it is recorded: the oldest events are replaced by their sums.
 //!
-//! Given: a trace that still grows, and a place in it. Gives back: a trace with all that stands behind that place as it is, and before it no
-//! events but the allocations of what lived there (`folded.rs`). What must hold: sums over the whole session, what lives at any time after the cut,
-//! and every number of an event, a stack or an allocation class are the same in both; memory is bounded by live blocks and allocation classes.
+//! Receives: a growing trace, and an offset in it, the cut. Returns: a trace in which all blocks after the cut are
+//! unchanged. Before the cut it has only the sums, and the allocations of the blocks that were live at the cut
+//! (`folded.rs`). Must hold: sums over the whole session, what is live at any time after the cut, and all numbers of
+//! events, stacks and allocation classes are the same in both; memory is bounded by live blocks and allocation classes.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
 use crate::{
-    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, RawBlock, Reader,
-    RssSample, Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, RawBlock,
+    Reader, RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
 /// Raw bytes of events that make a block.
 const FULL: usize = 512 << 10;
-/// Samples of memory in a block.
+/// Memory samples in a block.
 const SAMPLES: usize = 1 << 16;
-/// Of the time before the cut, one sample of memory is left for each such stretch, the highest.
+/// Before the cut, only the highest memory sample of each such interval is kept.
 const SAMPLE_NS: u64 = 1_000_000_000;
 const NO_SEQUENCE: u64 = u64::MAX;
 
-/// Writes the blocks of `source` up to its byte `end` to `out`, the events before its byte `cut` folded. `source`: at its beginning. Gives back
-/// the time of the cut, if there were any.
+/// Writes the blocks of `source` up to the offset `end` to `out`, and folds the events before the offset `cut`.
+/// `source` must be at its beginning. Returns the time of the cut, if there were events before it.
 pub fn fold<R: Read, W: Write>(
     source: &mut Reader<R>,
     cut: u64,
@@ -49,7 +50,7 @@ pub fn fold<R: Read, W: Write>(
     }
 }
 
-/// We wrote it ourselves: the disk, or somebody else, changed it.
+/// We wrote this file ourselves, so the disk or another program changed it.
 fn broken(malformed: Malformed) -> Error {
     Error::Io(io::Error::other(malformed.to_string()))
 }
@@ -59,12 +60,12 @@ struct Folder {
     malloc: Past,
     custom: Past,
     samples: Vec<RssSample>,
-    /// Running totals: the last one holds.
+    /// Running totals: the last block is valid.
     losses: Option<RawBlock>,
 }
 
 impl Folder {
-    /// False: the block stays as it is.
+    /// Returns false if the block must be written unchanged.
     fn takes(&mut self, block: &RawBlock) -> Result<bool, Malformed> {
         let past = if block.kind.is_custom() { &mut self.custom } else { &mut self.malloc };
         let payload = &block.payload;
@@ -94,7 +95,7 @@ impl Folder {
         }
     }
 
-    /// The time of the cut, if anything was folded.
+    /// Returns the time of the cut, if anything was folded.
     fn finish<W: Write>(self, out: &mut FileWriter<W>) -> Result<Option<u64>, Error> {
         for samples in self.samples.chunks(SAMPLES) {
             out.write(&RssSample::to_block(samples))?;
@@ -115,7 +116,8 @@ struct Born {
     tick: u64,
 }
 
-/// What happened with one allocation class in one thread. What it held at the peak is settled at its first change after that.
+/// The counts of one allocation class in one thread. Its count at the peak is settled when it first changes after the
+/// peak.
 #[derive(Clone, Copy, Default)]
 struct Use {
     row: FoldedRow,
@@ -136,9 +138,9 @@ struct Past {
     thread: u32,
     image: u32,
     tick: u64,
-    live_bytes: u64,
+    heap: PeakTracker,
     epoch: u64,
-    /// All but its rows.
+    /// All but its rows and its peak.
     folded: Folded,
 }
 
@@ -155,11 +157,12 @@ impl Past {
         Ok(())
     }
 
-    /// An earlier cut. It stands before all events.
+    /// An earlier cut. Its block comes before all events.
     fn add_folded(&mut self, folded: &Folded) {
         for row in &folded.rows {
             self.uses.insert(key(row.alloc_class, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
         }
+        self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
         self.folded = Folded { rows: Vec::new(), ..folded.clone() };
     }
 
@@ -178,7 +181,7 @@ impl Past {
         self.sizes.get(alloc_class as usize).copied().unwrap_or(0)
     }
 
-    /// The use that changes now.
+    /// Returns the entry that is about to change, with its count at the peak settled.
     fn using(&mut self, alloc_class: u32, thread: u32) -> &mut Use {
         let epoch = self.epoch;
         let used = self.uses.entry(key(alloc_class, thread)).or_default();
@@ -199,7 +202,14 @@ impl Past {
         self.folded.events = self.folded.events.saturating_sub(births.len() as u64);
         self.folded.until_ns = self.folded.until_ns.max(self.tick.saturating_mul(TICK_NS));
         let until_ns = self.folded.until_ns;
-        out.write(&Folded { rows, ..std::mem::take(&mut self.folded) }.to_block().of(domain))?;
+        let folded = Folded {
+            rows,
+            peak_bytes: self.heap.peak_bytes,
+            peak_allocations: self.heap.peak_allocations,
+            peak_time_ns: self.heap.peak_time_ns,
+            ..std::mem::take(&mut self.folded)
+        };
+        out.write(&folded.to_block().of(domain))?;
         let mut events = EventEncoder::new();
         events.image(self.image);
         for (sequence, born) in &births {
@@ -226,7 +236,7 @@ impl Past {
         Ok(Some(until_ns))
     }
 
-    /// Without the blocks that live, whose allocations are written.
+    /// The rows, without the live blocks, whose allocations are written as events.
     fn rows(&self) -> Vec<FoldedRow> {
         let row = |used: &Use| FoldedRow {
             allocations: used.row.allocations.saturating_sub(used.live),
@@ -250,13 +260,7 @@ impl Visitor for Past {
         let used = self.using(alloc_class, thread);
         used.row.allocations = used.row.allocations.saturating_add(1);
         used.live = used.live.saturating_add(1);
-        self.live_bytes = self.live_bytes.saturating_add(self.size(alloc_class));
-        if self.live_bytes > self.folded.peak_bytes {
-            self.folded.peak_bytes = self.live_bytes;
-            self.folded.peak_allocations = self.live.len() as u64;
-            self.folded.peak_time_ns = tick.saturating_mul(TICK_NS);
-            self.epoch += 1;
-        }
+        self.epoch += self.heap.alloc_at(self.size(alloc_class), tick.saturating_mul(TICK_NS)) as u64;
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
@@ -265,7 +269,7 @@ impl Visitor for Past {
         self.folded.implied_frees = self.folded.implied_frees.saturating_add((how == Freed::Implied) as u64);
         let is_temporary = how == Freed::Call && self.latest.get(&self.thread) == Some(&sequence);
         let age = self.tick.saturating_sub(born.tick);
-        self.live_bytes = self.live_bytes.saturating_sub(self.size(born.alloc_class));
+        self.heap.free(self.size(born.alloc_class));
         let used = self.using(born.alloc_class, born.thread);
         used.live = used.live.saturating_sub(1);
         used.row.deallocations = used.row.deallocations.saturating_add(1);
@@ -294,7 +298,7 @@ impl Visitor for Past {
             self.using(alloc_class, thread).live = 0;
         }
         self.latest.clear();
-        self.live_bytes = 0;
+        self.heap.free_all();
     }
 
     fn latest_gone(&mut self) {

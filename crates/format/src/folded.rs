@@ -1,21 +1,21 @@
-//! What events came to that are not in the file any more (`--max-size`): their counts, by allocation class and thread.
+//! The sums of events that are not in the file any more (`--max-size`), by allocation class and thread.
 //!
 //! ```text
 //! recorded  +a +b -a +c    cut    +d -b ...
 //! the file  Folded: one a, freed; Events: +b +c    cut    +d -b ...
 //! ```
-//! What lived at the cut stands behind it as Events, with its own numbers, threads and times. So the counts of a whole
-//! session, and everything after the cut, are as if nothing had been folded. `fold.rs` makes it.
+//! The blocks that were live at the cut follow as Events, with their own numbers, threads and times. So the counts of a
+//! whole session, and everything after the cut, are as if nothing had been folded. `fold.rs` writes it.
 use crate::event::TICK_NS;
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// Any number of them may be in a file: they add up.
+/// A file may have several of them, which add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
-    /// The cut: nothing after it is folded.
+    /// The time of the cut: no event after it is folded.
     pub until_ns: u64,
-    /// Allocations and frees of all sorts that are not in the file.
+    /// The number of allocations and frees of all kinds that are not in the file.
     pub events: u64,
     pub unknown_frees: u64,
     pub implied_frees: u64,
@@ -32,14 +32,14 @@ pub struct Folded {
 pub struct FoldedRow {
     pub alloc_class: u32,
     pub thread: u32,
-    /// Those whose events are gone.
+    /// Allocations whose events are gone.
     pub allocations: u64,
-    /// Of these, all but those that went with an image.
+    /// How many of these were freed. The others were live when an image ended.
     pub deallocations: u64,
     pub temporary: u64,
-    /// Of the freed ones, together, in ticks.
+    /// The sum of the lifetimes of the freed blocks, in ticks.
     pub lifetime_ticks: u64,
-    /// All that lived at the highest moment, whether their events are gone or not.
+    /// Blocks that were live at the highest moment, whether their events are gone or not.
     pub at_peak: u64,
 }
 

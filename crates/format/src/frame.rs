@@ -1,4 +1,4 @@
-//! One level of a stack as the target knew it: a module instance and an offset, not yet a name.
+//! One level of a stack as the target recorded it: a module instance and an offset, not yet a name.
 
 /// The bits of the channel's `FrameKey`.
 ///
@@ -17,7 +17,7 @@ impl Frame {
     /// Frames were left out here, in the middle of a very deep stack.
     pub const CUT: Frame = Frame(Self::MARKERS << 48 | 1);
 
-    /// Put in by readers where the definition of a frame was lost with a damaged part of the file; never written.
+    /// Inserted by readers if the definition of a frame was in a damaged part of the file. It is never written.
     pub const LOST: Frame = Frame(Self::MARKERS << 48 | 2);
 
     pub const fn new(instance: u16, offset: u64, exact: bool) -> Self {
@@ -29,14 +29,14 @@ impl Frame {
     pub const fn offset(self) -> u64 {
         self.0 & (Self::EXACT - 1)
     }
-    /// True when the offset is that of the interrupted instruction, not of a return address.
+    /// True if the offset is that of the interrupted instruction and not of a return address.
     pub const fn is_exact(self) -> bool {
         self.0 & Self::EXACT != 0 && !self.is_marker()
     }
     pub const fn is_marker(self) -> bool {
         self.0 >> 48 == Self::MARKERS
     }
-    /// Code of no module: the offset is an address.
+    /// True for code of no module; the offset is then an address.
     pub const fn is_jit(self) -> bool {
         self.instance() == 0
     }

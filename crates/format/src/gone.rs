@@ -1,17 +1,20 @@
-//! Blocks that their process took with it: it ended, or it replaced itself, while other processes of a merged trace went on.
+//! Blocks that ended with their process, because it exited or replaced itself while other processes of a merged trace
+//! continued.
 //!
-//! In the events such a block is freed at that moment, so that what is live, and the peak, are right at every time. But the
-//! program did not free it. This says which frees are none, and whether the block counts as leaked.
+//! In the events such a block is freed at that moment, so that the live bytes and the peak are right at every time. But
+//! the program did not free it. This block lists the frees that do not count as frees, and says whether the blocks
+//! count as leaked.
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// Any number of them may be in a file. Each stands before the events that free its blocks, and after those that allocate them.
+/// A file may have several of them. Each comes before the events that free its blocks, and after those that allocate
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
     pub at_ns: u64,
-    /// True when the process ended: it leaked the blocks. An exec neither frees nor leaks them.
+    /// True if the process ended and so leaked the blocks. An exec neither frees nor leaks them.
     pub is_leak: bool,
-    /// By sequence number.
+    /// Sorted by sequence number.
     pub blocks: Vec<GoneBlock>,
 }
 
@@ -19,13 +22,13 @@ pub struct Gone {
 pub struct GoneBlock {
     pub sequence: u64,
     pub alloc_class: u32,
-    /// The thread that allocated it, and when.
+    /// The thread that allocated it, and (below) when.
     pub thread: u32,
     pub born_ns: u64,
 }
 
 impl Gone {
-    /// Blocks of one file block, so that it stays far below `MAX_RAW`.
+    /// The most entries in one block, so that it stays far below `MAX_RAW`.
     pub const MOST: usize = 1 << 20;
 
     pub fn to_block(&self) -> RawBlock {

@@ -1,8 +1,8 @@
-//! How large the heap of a program was when we attached to it: what is in it then is not in the trace.
+//! How large the heap of a program was when we attached to it. Its content at that time is not in the trace.
 use crate::wire::{Cursor, put};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// `[heap]` and malloc's arenas, by the kernel's figures.
+/// The sizes of `[heap]` and of malloc's arenas, as the kernel reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapAtAttach {
     pub size_bytes: u64,

@@ -1,4 +1,4 @@
-//! The footer: where each block is, for readers that can seek.
+//! The index at the end of a file: where each block is, for readers that can seek.
 use crate::wire::{Cursor, put};
 use crate::{BlockKind, Malformed, RawBlock};
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,11 +7,11 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct IndexEntry {
     /// A number of `BlockKind`, or of a kind of a later version.
     pub kind: u8,
-    /// Of the block's header in the file.
+    /// The offset of the block's header in the file.
     pub offset: u64,
     pub raw_len: u32,
     pub stored_len: u32,
-    /// Events blocks: the sequence number of the block's first allocation, and the time at its start; otherwise 0.
+    /// For Events blocks: the sequence number of the first allocation, and the time at the start. 0 for all others.
     pub sequence: u64,
     pub time_ns: u64,
 }
@@ -22,7 +22,7 @@ pub struct Index {
     pub entries: Vec<IndexEntry>,
 }
 
-/// The very last bytes of a finished file: magic (8), offset of the index block (8), xxh3-64 of those sixteen (8).
+/// The last bytes of a finished file: magic (8), offset of the index block (8), xxh3-64 of those sixteen (8).
 pub const TRAILER_LEN: usize = 24;
 pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"\xb5HTZEND\n";
 
@@ -72,7 +72,7 @@ pub(crate) fn trailer(index_offset: u64) -> [u8; TRAILER_LEN] {
     bytes
 }
 
-/// The offset of the index block, if these bytes are a trailer.
+/// Returns the offset of the index block, if these bytes are a trailer.
 pub(crate) fn parse_trailer(bytes: &[u8; TRAILER_LEN]) -> Option<u64> {
     let mut cursor = Cursor::new(bytes);
     cursor.array::<8>().ok()?;

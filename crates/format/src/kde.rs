@@ -1,16 +1,19 @@
-//! Files of KDE's heaptrack, read as if they were ours.
+//! Reads files of KDE's heaptrack as if they were ours.
 //!
-//! Given: the text of an interpreted or a raw file of formats 0 to 3, packed by gzip or zstd or not at all, whole or cut. Gives
-//! back: our blocks, in an order in which a recording could have written them. What must hold: everything behind a
-//! reader works on them unchanged; hostile text gives a note of damage; memory is bounded by live blocks and definitions,
-//! and those by limits.
+//! Receives: the text of an interpreted or a raw file of formats 0 to 3, packed by gzip or zstd or not at all, complete
+//! or truncated. Returns: our blocks, in an order in which a recording could have written them. Must hold: every
+//! consumer of blocks works on them unchanged; hostile text causes a note of damage; memory is bounded by live blocks
+//! and definitions, and those by limits.
 //!
 //! ```text
 //! file -> Unpacker -> Text (whole lines) -> Translation -> RawBlock
 //! ```
-//! What such a file does not tell (threads, which of two equal blocks was freed, when it began) stays untold; `docs/kde.md` says
-//! what follows from that.
+//! Such a file does not contain threads, which of two equal blocks was freed, or when it began. Neither do the blocks;
+//! `docs/kde.md` describes the consequences. The kinds of files are in `file_kind.rs`, KDE's rules for counting in
+//! `counting.rs`.
 mod ahead;
+mod counting;
+mod file_kind;
 mod interpreted_names;
 mod line;
 mod pairs;
@@ -20,8 +23,10 @@ mod text;
 mod translation;
 mod unpack;
 
-use crate::{BlockKind, Damage, Error, RawBlock, Session};
+use crate::{BlockKind, Damage, Error, RawBlock};
 pub use ahead::KdeAhead;
+pub use counting::{Counting, KdeRule};
+pub use file_kind::KdeFileKind;
 pub use interpreted_names::Shorten;
 use std::collections::VecDeque;
 use std::io::Read;
@@ -30,77 +35,16 @@ use translation::{Refused, Translation};
 pub(crate) use unpack::is_packed;
 use unpack::{End, Unpacker};
 
-/// The newest format of KDE's that is known here.
+/// The newest format of KDE's that we can read.
 const NEWEST: u32 = 3;
 const DAMAGE_KEPT: usize = 256;
-const TOOL: &str = "KDE heaptrack ";
-const INTERPRETED: &str = " (interpreted)";
-const OLD: &str = " (format 0)";
-const RAW: &str = " (raw)";
-
-/// What sort of file of KDE's it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KdeFileKind {
-    /// As `heaptrack` leaves it: with names, frees by size and stack.
-    Interpreted,
-    /// The same of format 0: frees by address.
-    Old,
-    /// What `heaptrack --raw` leaves: addresses, no names.
-    Raw,
-}
-
-/// Which rule makes a block temporary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// Ours: its own thread frees it, and allocated nothing since.
-    #[default]
-    Thread,
-    /// KDE's for files that tell addresses: nothing was allocated or freed since, by anybody.
-    Block,
-    /// KDE's for all others: the last event was an allocation of the same allocation class; or a free, and the allocation class has index 0.
-    AllocClass,
-}
-
-impl Session {
-    /// What sort of KDE's files it came from, if from one.
-    pub fn kde(&self) -> Option<KdeFileKind> {
-        let how = self.tool.strip_prefix(TOOL)?;
-        [KdeFileKind::Interpreted, KdeFileKind::Old, KdeFileKind::Raw]
-            .into_iter()
-            .find(|sort| how.ends_with(sort.suffix()))
-    }
-
-    /// The rule by which a trace's temporary blocks are counted: its recorder's own.
-    pub fn counting(&self) -> Counting {
-        match self.kde() {
-            None => Counting::Thread,
-            Some(KdeFileKind::Interpreted) => Counting::AllocClass,
-            Some(KdeFileKind::Old | KdeFileKind::Raw) => Counting::Block,
-        }
-    }
-}
-
-impl KdeFileKind {
-    const fn suffix(self) -> &'static str {
-        match self {
-            KdeFileKind::Interpreted => INTERPRETED,
-            KdeFileKind::Old => OLD,
-            KdeFileKind::Raw => RAW,
-        }
-    }
-}
-
-/// How a session names its recorder: `version` has the parts of 1.4.0 in its bytes.
-fn tool(version: u32, sort: KdeFileKind) -> String {
-    format!("{TOOL}{}.{}.{}{}", version >> 16, version >> 8 & 0xff, version & 0xff, sort.suffix())
-}
 
 /// True for the first bytes of a plain text of KDE's.
 pub(crate) fn is_text(first: &[u8]) -> bool {
     matches!(first, [b'v' | b'X' | b'x' | b'I', b' ', ..]) && !first.contains(&0)
 }
 
-/// Gives out blocks as `Reader` does.
+/// Returns blocks as `Reader` does.
 pub struct KdeReader<R: Read> {
     text: Text<R>,
     lines: Lines,
@@ -117,8 +61,8 @@ pub struct KdeReader<R: Read> {
 }
 
 impl<R: Read> KdeReader<R> {
-    /// Reads the first line. `first`: the first bytes of `input`, at least four if it has as many; they are still to be read
-    /// from it.
+    /// Reads the first line. `first` has the first bytes of `input`, at least four if there are as many; `input` must
+    /// still be at its beginning.
     pub fn new(input: R, first: &[u8]) -> Result<Self, Error> {
         Self::with(Text::Here(Cutter::new(Unpacker::new(input, first)?)), is_packed(first))
     }
@@ -160,7 +104,7 @@ impl<R: Read> KdeReader<R> {
         })
     }
 
-    /// The next block; `None` at the end.
+    /// Returns the next block, or `None` at the end.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
         match self.take_block()? {
             Some(block) => {
@@ -185,22 +129,22 @@ impl<R: Read> KdeReader<R> {
         }
     }
 
-    /// Before the first block: how functions get a short name.
+    /// Sets how functions get a short name. Must be called before the first block is read.
     pub const fn set_shorten(&mut self, shorten: Option<Shorten>) {
         self.translation.names.shorten = shorten;
     }
 
-    /// Blocks of these kinds are not given out.
+    /// Blocks of these kinds are not returned.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
     }
 
-    /// Such a file has no names: they are to be looked for.
+    /// True if the file has no names, so that they must be looked up.
     pub const fn is_raw(&self) -> bool {
         self.is_raw
     }
 
-    /// The writer came to its end.
+    /// True if the file is complete.
     pub const fn finished(&self) -> bool {
         self.finished
     }
@@ -214,7 +158,7 @@ impl<R: Read> KdeReader<R> {
         self.damage_count
     }
 
-    /// Translates until blocks are there, or the end.
+    /// Translates until there are blocks, or up to the end.
     fn read(&mut self) -> Result<(), Error> {
         let mut lines = std::mem::take(&mut self.lines);
         while !self.translation.is_full() && !self.is_over {
@@ -236,7 +180,7 @@ impl<R: Read> KdeReader<R> {
         Ok(())
     }
 
-    /// Plain events, then one line of another sort.
+    /// Translates plain events, then one line of another kind.
     fn translate(&mut self, lines: &mut Lines) {
         loop {
             let plain = self.translation.events(lines.rest());
@@ -266,8 +210,8 @@ impl<R: Read> KdeReader<R> {
         if end == End::Damaged {
             self.note(offset, 0, "the packed data is damaged from here on");
         }
-        // A raw file does not say that it is whole, but its packing does.
-        let is_ended = self.translation.has_trailer || self.translation.sort == KdeFileKind::Raw && self.is_packed;
+        // The text of a raw file does not say that it is complete, but its packing does.
+        let is_ended = self.translation.has_trailer || self.translation.kind == KdeFileKind::Raw && self.is_packed;
         self.finished = end == End::Whole && is_ended && unfinished == 0;
         self.translation.take(&mut self.queue);
         if self.finished {
@@ -290,7 +234,7 @@ impl<R: Read> KdeReader<R> {
     }
 }
 
-/// Recorder's version and format of a `v` line; a file without one is of format 0.
+/// Returns the recorder's version and the format of a `v` line. A file without one has format 0.
 fn first_line(start: &[u8]) -> Result<(u32, u32), Error> {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Some(rest) = line.strip_prefix(b"v ") else { return Ok((0, 0)) };

@@ -1,10 +1,10 @@
 //! The trace file: what is in it, how it is written, how it is read again.
 //!
-//! Given: plain data about one session (events, stacks, modules, threads ...). Gives back: a file of self-contained
-//! blocks, and from such a file, whole, growing, cut or damaged, the data again. What must hold:
+//! Receives: plain data about one session (events, stacks, modules, threads ...). Returns: a file of self-contained
+//! blocks; and from such a file, complete, growing, truncated or damaged, the data again. Must hold:
 //!
-//! - **Any prefix is readable**: a definition (module, stack, allocation class, thread) stands before its first use.
-//! - **Hostile bytes give an error or a note of damage**, never a panic, an endless loop or a huge allocation.
+//! - **Any prefix is readable**: a definition (module, stack, allocation class, thread) comes before its first use.
+//! - **Hostile bytes cause an error or a note of damage**, never a panic, an endless loop or a huge allocation.
 //! - **Every version ever written still opens** (`tests/data`).
 //! - No processes, no symbols, no clock.
 //!
@@ -35,6 +35,7 @@ mod losses;
 mod map;
 mod merge;
 mod module;
+mod peak;
 mod reader;
 mod sample;
 mod session;
@@ -64,11 +65,12 @@ pub use frame::Frame;
 pub use gone::{Gone, GoneBlock};
 pub use heap::HeapAtAttach;
 pub use index::{Index, IndexEntry, TRAILER_LEN};
-pub use kde::{Counting, KdeAhead, KdeFileKind, KdeReader, Shorten};
+pub use kde::{Counting, KdeAhead, KdeFileKind, KdeReader, KdeRule, Shorten};
 pub use losses::Losses;
 pub use map::{IntMap, IntSet};
 pub use merge::{MergeError, Merged, merge};
 pub use module::Module;
+pub use peak::PeakTracker;
 pub use reader::{Damage, Reader};
 pub use sample::RssSample;
 pub use session::{Session, Suppressions};
@@ -82,10 +84,9 @@ pub use unseen::Unseen;
 pub use walk::{Visitor, Walked};
 pub use writer::FileWriter;
 
-/// First bytes of every trace. The first byte is not ASCII and the line ends break when a file went through text
-/// conversion, as in PNG.
+/// The first bytes of every trace. As in PNG, the first byte is not ASCII, and the line ends reveal a text conversion.
 pub const FILE_MAGIC: [u8; 8] = *b"\x8bHTZ\r\n\x1a\n";
-/// What this code writes; it reads this and every earlier version.
+/// The version that this code writes. It reads this and every earlier version.
 pub const VERSION: u32 = 1;
 /// Magic, version, flags (0).
 pub const FILE_HEADER_LEN: usize = 16;

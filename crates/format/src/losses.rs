@@ -1,20 +1,20 @@
-//! What we know that we did not record.
+//! Events that are known to be missing.
 use crate::wire::{Cursor, put, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// Running totals since the session's start: the last block of this kind holds.
+/// Running totals since the session's start. The last block of this kind is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Cause and number of events, in the writer's order.
     pub by_cause: Vec<(String, u64)>,
-    /// Frees that must have happened but were not seen: their address was given out again.
+    /// Frees that must have happened but were not seen: their address was allocated again.
     pub implied_frees: u64,
     pub lost_events: u64,
     /// One sentence for people.
     pub note: Option<String>,
 }
 
-/// Causes of lost events, and what people are told: "N events were dropped because ...".
+/// Causes of lost events, with the text for people: "N events were dropped because ...".
 const EVENTS: [(&str, &str); 9] = [
     ("ring_full", "the buffer was full"),
     ("no_slot", "too many threads ran at once"),
@@ -26,7 +26,7 @@ const EVENTS: [(&str, &str); 9] = [
     ("unreadable_ring", "the program overwrote the buffer"),
     ("missing", "they never arrived at the recorder"),
 ];
-/// Causes that cost no event: what is missing (one, several), and why.
+/// Causes that lose no event: what is missing (singular, plural), and why.
 const OTHERS: [(&str, &str, &str, &str); 3] = [
     ("module_full", "loaded library has no names", "loaded libraries have no names", "too many were loaded"),
     ("unreadable_stack", "stack is incomplete", "stacks are incomplete", "the program overwrote the buffer"),
@@ -42,7 +42,7 @@ fn sentence(cause: &str, count: u64) -> String {
     let events = if count == 1 { "event was dropped" } else { "events were dropped" };
     match EVENTS.iter().find(|event| event.0 == cause) {
         Some((_, why)) => format!("{number} {events} because {why}"),
-        // Of a newer version.
+        // A cause of a newer version.
         None => format!("{number} {events} ({cause})"),
     }
 }
@@ -61,7 +61,7 @@ fn grouped(number: u64) -> String {
 }
 
 impl Losses {
-    /// What was lost, a sentence for each cause, for people.
+    /// One sentence for people about each cause.
     pub fn sentences(&self) -> Vec<String> {
         let counted = self.by_cause.iter().filter(|(_, count)| *count > 0);
         counted.map(|(cause, count)| sentence(cause, *count)).collect()

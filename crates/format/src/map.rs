@@ -1,5 +1,5 @@
-//! A hash map for integers: one multiplication instead of SipHash, which would cost more than all the rest. Hostile keys
-//! can only make the reading of their own file slow.
+//! A hash map for integers: one multiplication instead of SipHash, which would cost more than all other work. Hostile
+//! keys can only slow down the reading of their own file.
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -25,7 +25,7 @@ impl Hasher for Mix {
         self.write_u64(value as u64);
     }
     fn write_u64(&mut self, value: u64) {
-        // The map takes its bucket from the low bits and its tag from the high ones; a product mixes upwards only.
+        // The map takes its bucket from the low bits and its tag from the high ones, but a product mixes upwards only.
         let product = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ product >> 32;
     }

@@ -1,23 +1,23 @@
-//! One trace out of those of several processes.
+//! Merges the traces of several processes into one.
 //!
-//! Given: traces of ours, each with the time of day at which it began. Gives back: a trace that began with the first of them, in which
-//! the events of all stand in the order of that time. What must hold: a free frees the block that it freed; modules, stacks,
-//! allocation classes and threads have new numbers, so no two of different processes are taken for one; costs of a stack that several
-//! processes share (the same file, the same offsets) still add up, because equal modules are found by path and build-id; a
-//! process that has ended holds no memory any more, but what it leaked counts as leaked (`gone.rs`). Memory is bounded by live
-//! blocks.
+//! Receives: traces of ours, each with the time of day at which it began. Returns: a trace that begins with the first
+//! of them and has the events of all, in the order of time. Must hold: a free still frees the same block; modules,
+//! stacks, allocation classes and threads get new numbers, so those of different processes are never confused; costs of
+//! a stack that several processes share (the same file, the same offsets) still add up, because equal modules are
+//! recognised by path and build-id; a process that has ended holds no memory any more, but its leaks count as leaked
+//! (`gone.rs`); memory is bounded by live blocks.
 use crate::event::TICK_NS;
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
-    AllocClassEncoder, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module, RawBlock,
-    RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
+    AllocClassEncoder, Counting, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module,
+    RawBlock, RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
 };
 use std::io::{Read, Write};
 
 mod stream;
 
-/// Raw bytes of events that make a block.
+/// A block of events is written at this many raw bytes.
 const FULL: usize = 512 << 10;
 const SAMPLES: usize = 1 << 16;
 
@@ -36,7 +36,7 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// Which of the traces it is about.
+    /// The number of the trace that caused the error.
     pub const fn source_number(&self) -> Option<usize> {
         match self {
             MergeError::Source(number, _) | MergeError::NoSession(number) | MergeError::Kde(number) => Some(*number),
@@ -48,12 +48,12 @@ impl MergeError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Merged {
     pub summary: Summary,
-    /// Only sums are known of the time up to here in one of the traces (`--max-size`), while others went on: the peak of all
-    /// before that may have been higher than what is told.
+    /// One of the traces has only sums before this time (`--max-size`) while other processes were running. The common
+    /// peak before it may have been higher than reported.
     pub folded_until_ns: Option<u64>,
 }
 
-/// Writes the merged trace. `out` is to be finished by the caller.
+/// Writes the merged trace. The caller must finish `out`.
 pub fn merge<R: Read, W: Write>(
     sources: Vec<Source<R>>,
     tool: &str,
@@ -70,14 +70,14 @@ pub fn merge<R: Read, W: Write>(
     let mut merger = Merger::new(out, streams.len() == 1);
     merger.write(&session(&streams, started, tool).to_block())?;
     loop {
-        // Equal times: in the order in which they were given.
+        // At equal times, the order of the arguments decides.
         let next = streams.iter_mut().filter(|stream| !stream.is_over).min_by_key(|stream| stream.now_ns);
         let Some(stream) = next else { break };
         if !stream.is_ending {
             stream.advance(&mut merger)?;
             continue;
         }
-        // Whatever else happens comes later: what this process holds is told when the last of them ends.
+        // All other events come later. The last process does not free its blocks: they are the trace's leaks.
         let number = stream.number;
         let is_last = streams.iter().all(|stream| stream.is_over || stream.number == number);
         if let Some(stream) = streams.get_mut(number) {
@@ -93,10 +93,11 @@ fn session<R: Read>(streams: &[Stream<R>], started: u64, tool: &str) -> Session 
         merged.command.push("+".into());
         merged.command.extend(stream.session.command.iter().cloned());
     }
-    Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), ..merged }
+    // Traces that were made from KDE's files are refused, so all of them are counted by our rule.
+    Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), counting: Counting::Thread, ..merged }
 }
 
-/// What is written, and the numbers that were given out.
+/// The output, and the numbers that were assigned.
 pub(crate) struct Merger<'w, W: Write> {
     out: &'w mut FileWriter<W>,
     is_alone: bool,
@@ -134,7 +135,7 @@ impl<'w, W: Write> Merger<'w, W> {
         Ok(())
     }
 
-    /// The new number of a module that was not seen before.
+    /// Returns a new module instance.
     fn instance(&mut self) -> Result<u16, MergeError> {
         self.modules =
             self.modules.checked_add(1).filter(|number| *number < u16::MAX - 1).ok_or(MergeError::Modules)?;
@@ -154,7 +155,7 @@ impl<'w, W: Write> Merger<'w, W> {
         self.write(&Thread::to_block(threads))
     }
 
-    /// What programs had already when they were attached to, together.
+    /// Adds up the heaps that programs had when they were attached to.
     fn add_heap(&mut self, heap: HeapAtAttach) {
         let all = self.heap_at_attach.get_or_insert_default();
         all.size_bytes = all.size_bytes.saturating_add(heap.size_bytes);
@@ -176,18 +177,18 @@ impl<'w, W: Write> Merger<'w, W> {
         sequence
     }
 
-    fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, now_ns: u64) {
+    fn free(&mut self, thread: u32, block: &GoneBlock, size: u64, how: Freed, now_ns: u64) {
         self.events.thread(thread);
         self.events.time(now_ns);
         match how {
-            Freed::Call => self.events.free(sequence),
-            Freed::Realloc => self.events.free_by_realloc(sequence),
-            Freed::Implied => self.events.free_implied(sequence),
+            Freed::Call => self.events.free(block.sequence),
+            Freed::Realloc => self.events.free_by_realloc(block.sequence),
+            Freed::Implied => self.events.free_implied(block.sequence),
         }
-        self.tally.free(thread, sequence, size, how, false);
+        self.tally.free(thread, block.sequence, block.alloc_class, size, how);
     }
 
-    /// Blocks that are freed next, by no call of their program. In the order of their numbers.
+    /// Announces blocks that are freed next without a call of their program. They must be sorted by sequence number.
     fn gone(&mut self, at_ns: u64, is_leak: bool, blocks: &[(GoneBlock, u64)]) -> Result<(), MergeError> {
         self.flush(true)?;
         let at_ns = on_grid(at_ns);
@@ -203,7 +204,7 @@ impl<'w, W: Write> Merger<'w, W> {
         self.events.thread(thread);
         self.events.time(now_ns);
         self.events.unknown_free();
-        self.tally.totals.unknown_frees += 1;
+        self.tally.unknown_free(thread);
     }
 
     fn latest_gone(&mut self, thread: u32) {
@@ -245,7 +246,8 @@ impl<'w, W: Write> Merger<'w, W> {
         Ok(Merged { summary, folded_until_ns })
     }
 
-    /// All processes together: the sum of what each had last. Pages that they share are counted for each.
+    /// The samples of all processes together: the sum of each one's latest sample. Shared pages are counted for each
+    /// process.
     fn write_samples<R: Read>(&mut self, streams: &[Stream<R>]) -> Result<(), MergeError> {
         let mut samples = std::mem::take(&mut self.samples);
         let ended = streams.iter().filter(|stream| stream.is_gone);
@@ -265,7 +267,7 @@ impl<'w, W: Write> Merger<'w, W> {
             self.write(&RssSample::to_block(piece))?;
         }
         let totals = &mut self.tally.totals;
-        // The system itself counts the highest moment of each process, which may lie between two samples.
+        // The kernel reports the highest RSS of each process, which may lie between two samples.
         let told = || streams.iter().filter_map(|stream| stream.summary).map(|summary| summary.totals);
         let highest = |sampled: fn(&RssSample) -> u64| summed.iter().map(sampled).max().unwrap_or(0);
         totals.peak_rss_bytes =
@@ -276,7 +278,7 @@ impl<'w, W: Write> Merger<'w, W> {
     }
 }
 
-/// What could not be recorded in any of them, each reason once.
+/// What could not be recorded in any of the processes, each reason once.
 fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
     let mut all: Vec<Unseen> = Vec::new();
     for one in streams.iter().flat_map(|stream| &stream.unseen) {
@@ -287,7 +289,7 @@ fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
     all
 }
 
-/// The end of the sums of one trace, if another process ran before it.
+/// The end of the sums of one trace, if another process was running before it.
 fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
     let is_alone = |folded: &Stream<R>, until_ns: u64| {
         let others = streams.iter().filter(|other| other.number != folded.number);
@@ -297,7 +299,7 @@ fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
     folded.filter(|(stream, until_ns)| !is_alone(stream, *until_ns)).map(|(_, until_ns)| until_ns).max()
 }
 
-/// Of what happened together before this time, only the peak of each process is known.
+/// Before this time, only the peak of each process alone is known.
 fn unsure(until_ns: u64) -> String {
     let seconds = until_ns as f64 / 1e9;
     format!(
@@ -322,7 +324,7 @@ fn losses<R: Read>(streams: &[Stream<R>], folded_until_ns: Option<u64>) -> Losse
     all
 }
 
-/// As events have it.
+/// Rounds a time down to the grid of events.
 pub(crate) const fn on_grid(ns: u64) -> u64 {
     ns / TICK_NS * TICK_NS
 }

@@ -2,10 +2,11 @@
 use crate::wire::{Cursor, put, put_bytes, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// A module written again with the same `instance` replaces the earlier one (for instance to say when it went).
+/// A module that is written again with the same `instance` replaces the earlier one, for instance to add when it was
+/// unloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// What frames refer to; never reused in a session. Not 0, not 0xffff.
+    /// The number that frames refer to. It is never used again in a session, and is neither 0 nor 0xffff.
     pub instance: u16,
     pub image: u32,
     pub start: u64,

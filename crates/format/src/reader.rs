@@ -1,7 +1,7 @@
-//! Reads a trace block by block: finished, growing, cut or damaged.
+//! Reads a trace block by block: finished, growing, truncated or damaged.
 //!
-//! What is no block is skipped up to the next header whose sums are right, and told as `Damage`. Memory is bounded by
-//! one block; work is bounded by a constant times the file, whatever its bytes say.
+//! Bytes that are not a block are skipped up to the next header with valid sums, and reported as `Damage`. Memory is
+//! bounded by one block; work is bounded by a constant times the file's length, whatever its bytes are.
 use crate::block::{FLAG_ZSTD, checksum};
 use crate::index::{TRAILER_MAGIC, parse_trailer};
 use crate::{
@@ -13,51 +13,51 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use zstd::bulk::Decompressor;
 
-/// Bytes of the file that are no block.
+/// Bytes of the file that are not a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Bytes; 0 when whole blocks are missing between two others.
+    /// The number of bytes; 0 if whole blocks are missing between two others.
     pub length: u64,
     pub reason: &'static str,
 }
 
-/// Places kept one by one; of more than these only the number is kept.
+/// The number of places that are kept one by one. Beyond that, only their number is counted.
 const DAMAGE_KEPT: usize = 256;
 const READ_STEP: usize = 256 << 10;
 const FIRST_STEP: usize = 32 << 10;
-/// How far into a file whose first bytes are wrong a block is looked for.
+/// If the file's header is wrong, a block is searched up to this offset.
 const LOST_HEADER: usize = 64 << 10;
-/// Bytes that may be hashed in vain, beyond four times the file: one byte may belong to many false blocks.
+/// Bytes that may be hashed in vain, beyond four times the file's length: one byte may belong to many false blocks.
 const WASTE: u64 = 256 << 20;
 
 pub struct Reader<R: Read> {
     input: R,
-    /// Bytes read but not consumed: `buffer[start..end]`, of which the first is at `offset` in the file.
+    /// Bytes that were read but not consumed: `buffer[start..end]`. The first of them is at `offset` in the file.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     offset: u64,
     wasted: u64,
     version: u32,
-    /// `None` where the next number cannot be known.
+    /// `None` if the next number cannot be known.
     next_ordinal: Option<u32>,
     decompressor: Decompressor<'static>,
     block: RawBlock,
     finished: bool,
     skipped: &'static [BlockKind],
-    /// `None`: blocks of all domains, under their own kinds.
+    /// `None` returns blocks of all domains, under their own kinds.
     domain: Option<Domain>,
     has_custom: bool,
-    /// The latest block, given out or skipped, and where its header stands.
+    /// The latest block, returned or skipped, and the offset of its header.
     latest: Option<(u64, BlockHeader)>,
     unknown_blocks: u64,
     damage: Vec<Damage>,
     damage_count: u64,
 }
 
-/// What stands at the reader's place.
+/// What is at the reader's position.
 enum Found {
     Block(BlockHeader),
     Trailer,
@@ -76,7 +76,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Checks the file's header. `Error::Empty`: the file ends before its header does.
+    /// Checks the file's header. Returns `Error::Empty` if the file ends before its header does.
     pub fn new(input: R) -> Result<Self, Error> {
         let mut reader = Reader {
             input,
@@ -120,7 +120,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The first bytes are wrong, but if blocks follow it is a trace all the same.
+    /// The first bytes are wrong. If blocks follow, the file is a trace nevertheless.
     fn lost_header(&mut self) -> Result<(), Error> {
         self.fill(LOST_HEADER)?;
         let limit = self.rest().len().min(LOST_HEADER);
@@ -133,7 +133,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next block; `None` at the present end, where a growing file may have more later.
+    /// Returns the next block, or `None` at the current end. A growing file may have more later.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
         loop {
             match self.look()? {
@@ -152,22 +152,23 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Blocks of these kinds are checked but not unpacked, and not given out.
+    /// Blocks of these kinds are checked but neither unpacked nor returned.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
     }
 
-    /// Only what concerns this domain is given out, as a trace of nothing else would have it. Without: malloc's.
+    /// Returns only the blocks of this domain and the shared ones, as if the trace had nothing else. The default is
+    /// malloc's domain.
     pub const fn set_domain(&mut self, domain: Domain) {
         self.domain = Some(domain);
     }
 
-    /// Blocks of all domains are given out, for those who copy them.
+    /// Returns blocks of all domains, for callers that copy them.
     pub const fn set_all_domains(&mut self) {
         self.domain = None;
     }
 
-    /// Blocks of the custom domain were met so far, given out or not.
+    /// True if blocks of the custom domain were seen, returned or not.
     pub const fn has_custom(&self) -> bool {
         self.has_custom
     }
@@ -176,22 +177,22 @@ impl<R: Read> Reader<R> {
         self.latest
     }
 
-    /// The format's version the file was written in.
+    /// The version of the format in which the file was written.
     pub const fn version(&self) -> u32 {
         self.version
     }
 
-    /// The trailer was read: the writer came to its end.
+    /// True if the trailer was read, so the writer finished the file.
     pub const fn finished(&self) -> bool {
         self.finished
     }
 
-    /// After `None`: bytes at the end that are not a whole block (yet).
+    /// After `None`: the number of bytes at the end that are not (yet) a whole block.
     pub const fn unfinished_bytes(&self) -> usize {
         self.end - self.start
     }
 
-    /// Where the next block begins.
+    /// The offset of the next block.
     pub const fn offset(&self) -> u64 {
         self.offset
     }
@@ -201,12 +202,12 @@ impl<R: Read> Reader<R> {
         &self.damage
     }
 
-    /// All such places.
+    /// The number of all such places.
     pub const fn damage_count(&self) -> u64 {
         self.damage_count
     }
 
-    /// Blocks of kinds that only a later version knows.
+    /// The number of blocks of kinds that only a later version knows.
     pub const fn unknown_blocks(&self) -> u64 {
         self.unknown_blocks
     }
@@ -220,7 +221,7 @@ impl<R: Read> Reader<R> {
             return Ok(Found::End);
         }
         let Some(bytes) = self.rest().first_chunk::<HEADER_LEN>() else {
-            // Less than a header is left: the beginning of one, or nothing that could ever become a block.
+            // Less than a header is left. It is the beginning of one, or cannot become a block.
             return Ok(if could_begin_a_block(self.rest()) {
                 Found::End
             } else {
@@ -243,7 +244,7 @@ impl<R: Read> Reader<R> {
         Ok(Found::Block(header))
     }
 
-    /// A block that ends beyond the file: cut or still growing, unless a whole block stands within it.
+    /// The block ends after the file. The file was truncated or is still growing, unless a whole block is found inside.
     fn look_inside_tail(&mut self) -> Found {
         let mut from = 1;
         while let Some(at) = self.candidate(from, self.rest().len()) {
@@ -263,7 +264,7 @@ impl<R: Read> Reader<R> {
         Found::End
     }
 
-    /// Goes on from the next thing that looks like a block. Reads no further than it must.
+    /// Continues at the next place that looks like a block. Reads no further than necessary.
     fn skip_to_candidate(&mut self, reason: &'static str) -> Result<Found, Error> {
         let mut from = 1;
         loop {
@@ -271,7 +272,7 @@ impl<R: Read> Reader<R> {
                 return Ok(Found::Damaged { length: at, reason });
             }
             let have = self.rest().len();
-            // A header may begin in what was searched and end in what comes.
+            // A header may begin in the searched bytes and end in the next ones.
             let keep = have.saturating_sub(HEADER_LEN - 1).max(1);
             if have >= READ_STEP {
                 return Ok(Found::Damaged { length: keep, reason });
@@ -284,7 +285,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes a whole block off the buffer. False: it is not for the caller.
+    /// Takes a whole block off the buffer. Returns false if the caller must not see it.
     fn accept(&mut self, header: &BlockHeader) -> bool {
         let length = HEADER_LEN + header.stored_len as usize;
         if self.next_ordinal.is_some_and(|expected| expected != header.ordinal) {
@@ -325,7 +326,7 @@ impl<R: Read> Reader<R> {
             payload.extend_from_slice(stored);
             return payload.len() == raw_len;
         }
-        // Room only for what the packed data itself promises too.
+        // Allocates only as much as the packed data itself announces, too.
         let promised = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
         if promised.is_some_and(|promised| promised != raw_len as u64) {
             return false;
@@ -334,7 +335,8 @@ impl<R: Read> Reader<R> {
         self.decompressor.decompress_to_buffer(stored, payload).is_ok_and(|len| len == raw_len)
     }
 
-    /// The first place from `from` on, before `limit`, where a header with a right sum or a trailer stands.
+    /// Returns the first position from `from` on, before `limit`, at which there is a trailer or a header with a valid
+    /// sum.
     fn candidate(&self, from: usize, limit: usize) -> Option<usize> {
         let rest = self.rest();
         let mut at = from;
@@ -380,12 +382,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Skips `length` bytes and says so; neighbours become one.
+    /// Skips `length` bytes and notes the damage; adjacent places become one.
     fn note(&mut self, length: usize, reason: &'static str) {
         let offset = self.offset;
         self.consume(length);
         if length > 0 {
-            // Which blocks were in there is told by the bytes, not again by the numbers.
+            // The skipped bytes are reported already, so the gap in the ordinals must not be reported again.
             self.next_ordinal = None;
         }
         if let Some(last) = self.damage.last_mut()
@@ -400,7 +402,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads until `wanted` bytes are there; false if the input ends before.
+    /// Reads until `wanted` bytes are there. Returns false if the input ends before that.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.rest().len() < wanted {
             if self.start > 0 {
@@ -408,7 +410,7 @@ impl<R: Read> Reader<R> {
                 self.end -= self.start;
                 self.start = 0;
             }
-            // Files can be small: the first step is, too.
+            // Files can be small, so the first step is small too.
             let step = self.buffer.len().clamp(FIRST_STEP, READ_STEP);
             if self.buffer.len() < self.end + step {
                 self.buffer.resize(self.end + step, 0);
@@ -429,7 +431,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Goes to a block's header, for instance from an `IndexEntry`.
+    /// Goes to the header of a block, for instance of an `IndexEntry`.
     pub fn seek(&mut self, offset: u64) -> Result<(), Error> {
         self.input.seek(SeekFrom::Start(offset))?;
         (self.start, self.end) = (0, 0);
@@ -438,7 +440,8 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    /// The footer of a finished file; `None` if there is none that can be trusted. The reader's place stays.
+    /// Returns the index of a finished file, or `None` if there is none that can be trusted. The reader's position
+    /// stays.
     pub fn index(&mut self) -> Result<Option<Index>, Error> {
         let place = self.offset;
         let index = self.read_index();
@@ -470,7 +473,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// True for what is left of a block's or the trailer's beginning when a file is cut.
+/// True if the bytes can be the beginning of a block or of the trailer in a truncated file.
 fn could_begin_a_block(bytes: &[u8]) -> bool {
     let magics: [&[u8]; 2] = [&crate::block::MAGIC, &TRAILER_MAGIC];
     magics.iter().any(|magic| {

@@ -4,16 +4,16 @@ use crate::{BlockKind, Malformed, RawBlock};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RssSample {
-    /// Since the session's start.
+    /// The time since the session's start.
     pub time_ns: u64,
-    /// All resident pages of the target, ours among them.
+    /// All resident pages of the target, including ours.
     pub rss_bytes: u64,
-    /// The pages that are there only because we record.
+    /// The pages that exist only because of the recording.
     pub overhead_bytes: u64,
 }
 
 impl RssSample {
-    /// Each value is written as its difference to the sample before: RSS mostly stands still.
+    /// Each value is written as its difference to the sample before, because RSS rarely changes.
     pub fn to_block(samples: &[RssSample]) -> RawBlock {
         let mut out = Vec::new();
         put(&mut out, samples.len() as u64);

@@ -1,23 +1,25 @@
-//! Who was recorded, by whom, where and when: the first block of a trace.
+//! The first block of a trace: which program was recorded, by which tool, where and when.
 use crate::wire::{Cursor, put, put_str};
-use crate::{BlockKind, Malformed, RawBlock};
+use crate::{BlockKind, Counting, Malformed, RawBlock};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// Version of the format as written (`VERSION`).
     pub version: u32,
     pub command: Vec<String>,
-    /// Path of the program's file.
+    /// The path of the program's file.
     pub exe: String,
     pub pid: u32,
     pub attached: bool,
     pub started_unix_ns: u64,
     pub hostname: String,
     pub page_size: u32,
-    /// Bytes of the machine or of the container's limit.
+    /// The memory of the machine in bytes, or the container's limit.
     pub system_memory: u64,
-    /// Name and version of the program that wrote the trace.
+    /// Name and version of the program that recorded.
     pub tool: String,
+    /// The rule by which temporary blocks are counted.
+    pub counting: Counting,
 }
 
 impl Session {
@@ -36,6 +38,7 @@ impl Session {
         put(&mut out, self.page_size as u64);
         put(&mut out, self.system_memory);
         put_str(&mut out, &self.tool);
+        put(&mut out, self.counting as u64);
         RawBlock { kind: BlockKind::Session, payload: out }
     }
 
@@ -52,9 +55,14 @@ impl Session {
             page_size: cursor.u32()?,
             system_memory: cursor.u64()?,
             tool: cursor.str()?,
+            counting: Counting::default(),
         };
-        cursor.end()?;
-        Ok(session)
+        let counting = match cursor.is_empty() {
+            true => Counting::of_tool(&session.tool),
+            false => Counting::from_number(cursor.u64()?),
+        };
+        // Bytes that follow are fields of a later version. They are ignored, so that such a trace still opens.
+        Ok(Session { counting, ..session })
     }
 }
 

@@ -1,7 +1,7 @@
-//! A trace of any sort that can be read: ours, or KDE's.
+//! A trace of any format that can be read: ours, or KDE's.
 //!
-//! Given: a file. Gives back: blocks. What must hold: the sort is told by the first bytes, never by the name; who reads
-//! blocks from here needs to know of no sort.
+//! Receives: a file. Returns: blocks. Must hold: the format is recognised by the first bytes, never by the name; the
+//! caller sees no difference between the formats.
 use crate::kde::{KdeAhead, KdeReader, Shorten, is_packed, is_text};
 use crate::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 pub struct Source<R: Read = File> {
     file: AnyReader<R>,
-    /// Blocks that are given out behind those of the file.
+    /// Blocks that are returned after those of the file.
     more: VecDeque<RawBlock>,
     block: RawBlock,
     skipped: &'static [BlockKind],
@@ -20,17 +20,18 @@ pub struct Source<R: Read = File> {
 enum AnyReader<R: Read> {
     Own(Box<Reader<R>>),
     Kde(Box<KdeReader<R>>),
-    /// By threads of its own: a text is large for what it says.
+    /// Translated by threads of its own, because the text is large compared with its content.
     KdeAhead(KdeAhead),
 }
 
 impl Source {
-    /// A pipe or a terminal would be waited for without end, a folder says so only when it is read: both are refused.
+    /// Refuses anything but a regular file: a pipe or a terminal could block for ever, and a folder fails only when it
+    /// is read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), None)
     }
 
-    /// The same; a file of KDE's, which has none, gets short names.
+    /// The same. Functions of a KDE file, which has no short names, get them from `shorten`.
     pub fn open_shortened(path: impl AsRef<Path>, shorten: Shorten) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), Some(shorten))
     }
@@ -56,7 +57,7 @@ impl Source {
 }
 
 impl<R: Read + Seek> Source<R> {
-    /// `file`: at its beginning.
+    /// `file` must be at its beginning.
     pub fn new(mut file: R) -> Result<Self, Error> {
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
@@ -66,7 +67,7 @@ impl<R: Read + Seek> Source<R> {
     }
 }
 
-/// At most eight; the place in the file is its beginning again.
+/// Returns at most eight bytes, and seeks back to the beginning.
 fn first_bytes(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     file.by_ref().take(8).read_to_end(&mut first)?;
@@ -80,7 +81,7 @@ impl<R: Read> Source<R> {
         Source { file, more: VecDeque::new(), block, skipped: &[] }
     }
 
-    /// The next block; `None` at the present end.
+    /// Returns the next block, or `None` at the current end.
     pub fn next_block(&mut self) -> Result<Option<&RawBlock>, Error> {
         let found = match &mut self.file {
             AnyReader::Own(reader) => reader.next_block()?,
@@ -99,12 +100,12 @@ impl<R: Read> Source<R> {
         Ok(None)
     }
 
-    /// These come behind the blocks of the file.
+    /// Adds blocks that are returned after those of the file.
     pub fn append(&mut self, blocks: impl IntoIterator<Item = RawBlock>) {
         self.more.extend(blocks);
     }
 
-    /// Blocks of these kinds are not given out.
+    /// Blocks of these kinds are not returned.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
         match &mut self.file {
@@ -114,19 +115,19 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// A file of KDE's, which cannot be added to.
+    /// True for a file of KDE's, to which nothing can be appended.
     pub const fn is_kde(&self) -> bool {
         !matches!(self.file, AnyReader::Own(_))
     }
 
-    /// Blocks of another domain than malloc's are read. KDE's files have none.
+    /// Reads the blocks of another domain than malloc's. KDE's files have none.
     pub const fn set_domain(&mut self, domain: Domain) {
         if let AnyReader::Own(reader) = &mut self.file {
             reader.set_domain(domain);
         }
     }
 
-    /// Blocks of the custom domain were seen.
+    /// True if blocks of the custom domain were seen.
     pub const fn has_custom(&self) -> bool {
         match &self.file {
             AnyReader::Own(reader) => reader.has_custom(),
@@ -134,7 +135,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// A raw file of KDE's: it has no names, they are to be looked for.
+    /// True for a raw file of KDE's, which has no names, so that they must be looked up.
     pub const fn is_raw(&self) -> bool {
         match &self.file {
             AnyReader::Own(_) => false,
@@ -143,7 +144,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Where the next block begins in a file of ours; 0 in others.
+    /// The offset of the next block in a file of ours; 0 in others.
     pub const fn offset(&self) -> u64 {
         match &self.file {
             AnyReader::Own(reader) => reader.offset(),
@@ -151,7 +152,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The writer came to its end.
+    /// True if the writer finished the file.
     pub const fn finished(&self) -> bool {
         match &self.file {
             AnyReader::Own(reader) => reader.finished(),
@@ -177,7 +178,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Our own sort of file, where one can go from place to place.
+    /// Returns the reader of a file of ours, which can seek.
     pub fn into_own(self) -> Option<Reader<R>> {
         match self.file {
             AnyReader::Own(reader) => Some(*reader),

@@ -4,7 +4,7 @@ use crate::{BlockKind, Frame, Malformed, RawBlock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNode {
-    /// The caller's node, 0 = none: this frame is the root.
+    /// The caller's node, or 0 if this frame is the root.
     pub parent: u32,
     pub frame: Frame,
 }
@@ -14,7 +14,7 @@ pub struct StackNode {
 /// ```text
 /// first id, count, then per node: own id - parent, zigzag(frame - frame of the node before)
 /// ```
-/// A new stack is a chain of nodes each of whose parent is the node before: mostly the first value is 1.
+/// A new stack is mostly a chain of nodes whose parent is the node before, so the first value is mostly 1.
 #[derive(Debug)]
 pub struct StackEncoder {
     first: u32,
@@ -34,7 +34,7 @@ impl StackEncoder {
         StackEncoder { first: 1, next: 1, last_frame: 0, nodes: Vec::new() }
     }
 
-    /// `parent` must be 0 or an id given out before. Returns the node's id.
+    /// `parent` must be 0 or an id that was returned before. Returns the node's id.
     pub fn push(&mut self, parent: u32, frame: Frame) -> u32 {
         let id = self.next;
         debug_assert!(parent < id);
@@ -68,7 +68,7 @@ impl StackEncoder {
 /// The nodes of one block, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks {
-    /// Id of the first node; the others follow without gap.
+    /// The id of the first node; the others follow without gaps.
     pub first: u32,
     pub nodes: Vec<StackNode>,
 }

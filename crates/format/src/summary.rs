@@ -1,4 +1,4 @@
-//! How the session ended, and its totals, so that a finished trace tells them without a replay.
+//! How the session ended, and its totals, so that a reader of a finished trace needs no replay to show them.
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
@@ -10,11 +10,11 @@ pub enum Exit {
     Code(i32),
     /// The signal that killed it.
     Signal(i32),
-    /// We left, the program runs on.
+    /// We detached, and the program continues.
     Detached,
 }
 
-/// DESIGN section 7's `totals`: the same names as in `print --json`.
+/// The totals, under the same names as in `print --json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub allocations: u64,
@@ -73,7 +73,7 @@ impl Totals {
 /// The last block before the index. A trace without one was not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Every event up to the session's end is in the file or in its losses.
+    /// True if every event up to the session's end is in the file or in its losses.
     pub complete: bool,
     pub exit: Exit,
     pub totals: Totals,

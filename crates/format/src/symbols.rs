@@ -1,25 +1,25 @@
-//! Names of frames: what an address is called, where it stands in the source, what was inlined there.
+//! Names of frames: the function at an address, its place in the source, and the functions that were inlined there.
 //!
-//! Several such blocks may follow each other, anywhere behind the modules they speak of, also behind the Summary and an
-//! Index (when a finished file got its names later). What a later one says about a frame replaces the earlier.
+//! A file may have several such blocks, anywhere after the modules that they refer to, also after the Summary and an
+//! Index (if a finished file got its names later). A later block replaces what an earlier one says about a frame.
 use crate::wire::{Cursor, put, put_bytes, unzigzag, zigzag};
 use crate::{BlockKind, IntMap, Malformed, RawBlock};
 use foldhash::HashMap;
 
-/// How a module's names were found, or why not.
+/// How a module's names were found, or why they were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SymbolState {
     /// The file that ran, with its debug information.
     #[default]
     Debug = 0,
-    /// The file that ran; it has only a table of symbols: functions, no lines.
+    /// The file that ran, which has only a symbol table: functions, no lines.
     Symbols = 1,
     /// The file that ran has no names at all.
     Stripped = 2,
-    /// The file is not there.
+    /// The file was not found.
     Missing = 3,
-    /// The file that is there now is not the one that ran.
+    /// The file that was found is not the one that ran.
     Mismatch = 4,
     /// The file, or its debug information, cannot be read.
     Unreadable = 5,
@@ -43,11 +43,11 @@ pub struct Function {
     pub raw: u32,
     /// Demangled, whole.
     pub full: u32,
-    /// Demangled, without arguments that nobody reads.
+    /// Demangled, without the arguments.
     pub short: u32,
 }
 
-/// One function at an address; several, innermost first, where calls were inlined.
+/// One function at an address. If calls were inlined, an address has several, the innermost first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CodeLocation {
     /// Index into `Symbols::functions`.
@@ -55,18 +55,19 @@ pub struct CodeLocation {
     /// Index into `Symbols::strings`.
     pub file: Option<u32>,
     pub line: Option<u32>,
-    /// This function has no frame of its own: it was inlined into the next one of the list.
+    /// True if this function has no frame of its own: it was inlined into the next one of the list.
     pub inlined: bool,
 }
 
-/// What is known about the frames of one module instance; instance 0 is code of no module (JIT).
+/// What is known about the frames of one module instance. Instance 0 is code of no module (JIT).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleSymbols {
     pub instance: u16,
     pub state: SymbolState,
-    /// A sentence for people: which file, why not.
+    /// A sentence for people: which file was used, or why none was.
     pub note: String,
-    /// Low 48 bits of `Frame` (exact, offset) -> places. Empty: it was looked for, and has no name.
+    /// Low 48 bits of `Frame` (exact, offset) -> places. An empty list means that the frame was looked up and has no
+    /// name.
     pub frames: Vec<(u64, Vec<CodeLocation>)>,
 }
 
@@ -77,7 +78,7 @@ pub struct Symbols {
     pub modules: Vec<ModuleSymbols>,
 }
 
-/// Fills a `Symbols`, each text once.
+/// Fills a `Symbols`, with each string only once.
 #[derive(Debug, Default)]
 pub struct SymbolsBuilder {
     symbols: Symbols,
@@ -114,7 +115,7 @@ impl SymbolsBuilder {
         self.symbols.modules.push(ModuleSymbols { instance, state, note: note.to_owned(), frames: Vec::new() });
     }
 
-    /// A frame of the module that was named last.
+    /// Adds a frame of the module that was added last.
     pub fn frame(&mut self, key: u64, places: Vec<CodeLocation>) {
         if let Some(module) = self.symbols.modules.last_mut() {
             self.bytes += 8 + places.len() * 12;
@@ -122,7 +123,7 @@ impl SymbolsBuilder {
         }
     }
 
-    /// About how many bytes the block will have; take it before it is too large.
+    /// The approximate length of the block. Take it before it is too large.
     pub const fn len(&self) -> usize {
         self.bytes
     }
@@ -215,7 +216,7 @@ fn below(index: u32, count: usize) -> Result<u32, Malformed> {
     if (index as usize) < count { Ok(index) } else { Err(Malformed::Reference) }
 }
 
-/// 0 is none, n is index n - 1.
+/// 0 means none, n means index n - 1.
 fn index(number: u64, count: usize) -> Result<Option<u32>, Malformed> {
     match number.checked_sub(1) {
         None => Ok(None),

@@ -1,14 +1,16 @@
-//! Totals of a trace that is made out of others, counted while its events are written.
-use crate::{Counting, Folded, FoldedRow, Freed, IntMap, Totals};
+//! The totals of a trace that is made from others, counted while its events are written.
+use crate::{Counting, Folded, FoldedRow, Freed, IntMap, KdeRule, PeakTracker, Totals};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counting: Counting,
-    /// `leaked_*` is what is live.
+    /// All totals but those of `heap`.
     pub(crate) totals: Totals,
+    heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// Blocks of `Gone`: freed by an event, yet not by the program. And those of them that count as leaked, with their bytes.
+    /// Blocks of `Gone`, which an event frees but the program did not. And (below) those of them that count as leaked,
+    /// with their bytes.
     gone: u64,
     left: (u64, u64),
 }
@@ -18,32 +20,30 @@ impl Tally {
         self.latest.insert(thread, sequence);
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = now_ns;
+        self.heap.alloc_at(size, now_ns);
+    }
+
+    pub(crate) fn free(&mut self, thread: u32, sequence: u64, alloc_class: u32, size: u64, how: Freed) {
+        let is_temporary = match self.counting.kde() {
+            None => how == Freed::Call && self.latest.get(&thread) == Some(&sequence),
+            Some(rule) => rule.is_temporary(self.latest.remove(&thread), sequence, alloc_class, how),
+        };
+        let totals = &mut self.totals;
+        totals.temporary += is_temporary as u64;
+        totals.implied_frees += (how == Freed::Implied) as u64;
+        totals.deallocations += 1;
+        self.heap.free(size);
+    }
+
+    pub(crate) fn unknown_free(&mut self, thread: u32) {
+        self.totals.unknown_frees += 1;
+        if self.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
+            self.latest.remove(&thread);
         }
     }
 
-    /// `is_first_alloc_class`: for the mistake in KDE's rule.
-    pub(crate) fn free(&mut self, thread: u32, sequence: u64, size: u64, how: Freed, is_first_alloc_class: bool) {
-        let latest = match self.counting {
-            Counting::Thread => self.latest.get(&thread).copied(),
-            Counting::Block | Counting::AllocClass => self.latest.remove(&thread),
-        };
-        let is_mistaken = self.counting == Counting::AllocClass && latest.is_none() && is_first_alloc_class;
-        let totals = &mut self.totals;
-        totals.temporary += (how == Freed::Call && (latest == Some(sequence) || is_mistaken)) as u64;
-        totals.implied_frees += (how == Freed::Implied) as u64;
-        totals.deallocations += 1;
-        totals.leaked_allocations = totals.leaked_allocations.saturating_sub(1);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_sub(size);
-    }
-
-    /// A free that comes, or came, is none: the block went with its process.
+    /// The block's free, which is written as an event, does not count: the block ended with its process.
     pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
         self.gone += 1;
         if is_leak {
@@ -51,9 +51,9 @@ impl Tally {
         }
     }
 
-    /// At the end.
+    /// The totals at the end of the trace.
     pub(crate) fn totals(&self) -> Totals {
-        let totals = self.totals;
+        let totals = self.heap.fill(self.totals);
         Totals {
             deallocations: totals.deallocations.saturating_sub(self.gone),
             implied_frees: totals.implied_frees.saturating_sub(self.gone),
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Blocks of `size` bytes whose events are not there.
+    /// Blocks of `size` bytes whose events were folded.
     pub(crate) fn folded(&mut self, row: &FoldedRow, size: u64) {
         let totals = &mut self.totals;
         totals.allocations = totals.allocations.saturating_add(row.allocations);
@@ -72,23 +72,19 @@ impl Tally {
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
     }
 
-    /// The highest moment of events that are not there.
+    /// The highest moment of events that were folded.
     pub(crate) fn folded_peak(&mut self, folded: &Folded) {
-        let totals = &mut self.totals;
-        if folded.peak_bytes > totals.peak_bytes {
-            (totals.peak_bytes, totals.peak_allocations) = (folded.peak_bytes, folded.peak_allocations);
-            totals.peak_time_ns = folded.peak_time_ns;
-        }
+        self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
     }
 
-    /// None of the thread's blocks is its latest.
+    /// The thread's latest allocation was folded, so none of its remaining blocks is the latest.
     pub(crate) fn latest_gone(&mut self, thread: u32) {
         self.latest.remove(&thread);
     }
 
-    /// `exec` took all blocks with it.
+    /// An `exec` removed all blocks.
     pub(crate) fn end_image(&mut self) {
-        (self.totals.leaked_bytes, self.totals.leaked_allocations) = (0, 0);
+        self.heap.free_all();
         self.latest.clear();
     }
 }

@@ -5,11 +5,11 @@ use crate::{BlockKind, Malformed, RawBlock};
 /// A thread written again with the same `index` replaces the earlier one (for instance when its name became known).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Dense, in order of first event, from 0.
+    /// Numbered from 0 without gaps, in the order of the first event.
     pub index: u32,
     pub tid: u32,
     pub image: u32,
-    /// Empty when not known.
+    /// Empty if it is not known.
     pub name: String,
 }
 

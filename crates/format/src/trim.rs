@@ -1,28 +1,27 @@
-//! A shorter trace out of a long one.
+//! Cuts a shorter trace out of a long one.
 //!
-//! Given: a trace and two points in time, A and B. Gives back: a trace with all events after A, up to and with B, and with one allocation
-//! for every block that was live at A: its own, with its thread, its stack and its time. Nothing else of the time before A is in
-//! it. So what is asked of A..B has the same answer in both traces, to the last number; and the whole of the new one is what the
-//! heap was at A and what happened then.
+//! Receives: a trace and two points in time, A and B. Returns: a trace with all events after A, up to and including B,
+//! and with one allocation for every block that was live at A: its own, with its thread, its stack and its time.
+//! Nothing else of the time before A is in it. So every question about A..B has the same answer in both traces.
 //!
 //! ```text
 //! old    +a +b -a +c    A    +d -b +e -d    B    -e ...
 //! new       +b    +c    A    +d -b +e -d    B
 //! ```
-//! What must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew. Memory is bounded by
-//! live blocks.
+//! Must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew.
+//! Memory is bounded by live blocks.
 use crate::tally::Tally;
 use crate::{
-    Block, Counting, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, RawBlock,
+    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, RawBlock,
     RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
-/// Raw bytes of events that make a block.
+/// A block of events is written at this many raw bytes.
 const FULL: usize = 512 << 10;
 const LOST: u64 = u64::MAX;
 
-/// Where an event stands.
+/// Where an event is, relative to A and B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Before,
@@ -30,7 +29,7 @@ enum Phase {
     After,
 }
 
-/// An allocation before A whose block lives.
+/// An allocation before A whose block is still live.
 #[derive(Clone, Copy)]
 struct Born {
     alloc_class: u32,
@@ -39,7 +38,7 @@ struct Born {
 }
 
 struct Trimmer<'w, W: Write> {
-    /// `None`: from the first event on.
+    /// `None` starts with the first event.
     from_ns: Option<u64>,
     to_ns: u64,
     phase: Phase,
@@ -63,16 +62,17 @@ struct Trimmer<'w, W: Write> {
     folded_until_ns: Option<u64>,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trimmed {
     pub summary: Summary,
-    /// Only sums are known of the time up to here (`--max-size`), and A or B lies before it: they are not in the new trace.
+    /// The trace has only sums up to this time (`--max-size`), and A or B is before it. So the sums are not in the new
+    /// trace.
     pub folded_until_ns: Option<u64>,
 }
 
-/// Writes the trace of `from..to`, in nanoseconds since the session's start. `from` = `None`: from the first event on. `out` is to be
-/// finished by the caller.
+/// Writes the trace of `from..to`, in nanoseconds since the session's start. `from` = `None` starts with the first
+/// event. The caller must finish `out`.
 pub fn trim<R: Read, W: Write>(
     source: &mut Source<R>,
     from: Option<u64>,
@@ -105,7 +105,7 @@ pub fn trim<R: Read, W: Write>(
 
 impl<W: Write> Trimmer<'_, W> {
     fn block(&mut self, block: &RawBlock) -> Result<(), Error> {
-        // A malformed block is as good as a lost one.
+        // A malformed block is treated like a lost one.
         let Ok(decoded) = block.decode() else { return Ok(()) };
         match decoded {
             Block::Events(mut events) => return self.events(&mut events),
@@ -117,7 +117,12 @@ impl<W: Write> Trimmer<'_, W> {
             Block::AllocClasses(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
-                    Block::Session(session) => self.tally.counting = session.counting(),
+                    Block::Session(session) => {
+                        self.tally.counting = session.counting;
+                        // Written anew, because the block of an old trace does not name its rule.
+                        self.out.write(&session.to_block())?;
+                        return Ok(());
+                    }
                     Block::AllocClasses(alloc_classes) => {
                         self.sizes.resize(alloc_classes.first as usize, LOST);
                         self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
@@ -130,7 +135,8 @@ impl<W: Write> Trimmer<'_, W> {
         Ok(())
     }
 
-    /// Sums cannot be cut: the new trace has all of them, or none. If some of them belong to A..B, it says where they ended.
+    /// Sums cannot be cut: the new trace has all of them, or none. If some of them belong to A..B, it notes the time up
+    /// to which they are missing.
     fn folded(&mut self, folded: &Folded) -> Result<(), Error> {
         let until_ns = folded.until_ns;
         if self.from_ns.is_some() || until_ns > self.to_ns {
@@ -152,7 +158,7 @@ impl<W: Write> Trimmer<'_, W> {
         Ok(())
     }
 
-    /// Its blocks have new numbers, or are not in the new trace.
+    /// The blocks have new sequence numbers, or are not in the new trace.
     fn gone(&mut self, gone: Gone) -> Result<(), Error> {
         self.time(gone.at_ns);
         if self.phase != Phase::Within {
@@ -222,7 +228,7 @@ impl<W: Write> Trimmer<'_, W> {
             }
             (Event::Free { sequence, .. }, Phase::Before) => {
                 self.born.remove(&sequence);
-                if self.tally.counting != Counting::Thread {
+                if self.tally.counting.kde().is_some() {
                     self.latest.clear();
                 }
             }
@@ -231,11 +237,15 @@ impl<W: Write> Trimmer<'_, W> {
                 self.alloc(sequence, Born { alloc_class, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
-            (Event::UnknownFree, Phase::Before) => (),
+            (Event::UnknownFree, Phase::Before) => {
+                if self.tally.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
+                    self.latest.clear();
+                }
+            }
             (Event::UnknownFree, _) => {
                 self.at();
                 self.encoder.unknown_free();
-                self.tally.totals.unknown_frees += 1;
+                self.tally.unknown_free(self.thread);
             }
         }
     }
@@ -254,7 +264,7 @@ impl<W: Write> Trimmer<'_, W> {
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
-        // Of a block in a lost part of the file.
+        // A block that was allocated in a lost part of the file.
         let Some((new, alloc_class)) = self.live.remove(&sequence) else { return };
         self.at();
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
@@ -266,7 +276,7 @@ impl<W: Write> Trimmer<'_, W> {
             Freed::Implied => self.encoder.free_implied(new),
         }
         let size = self.size(alloc_class).unwrap_or(0);
-        self.tally.free(self.thread, new, size, how, alloc_class == 0);
+        self.tally.free(self.thread, new, alloc_class, size, how);
     }
 
     fn latest_gone(&mut self) {
@@ -275,7 +285,7 @@ impl<W: Write> Trimmer<'_, W> {
         self.tally.latest_gone(self.thread);
     }
 
-    /// Who does what follows, and when.
+    /// Writes the thread and time of the event that follows.
     fn at(&mut self) {
         self.encoder.thread(self.thread);
         self.encoder.time(self.now_ns);
@@ -293,7 +303,7 @@ impl<W: Write> Trimmer<'_, W> {
         }
     }
 
-    /// A: what lives is allocated again, in the old order.
+    /// At A: allocates all live blocks again, in the old order.
     fn begin(&mut self) {
         self.phase = Phase::Within;
         let mut born: Vec<(u64, Born)> = self.born.drain().collect();
@@ -305,13 +315,13 @@ impl<W: Write> Trimmer<'_, W> {
         self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
     }
 
-    /// `exec`: all blocks are gone.
+    /// An `exec` removed all blocks.
     fn set_image(&mut self, image: u32) {
         if image == self.image {
             return;
         }
         self.image = image;
-        // What lives stays until the exec, however long ago the event before it was.
+        // Blocks are live until the exec, however long before it the last event was.
         if self.phase == Phase::Within {
             self.encoder.time(self.now_ns);
         }
@@ -335,7 +345,7 @@ impl<W: Write> Trimmer<'_, W> {
         totals.runtime_ns = old.totals.runtime_ns.max(self.now_ns).min(self.to_ns);
         totals.lost_events = old.totals.lost_events;
         if self.from_ns.is_none() && self.phase == Phase::Within {
-            // All of it: the highest that the system itself has counted may lie between two samples.
+            // The whole trace is kept, so the kernel's own figure is valid, which may be higher than all samples.
             totals.peak_rss_bytes = totals.peak_rss_bytes.max(old.totals.peak_rss_bytes);
             totals.overhead_bytes = totals.overhead_bytes.max(old.totals.overhead_bytes);
         }

@@ -1,11 +1,11 @@
-//! What the program allocated, or may have allocated, where it could not be recorded.
+//! Places where the program allocated, or may have allocated, without being recorded.
 //!
-//! Losses are events that were counted and dropped. This is the other case: nothing of it was ever an event, so there is
-//! no number, only the place and the reason.
+//! Losses are events that were counted and dropped. These allocations never became events, so there is no number, only
+//! the place and the reason.
 use crate::wire::{Cursor, put, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// One reason. The last block of this kind holds all of a session's.
+/// One reason. The last block of this kind has all reasons of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// A word for scripts, such as `foreign_allocator`; docs/views.md lists them.

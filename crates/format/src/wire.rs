@@ -116,12 +116,13 @@ impl<'a> Cursor<'a> {
         self.take(len)
     }
 
-    /// Text that is not UTF-8 (a path may be anything) is shown with replacement characters.
+    /// Text that is not UTF-8 (a path may be anything) is decoded with replacement characters.
     pub(crate) fn str(&mut self) -> Result<String, Malformed> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    /// A number of entries, each at least one byte long: so that no count allocates more than its block is long.
+    /// Reads a number of entries. Each has at least one byte, so a count cannot allocate more than the block's length
+    /// allows.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.u64()?;
         if count > self.len() as u64 {
@@ -130,13 +131,13 @@ impl<'a> Cursor<'a> {
         Ok(count as usize)
     }
 
-    /// A list of entries behind its count.
+    /// Reads a list: its count, then its entries.
     pub(crate) fn list<T>(
         &mut self,
         mut entry: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.count()?;
-        // The count may still be a lie by a factor of an entry's size: grow as entries come.
+        // The count may still be too large by the size of an entry, so the list grows as entries come.
         let mut list = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
             list.push(entry(self)?);
@@ -144,7 +145,8 @@ impl<'a> Cursor<'a> {
         Ok(list)
     }
 
-    /// Nothing may follow: what a later version adds goes into a new kind of block or a new version.
+    /// Checks that nothing follows. A later version adds a new kind of block, or gets a new version number; only a
+    /// Session may grow at its end.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.is_empty() { Ok(()) } else { Err(Malformed::Count) }
     }

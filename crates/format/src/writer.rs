@@ -8,7 +8,7 @@ use crate::{
 use std::io::{self, Write};
 use zstd::bulk::Compressor;
 
-/// A block is written whole with one `write_all`, so that a reader of the growing file hardly ever sees half of one.
+/// Each block is written with one `write_all`, so that a reader of the growing file rarely sees half of one.
 pub struct FileWriter<W: Write> {
     out: W,
     compressor: Compressor<'static>,
@@ -19,7 +19,7 @@ pub struct FileWriter<W: Write> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Writes the file's header. `level`: zstd's, 1 to 3 while recording.
+    /// Writes the file's header. `level` is zstd's compression level, 1 to 3 while recording.
     pub fn new(mut out: W, level: i32) -> io::Result<Self> {
         let mut header = [0; FILE_HEADER_LEN];
         header[..8].copy_from_slice(&FILE_MAGIC);
@@ -35,15 +35,16 @@ impl<W: Write> FileWriter<W> {
         })
     }
 
-    /// Goes on behind a writer that ended, or was ended. Nothing that is in the file is changed: its old footer stays
-    /// where it is, and until `finish` the file reads as it did, with the new blocks.
-    /// What is not a whole block at the end of an unfinished file is cut off.
+    /// Continues after a writer that ended or was killed. Nothing in the file changes: its old index and trailer stay,
+    /// and until `finish` the file reads as before, with the new blocks. An incomplete block at the end of an
+    /// unfinished file is cut off.
     pub(crate) fn behind(out: W, level: i32, end: End) -> io::Result<Self> {
         let End { offset, ordinal, index, .. } = end;
         Ok(FileWriter { out, compressor: Compressor::new(level)?, buffer: Vec::new(), offset, ordinal, index })
     }
 
-    /// Bytes that the block takes in the file. After an error the file ends in half a block: write no more.
+    /// Returns the bytes that the block takes in the file. After an error the file ends in half a block, so nothing
+    /// more may be written.
     pub fn write(&mut self, block: &RawBlock) -> io::Result<u64> {
         if block.payload.len() > MAX_RAW {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a block of more than 64 MiB"));
@@ -58,18 +59,18 @@ impl<W: Write> FileWriter<W> {
         Ok(written)
     }
 
-    /// Bytes that the block would take.
+    /// The bytes that the block would take.
     pub fn packed_len(&mut self, block: &RawBlock) -> io::Result<u64> {
         self.compress(block)?;
         Ok(self.buffer.len() as u64)
     }
 
-    /// Where the blocks are, so far.
+    /// The places of all blocks so far.
     pub fn entries(&self) -> &[IndexEntry] {
         &self.index.entries
     }
 
-    /// Bytes of the file so far.
+    /// The length of the file so far.
     pub const fn len(&self) -> u64 {
         self.offset
     }
@@ -103,7 +104,7 @@ impl<W: Write> FileWriter<W> {
         Ok(self.out)
     }
 
-    /// Fills `buffer` with header and stored bytes; what does not shrink is stored as it is.
+    /// Fills `buffer` with the header and the stored bytes. Bytes that do not shrink are stored uncompressed.
     fn compress(&mut self, block: &RawBlock) -> io::Result<u32> {
         let raw = &block.payload;
         self.buffer.clear();

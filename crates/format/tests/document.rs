@@ -1,4 +1,4 @@
-//! `docs/format.md` draws the bytes; here it is compared with the code.
+//! Compares `docs/format.md`, which draws the bytes, with the code.
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 use common::*;
@@ -16,7 +16,7 @@ fn example_bytes() -> Vec<u8> {
     hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// What the document says that its example holds.
+/// The blocks that the document's example holds.
 fn example_blocks() -> Vec<RawBlock> {
     let session = Session {
         version: 1,
@@ -29,6 +29,7 @@ fn example_blocks() -> Vec<RawBlock> {
         page_size: 4096,
         system_memory: 1 << 33,
         tool: "heaptrack".into(),
+        counting: Counting::Thread,
     };
     let module = Module {
         instance: 1,
@@ -162,9 +163,9 @@ fn the_limits_are_those_of_the_code() {
     }
 }
 
-/// Prints the example's bytes, for the document.
+/// Writes the example's bytes to a file, for a change of the document.
 #[test]
-#[ignore = "writes a file for whoever changes the document"]
+#[ignore = "writes a file for a change of the document"]
 fn example_file() {
     std::fs::write(std::env::var("HEAPTRACK_EXAMPLE").unwrap(), write(&example_blocks(), true)).unwrap();
 }

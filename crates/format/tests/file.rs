@@ -1,7 +1,8 @@
-//! Whole files: what goes in comes out, from finished, unfinished, growing, cut and damaged ones.
+//! Whole files: what is written is read again, from finished, unfinished, growing, truncated and damaged files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 use common::*;
+use fastrand::Rng;
 use format::*;
 use std::io::{Cursor, Read};
 
@@ -18,7 +19,7 @@ fn what_was_written_is_read() {
 #[test]
 fn random_events_come_back() {
     for seed in 0..50 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let blocks = random_blocks(&mut rng, 3000);
         let reading = read(&write(&blocks, false)).unwrap();
         assert_eq!(reading.blocks, blocks, "seed {seed}");
@@ -68,7 +69,7 @@ fn every_cut_gives_a_prefix() {
 
 #[test]
 fn a_growing_file_is_read_as_it_grows() {
-    /// Gives at most what has "been written" so far.
+    /// Returns at most the bytes that have "been written" so far.
     struct Growing<'a>(&'a [u8], &'a std::cell::Cell<usize>, usize);
     impl Read for Growing<'_> {
         fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
@@ -125,8 +126,8 @@ fn garbage_between_blocks_is_skipped_and_told() {
     };
     let mut bytes = write(&blocks, true);
     let at = index.entries[4].offset as usize;
-    let mut rng = Rng(7);
-    let garbage: Vec<u8> = (0..1_000_000).map(|_| rng.next() as u8).collect();
+    let mut rng = Rng::with_seed(7);
+    let garbage: Vec<u8> = (0..1_000_000).map(|_| rng.u8(..)).collect();
     bytes.splice(at..at, garbage);
     let reading = read(&bytes).unwrap();
     assert_eq!(reading.blocks[..blocks.len()], blocks);
@@ -168,7 +169,7 @@ fn what_is_no_trace_is_said_so() {
     assert!(matches!(read(&bytes), Err(Error::Newer(2))));
 }
 
-/// Every version ever written opens, and says the same as when it was new.
+/// Every version ever written opens, and has the same content as when it was new.
 #[test]
 fn stored_files_of_every_version_open() {
     for version in 1..=VERSION {
@@ -182,7 +183,7 @@ fn stored_files_of_every_version_open() {
     }
 }
 
-/// Makes the stored file of a new version; never run again for an old one.
+/// Writes the stored file of a new version. Never run it again for an old one.
 #[test]
 #[ignore = "writes tests/data"]
 fn store_a_file_of_this_version() {
@@ -204,7 +205,7 @@ fn more_symbols(line: u32) -> RawBlock {
     builder.take().to_block()
 }
 
-/// A file in a temporary place, open for both.
+/// A temporary file, open for reading and writing.
 fn file_of(bytes: &[u8], name: &str) -> (std::path::PathBuf, std::fs::File) {
     let path = std::env::temp_dir().join(format!("heaptrack-format.{}.{name}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
@@ -232,7 +233,7 @@ fn blocks_are_added_to_a_finished_file_and_every_cut_of_it_reads() {
         assert_eq!((reading.damage, reading.malformed), (vec![], 0), "cut at {cut}");
         assert_eq!(reading.blocks[..blocks.len()], blocks, "cut at {cut}");
     }
-    // Killed in the middle, then done again.
+    // Killed in the middle, then repeated.
     let (again, file) = file_of(&bytes[..bytes.len() - 30], "again");
     let mut appender = Appender::new(file).unwrap();
     appender.write(&more_symbols(3)).unwrap();
@@ -305,7 +306,7 @@ fn read_in(bytes: &[u8], set: impl Fn(&mut Reader<&[u8]>)) -> (Vec<RawBlock>, bo
 #[test]
 fn each_domain_is_a_whole_trace() {
     let malloc = small_blocks();
-    // The same once more as the custom domain's, but for what is shared.
+    // The same again as blocks of the custom domain, without the shared kinds.
     let custom: Vec<RawBlock> =
         malloc.iter().map(|block| block.clone().of(Domain::Custom)).filter(|block| block.kind.is_custom()).collect();
     assert_eq!(custom.len(), 4);
@@ -325,7 +326,7 @@ fn each_domain_is_a_whole_trace() {
     assert!(!has_custom);
 }
 
-/// Found by `fuzz/targets/trace.rs`: sums of what two damaged traces claim.
+/// Regression test of a finding by `fuzz/targets/trace.rs`: sums of what two damaged traces claim.
 #[test]
 fn merged_claims_of_any_size_are_summed_up_to_the_largest_number() {
     let most = RssSample { time_ns: 1, rss_bytes: u64::MAX, overhead_bytes: u64::MAX };

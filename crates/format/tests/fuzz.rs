@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 use common::*;
+use fastrand::Rng;
 use format::*;
 use std::time::{Duration, Instant};
 
@@ -11,23 +12,23 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.below(bytes.len());
-        let end = (at + 1 + rng.below(64)).min(bytes.len());
-        match rng.below(9) {
-            _ if bytes.is_empty() => bytes.push(rng.next() as u8),
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
+    for _ in 0..1 + rng.usize(..4) {
+        let at = rng.usize(..bytes.len().max(1));
+        let end = (at + 1 + rng.usize(..64)).min(bytes.len());
+        match rng.usize(..9) {
+            _ if bytes.is_empty() => bytes.push(rng.u8(..)),
+            0 => bytes[at] ^= 1 << rng.usize(..8),
+            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.usize(..5)],
             2 => bytes.truncate(at),
             3 => drop(bytes.drain(at..end)),
             4 => {
                 let copy = bytes[at..end].to_vec();
-                let to = rng.below(bytes.len());
+                let to = rng.usize(..bytes.len().max(1));
                 bytes.splice(to..to, copy);
             }
             5 => bytes[at..end].fill(0xff),
             6 => {
-                let garbage: Vec<u8> = (at..end).map(|_| rng.next() as u8).collect();
+                let garbage: Vec<u8> = (at..end).map(|_| rng.u8(..)).collect();
                 bytes.splice(at..end, garbage);
             }
             7 => {
@@ -35,18 +36,19 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
                 bytes.splice(at..at, magic);
             }
             _ => {
-                // A varint of more than the rest.
+                // A varint that is larger than the rest of the block.
                 bytes.splice(at..at, [0xff, 0xff, 0xff, 0xff, 0x7f]);
             }
         }
     }
 }
 
-/// One round: bytes of a file bent, and payloads bent and sealed again, so that the checksum hides nothing.
+/// One round: changes bytes of a file, and changes payloads and seals them again, so that the checksum does not hide
+/// the change.
 fn round(seed: u64, files: &[Vec<RawBlock>]) {
-    let mut rng = Rng(seed);
-    let blocks = &files[rng.below(files.len())];
-    let mut bytes = write(blocks, rng.below(2) == 0);
+    let mut rng = Rng::with_seed(seed);
+    let blocks = &files[rng.usize(..files.len())];
+    let mut bytes = write(blocks, rng.usize(..2) == 0);
     mutate(&mut rng, &mut bytes);
     if let Ok(reading) = read(&bytes) {
         assert!(reading.blocks.len() <= blocks.len() * 2 + 2);
@@ -56,8 +58,8 @@ fn round(seed: u64, files: &[Vec<RawBlock>]) {
         .map(|block| {
             let mut block = block.clone();
             mutate(&mut rng, &mut block.payload);
-            if rng.below(8) == 0 {
-                block.kind = BlockKind::ALL[rng.below(BlockKind::ALL.len())];
+            if rng.usize(..8) == 0 {
+                block.kind = BlockKind::ALL[rng.usize(..BlockKind::ALL.len())];
             }
             block
         })
@@ -80,7 +82,7 @@ fn symbols() -> RawBlock {
     builder.take().to_block()
 }
 
-/// Of this thread: a machine that does something else meanwhile makes no round slow.
+/// The CPU time of this thread, so that other load on the machine makes no round slow.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
@@ -96,18 +98,18 @@ fn peak_memory_kb() -> u64 {
 fn hostile_bytes_are_harmless() {
     let files: Vec<Vec<RawBlock>> = [small_blocks(), vec![session().to_block(), symbols()]]
         .into_iter()
-        .chain((0..8).map(|n| random_blocks(&mut Rng(n), 300)))
+        .chain((0..8).map(|n| random_blocks(&mut Rng::with_seed(n), 300)))
         .collect();
     if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
         round(seed, &files);
     }
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(3));
-    let mut rng = Rng(clock);
+    let mut rng = Rng::with_seed(clock);
     let mut rounds = 0u64;
     eprintln!("first seed {clock}");
     while Instant::now() < end {
-        let seed = rng.next();
+        let seed = rng.u64(..);
         let start = cpu_time();
         let result = std::panic::catch_unwind(|| round(seed, &files));
         assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
@@ -118,11 +120,11 @@ fn hostile_bytes_are_harmless() {
     assert!(peak_memory_kb() < 512 << 10, "{} kB", peak_memory_kb());
 }
 
-/// A file of nothing but headers whose sums are right and whose lengths reach to the end must not cost its square.
+/// A file of headers with valid sums and lengths up to the end must not cost quadratic time.
 #[test]
 fn false_headers_do_not_cost_the_square_of_the_file() {
     let unit = {
-        // A block as large as a block may be, whose bytes never come: the header alone, again and again.
+        // Headers of the largest possible block, repeated, without the bytes of the block.
         let block = RawBlock { kind: BlockKind::Symbols, payload: incompressible(4 << 20) };
         let bytes = write(&[block], false);
         bytes[FILE_HEADER_LEN..FILE_HEADER_LEN + HEADER_LEN].to_vec()
@@ -138,6 +140,6 @@ fn false_headers_do_not_cost_the_square_of_the_file() {
 }
 
 fn incompressible(len: usize) -> Vec<u8> {
-    let mut rng = Rng(1);
-    (0..len).map(|_| rng.next() as u8).collect()
+    let mut rng = Rng::with_seed(1);
+    (0..len).map(|_| rng.u8(..)).collect()
 }

@@ -1,13 +1,12 @@
-//! KDE's files: every format, sort and packing; what is counted; cut at every byte, bent at random
+//! KDE's files: every format, kind and packing; the counts; truncated at every byte, changed at random
 //! (`HEAPTRACK_FUZZ_SECONDS`, default 3; `HEAPTRACK_FUZZ_SEED` runs one seed first).
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
-mod common;
-use common::Rng;
+use fastrand::Rng;
 use format::*;
 use std::io::{Cursor, Read, Write};
 use std::time::{Duration, Instant};
 
-/// A small interpreted file: inlined functions, `operator new`, a stack that is none, temporary blocks of KDE's sort.
+/// A small interpreted file: inlined functions, `operator new`, an unknown stack, temporary blocks by KDE's rule.
 const INTERPRETED: &str = "v 10400 3
 X ./a  two
 I 1000 400
@@ -144,18 +143,90 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Writes the blocks of a KDE file as a trace of ours; `change` may replace each of them.
+fn as_trace(text: &str, change: impl Fn(&RawBlock) -> RawBlock) -> Vec<u8> {
+    let mut source = Source::new(Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    while let Some(block) = source.next_block().unwrap() {
+        out.write(&change(block)).unwrap();
+    }
+    out.finish().unwrap()
+}
+
+/// A Session as it was written before it had the field `counting`: without its last byte.
+fn without_counting(block: &RawBlock) -> RawBlock {
+    let mut block = block.clone();
+    if block.kind == BlockKind::Session {
+        block.payload.pop();
+    }
+    block
+}
+
+fn trimmed(trace: &[u8], from: Option<u64>) -> (Vec<u8>, Summary) {
+    let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+    let mut source = Source::new(Cursor::new(trace.to_vec())).unwrap();
+    let trimmed = trim(&mut source, from, u64::MAX, &mut out).unwrap();
+    (out.finish().unwrap(), trimmed.summary)
+}
+
+/// The content of a trace of ours, without its index.
+fn of_trace(bytes: Vec<u8>) -> Reading {
+    let mut source = Source::new(Cursor::new(bytes)).unwrap();
+    source.skip(&[BlockKind::Index]);
+    read(source).unwrap()
+}
+
+#[test]
+fn a_trace_names_its_rule_and_an_old_one_has_that_of_its_tool() {
+    for (text, counting, temporary) in [(INTERPRETED, Counting::AllocClass, 2), (&*raw_text(), Counting::Block, 0)] {
+        let new = of_trace(as_trace(text, RawBlock::clone));
+        assert_eq!(new.session.counting, counting);
+        let old = as_trace(text, without_counting);
+        assert_eq!(of_trace(old.clone()), new);
+        // A trimmed trace names the rule and counts by it, also if the old one did not name it.
+        let (trace, summary) = trimmed(&old, None);
+        assert_eq!(of_trace(trace).session, new.session);
+        assert_eq!(summary.totals.temporary, temporary);
+    }
+}
+
+#[test]
+fn later_fields_of_a_session_and_later_rules_are_ignored() {
+    let session = of(INTERPRETED.as_bytes()).unwrap().session;
+    let mut longer = session.to_block();
+    longer.payload.extend_from_slice(b"something new");
+    assert!(matches!(longer.decode(), Ok(Block::Session(found)) if found == session));
+    let mut unknown = session.to_block();
+    *unknown.payload.last_mut().unwrap() = 99;
+    let ours = Session { counting: Counting::Thread, ..session };
+    assert!(matches!(unknown.decode(), Ok(Block::Session(found)) if found == ours));
+}
+
+/// KDE's reader forgets the latest allocation at a free of an unknown block, wherever the trace is cut.
+#[test]
+fn trim_counts_temporary_blocks_as_the_translation_does() {
+    let text = "v 10400 3\nX ./a\nI 1000 400\ns 6 /bin/a\ni 5000 1\nt 1 0\na 10 1\na 20 1\na 30 1\n\
+                c a\n+ 1\n- 2\nc 14\n- 1\n+ 1\n- 1\n\n# strings: 1\n# ips: 1\n";
+    let found = of(text.as_bytes()).unwrap();
+    assert_eq!(found.summary.unwrap().totals.temporary, 1);
+    let trace = as_trace(text, RawBlock::clone);
+    for from in [None, Some(9_000_000), Some(10_000_000), Some(15_000_000)] {
+        assert_eq!(trimmed(&trace, from).1.totals.temporary, 1, "from {from:?}");
+    }
+}
+
 #[test]
 fn an_interpreted_file_is_translated_whole() {
     let found = of(INTERPRETED.as_bytes()).unwrap();
     assert_eq!(found.session.command, ["./a", "", "two"]);
     assert_eq!((&*found.session.exe, &*found.session.tool), ("/bin/a", "KDE heaptrack 1.4.0 (interpreted)"));
     assert_eq!((found.session.page_size, found.session.system_memory), (4096, 0x40_0000));
-    assert_eq!(found.session.counting(), Counting::AllocClass);
+    assert_eq!(found.session.counting, Counting::AllocClass);
     assert_eq!(found.suppressions, "leak:foobar\n");
     let main = Frame::new(1, 0x5000, true);
     let foo = Frame::new(1, 0x5010, true);
     let unknown = Frame::new(0, 0x7f00_0000_2000, true);
-    // `operator new` gives its place to its caller.
+    // `operator new` is replaced by its caller.
     assert_eq!(
         found.nodes,
         [
@@ -226,12 +297,12 @@ fn every_packing_is_told_by_its_first_bytes() {
 fn a_raw_file_keeps_identity_and_modules() {
     let found = of(raw_text().as_bytes()).unwrap();
     assert_eq!((&*found.session.exe, found.session.attached), ("/bin/a", true));
-    assert_eq!(found.session.counting(), Counting::Block);
+    assert_eq!(found.session.counting, Counting::Block);
     let module = &found.modules[1];
     assert_eq!((&*module.path, module.bias, module.start, module.end), ("/lib/c.so", 0x9000, 0x9000, 0xa000));
     assert_eq!(found.nodes[1], StackNode { parent: 1, frame: Frame::new(2, 0x10, true) });
     assert_eq!(found.names, vec![]);
-    // Nothing in the text says that it is whole.
+    // The text alone does not say that it is complete.
     assert!(!found.finished && of(&gzip(raw_text().as_bytes())).unwrap().finished);
     assert_eq!(
         found.events,
@@ -259,7 +330,7 @@ fn older_formats_are_read_by_their_own_rules() {
         assert_eq!(found.names[0].1, ["main with space :0"]);
         assert_eq!(found.alloc_classes, [AllocClass { size: 0x20, stack: 1 }]);
         assert_eq!(found.events[2..], [Event::Free { sequence: 0, how: Freed::Call }, Event::UnknownFree]);
-        assert_eq!(found.session.counting(), Counting::Block);
+        assert_eq!(found.session.counting, Counting::Block);
     }
     let newer = "X a\ns /bin/a\ns main with space\ni 10 1 2\nt 1 0\na 20 1\n+ 0\n- 0\n";
     for head in ["v 10200\n", "v 10000 1\n", "v 10100 2\n"] {
@@ -273,7 +344,7 @@ fn older_formats_are_read_by_their_own_rules() {
     assert!(matches!(of(b"v 10900 4\nX a\n"), Err(Error::Newer(4))));
 }
 
-/// Such a line moved the sizes of all allocations that followed.
+/// A regression test: such a line shifted the sizes of all later allocations.
 #[test]
 fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     for sound in [raw_text(), "v 10000\nX a\nt 1 0\n+ 20 1 7f\n+ 30 1 8f\n".to_owned()] {
@@ -284,7 +355,7 @@ fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     }
 }
 
-/// KDE's recorder writes the words of the command as they are, line feeds too.
+/// KDE's recorder does not escape line feeds in the words of the command.
 #[test]
 fn a_command_of_several_lines_is_no_damage() {
     let command = "python3 -c import json\n\nx = 5\ns=json\nfor i in range(3):\n    m - 1\n# + 0\nc = 7";
@@ -314,7 +385,7 @@ fn what_makes_no_sense_is_told_and_the_rest_counts() {
         (&sound.events, &sound.alloc_classes, &sound.nodes)
     );
     assert!(!found.summary.unwrap().complete);
-    // Frees of more blocks than there are.
+    // More frees than blocks.
     let found = of(INTERPRETED.replace("- 2\n", "- 2\n- 2\n- 2\n").as_bytes()).unwrap();
     assert_eq!(found.events.iter().filter(|event| **event == Event::UnknownFree).count(), 2);
 }
@@ -331,7 +402,7 @@ fn what_is_no_trace_is_refused() {
     assert!(matches!(Source::open("/dev/null"), Err(Error::NotAFile)));
 }
 
-/// Any prefix of a file is the beginning of what the whole file says, in every packing.
+/// A prefix of a file gives a prefix of the whole file's content, in every packing.
 #[test]
 fn cut_at_every_byte() {
     for text in [INTERPRETED.to_owned(), raw_text()] {
@@ -348,7 +419,7 @@ fn cut_at_every_byte() {
     }
 }
 
-/// Bombs: a line without end, names without end, blocks without end.
+/// Bombs: an endless line, endless names, endless blocks.
 #[test]
 fn what_unpacks_to_gigabytes_takes_little_memory() {
     let head = b"v 10400 3\nX a\ns 1 a\ni 1 1 1\nt 1 0\na 10 1\n";
@@ -375,26 +446,26 @@ fn peak_memory_kb() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A random sound file, with what a simple count says about it.
+/// A random valid file, and the totals by a simple count.
 fn random(rng: &mut Rng) -> (String, Totals) {
     let mut text = String::from("v 10400 3\nX a\nI 1000 10\ns 1 a\ni 1 1 1\nt 1 0\n");
     let (mut sizes, mut live) = (Vec::new(), Vec::new());
     let (mut totals, mut now, mut last) = (Totals::default(), 0, 0);
-    for _ in 0..rng.below(400) {
-        match rng.below(10) {
+    for _ in 0..rng.usize(..400) {
+        match rng.usize(..10) {
             0 | 1 => {
-                let bits = 1 + rng.below(40);
-                let size = rng.below(1 << bits) as u64;
+                let bits = 1 + rng.usize(..40);
+                let size = rng.usize(..1 << bits) as u64;
                 sizes.push(size);
                 live.push(0u64);
-                text += &format!("a {size:x} {}\n", rng.below(2));
+                text += &format!("a {size:x} {}\n", rng.usize(..2));
             }
             2 => {
-                now += rng.below(50) as u64;
-                text += &format!("c {now:x}\nR {:x}\n", rng.below(100));
+                now += rng.usize(..50) as u64;
+                text += &format!("c {now:x}\nR {:x}\n", rng.usize(..100));
             }
             choice if !sizes.is_empty() => {
-                let alloc_class = rng.below(sizes.len());
+                let alloc_class = rng.usize(..sizes.len());
                 if choice < 7 {
                     text += &format!("+ {alloc_class:x}\n");
                     live[alloc_class] += 1;
@@ -425,23 +496,23 @@ fn random(rng: &mut Rng) -> (String, Totals) {
 }
 
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.below(bytes.len());
-        let end = (at + 1 + rng.below(64)).min(bytes.len());
-        match rng.below(7) {
-            _ if bytes.is_empty() => bytes.push(rng.next() as u8),
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = b"0af \n+-tsiamxX#\0\xff"[rng.below(17)],
+    for _ in 0..1 + rng.usize(..4) {
+        let at = rng.usize(..bytes.len().max(1));
+        let end = (at + 1 + rng.usize(..64)).min(bytes.len());
+        match rng.usize(..7) {
+            _ if bytes.is_empty() => bytes.push(rng.u8(..)),
+            0 => bytes[at] ^= 1 << rng.usize(..8),
+            1 => bytes[at] = b"0af \n+-tsiamxX#\0\xff"[rng.usize(..17)],
             2 => bytes.truncate(at),
             3 => drop(bytes.drain(at..end)),
             4 => {
                 let copy = bytes[at..end].to_vec();
-                let to = rng.below(bytes.len());
+                let to = rng.usize(..bytes.len().max(1));
                 bytes.splice(to..to, copy);
             }
             5 => drop(bytes.splice(at..end, b"ffffffffffffffff".iter().copied())),
             _ => {
-                let garbage: Vec<u8> = (at..end).map(|_| rng.next() as u8).collect();
+                let garbage: Vec<u8> = (at..end).map(|_| rng.u8(..)).collect();
                 bytes.splice(at..end, garbage);
             }
         }
@@ -449,16 +520,16 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
 }
 
 fn round(seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::with_seed(seed);
     let (text, mut expected) = random(&mut rng);
     let found = of(text.as_bytes()).unwrap();
     let totals = found.summary.unwrap().totals;
     (expected.peak_allocations, expected.peak_rss_bytes) = (totals.peak_allocations, totals.peak_rss_bytes);
     assert_eq!((totals, found.damage), (expected, vec![]));
-    let mut bytes = [text, INTERPRETED.to_owned(), raw_text()][rng.below(3)].clone().into_bytes();
-    let is_packed_first = rng.below(2) == 0;
+    let mut bytes = [text, INTERPRETED.to_owned(), raw_text()][rng.usize(..3)].clone().into_bytes();
+    let is_packed_first = rng.usize(..2) == 0;
     let pack = |bytes: &[u8], sort| if sort == 0 { gzip(bytes) } else { zstd::encode_all(bytes, 1).unwrap() };
-    let sort = rng.below(3);
+    let sort = rng.usize(..3);
     if is_packed_first && sort < 2 {
         bytes = pack(&bytes, sort);
     }
@@ -466,7 +537,7 @@ fn round(seed: u64) {
     if !is_packed_first && sort < 2 {
         bytes = pack(&bytes, sort);
     }
-    // Whatever it says: no panic, and blocks that decode.
+    // Whatever it contains: no panic, and blocks that decode.
     let _ = of(&bytes);
 }
 
@@ -478,10 +549,10 @@ fn random_files_count_right_and_bent_ones_are_harmless() {
     }
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(3));
-    let (mut rng, mut rounds) = (Rng(clock), 0u64);
+    let (mut rng, mut rounds) = (Rng::with_seed(clock), 0u64);
     eprintln!("first seed {clock}");
     while Instant::now() < end {
-        let seed = rng.next();
+        let seed = rng.u64(..);
         let start = Instant::now();
         assert!(std::panic::catch_unwind(|| round(seed)).is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
         assert!(start.elapsed() < Duration::from_secs(10), "slow: HEAPTRACK_FUZZ_SEED={seed}");

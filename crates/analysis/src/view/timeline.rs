@@ -76,8 +76,8 @@ impl<'a> Timeline<'a> {
             if at == 0 {
                 walker.sink.begin_selection(time_ns);
             } else {
-                if walker.sink.peak.bytes > peak.0 {
-                    peak = (walker.sink.peak.bytes, at - 1, walker.sink.peak.time_ns);
+                if walker.sink.heap.peak_bytes > peak.0 {
+                    peak = (walker.sink.heap.peak_bytes, at - 1, walker.sink.heap.peak_time_ns);
                 }
                 cells.push(columns.add(walker));
             }

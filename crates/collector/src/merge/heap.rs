@@ -1,7 +1,7 @@
-//! The sources of a merge by the key of their next event: a binary heap that also knows the second smallest key.
+//! The sources of a merge by the key of their next event: a binary heap that also knows its second smallest key.
 //!
-//! The standard library's heap does not tell that key without taking the smallest out, and what order its elements have inside
-//! is not promised. The merge needs it for every run of events: up to that key, one source comes before all others.
+//! The merge needs that key for every run of events: up to it, one source comes before all others. The standard
+//! library's heap does not reveal it, because the order of its inner slice is not specified.
 //!
 //! ```text
 //! entries   [0] the smallest; the two below entry n are entries 2n+1 and 2n+2, and neither is smaller than n
@@ -26,7 +26,7 @@ impl Heap {
         self.entries.first().copied()
     }
 
-    /// The smallest key but for the first entry's.
+    /// The smallest key of all entries but the first.
     #[inline(always)]
     pub fn second_key(&self) -> Option<u64> {
         match self.entries.as_slice() {
@@ -49,7 +49,7 @@ impl Heap {
         }
     }
 
-    /// Takes the first entry out.
+    /// Removes the first entry.
     pub fn pop(&mut self) {
         if let Some(last) = self.entries.pop()
             && let Some(first) = self.entries.first_mut()
@@ -59,7 +59,7 @@ impl Heap {
         }
     }
 
-    /// The first entry has another key now.
+    /// Changes the key of the first entry.
     #[inline]
     pub fn set_first(&mut self, key: u64) {
         if let Some(first) = self.entries.first_mut() {
@@ -68,7 +68,7 @@ impl Heap {
         }
     }
 
-    /// Moves the first entry down to where it belongs.
+    /// Moves the first entry down to its place.
     #[inline]
     fn sink(&mut self) {
         let mut at = 0;
@@ -95,11 +95,8 @@ mod tests {
 
     #[test]
     fn first_and_second_are_those_of_a_sorted_list() {
-        let mut state = 7u64;
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut random = |below: u64| rng.u64(..below);
         let (mut heap, mut list) = (Heap::default(), Vec::<Entry>::new());
         for n in 0..20_000u32 {
             match random(4) {

@@ -1,4 +1,4 @@
-//! The end of a session: the last words of the target, the totals, the trace's last blocks.
+//! The end of a session: the target's last events, the totals, the trace's last blocks.
 use super::Collector;
 use crate::live::Reason;
 use crate::observed::Inspect;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 impl Collector {
-    /// The target writes no more: everything that it committed goes into the file.
+    /// Must be called when the target writes no more. Writes all events that it committed.
     pub(crate) fn finish(mut self, end: &mpsc::Receiver<(End, Inspect)>) -> Outcome {
         let (end, inspect) = end.recv().unwrap_or((End::default(), |_| Vec::new()));
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
@@ -30,7 +30,7 @@ impl Collector {
             if drained.words == 0 && self.merge.is_empty() {
                 break;
             }
-            // Nobody waits for us any more, so here we may wait for the disk.
+            // No thread waits for us any more, so here we may wait for the disk.
             while !self.writer.has_room() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -45,7 +45,8 @@ impl Collector {
         self.close(started, end, is_complete, unseen)
     }
 
-    /// Samples are 10 ms apart: the kernel's own figure is better, unless it is about us.
+    /// The peak of the resident memory. Samples are 10 ms apart, so the kernel's own figure is better, unless it is
+    /// about ourselves.
     pub(super) fn peak_rss(&self, end: End) -> u64 {
         let sampled = self.sampler.peak_rss();
         end.peak_rss.filter(|peak| sampled == 0 || *peak > self.launch_rss).unwrap_or(0).max(sampled)
@@ -54,7 +55,7 @@ impl Collector {
     fn close(mut self, started: bool, end: End, complete: bool, unseen: Vec<Unseen>) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
         if self.is_live && self.plan.attached.is_some() {
-            // It may live on, and then this is how it is now.
+            // After a detach the target lives on. This is its peak until now.
             let pid = self.header.target_pid.load(Ordering::Acquire);
             self.looks.last.is_last = self.looks.look(pid, self.recorder.timeline.now_ns());
         }

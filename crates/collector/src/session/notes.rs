@@ -1,10 +1,10 @@
-//! What a trace says besides its events: whose it is, what is missing.
+//! What a trace says besides its events: the session, the losses, notes for people.
 use super::Collector;
 use crate::modules::text;
 use crate::proc_files::Process;
 use crate::recording::FailedCheck;
 use channel::Loss;
-use format::{Losses, Session, Suppressions};
+use format::{Counting, Losses, Session, Suppressions};
 use std::sync::atomic::Ordering;
 
 impl Collector {
@@ -27,6 +27,7 @@ impl Collector {
             page_size: rustix::param::page_size() as u32,
             system_memory: memory.totalram as u64 * memory.mem_unit as u64,
             tool: self.plan.tool.clone(),
+            counting: Counting::Thread,
         };
         self.writer.put(session.to_block(), 0);
         if let Some(heap) = self.plan.attached {
@@ -54,7 +55,7 @@ impl Collector {
                 losses.lost_events = losses.lost_events.saturating_add(if cause.is_event() { count } else { 0 });
             }
         }
-        // A record is two or three words: at least this many events are gone.
+        // A record has two or three words, so at least this many events are lost.
         let unread = self.merge.broken_words().div_ceil(3) + self.drain.stopped_slots();
         if unread > 0 {
             losses.by_cause.push(("unreadable_ring".to_owned(), unread));
@@ -71,13 +72,13 @@ impl Collector {
         losses
     }
 
-    /// Only in a build with the feature `checks`: why the capture library ended the program.
+    /// Only in a build with the feature `checks`: the check that ended the program.
     pub(super) fn failed_check(&self) -> Option<FailedCheck> {
         let number = self.header.failed_check.load(Ordering::Acquire);
         (number != 0).then_some(FailedCheck(number))
     }
 
-    /// What the program itself left out of the trace, and what it made less exact.
+    /// A note about what the program itself kept out of the trace or made less exact.
     pub(super) fn note(&self) -> Option<String> {
         let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
         let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";

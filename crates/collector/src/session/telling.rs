@@ -1,4 +1,4 @@
-//! What is told while there is no trace: snapshots, on a signal or when asked for.
+//! The answers of a session without a trace: snapshots, after a signal or a question.
 use super::Collector;
 use crate::drain::Drained;
 use crate::live::{Ask, Reason, Snapshot};
@@ -7,9 +7,10 @@ use rustix::thread::futex;
 use std::sync::atomic::Ordering;
 
 impl Collector {
-    /// Up to which instant signals can be served in this round. A thread that records alone and does nothing holds the
-    /// watermark at its last event, so that a signal to an idle program would wait for its next allocation. If nothing
-    /// was written for a whole round, every call that has returned is drained, and a report has them all.
+    /// Returns the instant up to which signals can be served in this round. A thread that records alone and does
+    /// nothing holds the watermark at its last event, so a signal to an idle program would wait for its next
+    /// allocation. If nothing was written for a whole round, every call that has returned is drained, and a snapshot
+    /// has all of them.
     pub(super) fn served_until(&mut self, now: Stamp, watermark: Stamp, drained: Drained) -> Stamp {
         let is_idle = drained.words == 0 && watermark == self.last_watermark;
         let is_alone = self.header.pace.load(Ordering::Acquire) != 0;
@@ -17,9 +18,11 @@ impl Collector {
         if is_idle && is_alone { now } else { watermark }
     }
 
-    /// Serves the signals that the target was sent, each at the instant that its handler saw, in the order of those instants.
+    /// Serves the signals that the target received, each at the instant that its handler saw, in the order of those
+    /// instants.
     pub(super) fn serve_signals(&mut self, watermark: Stamp) {
-        // No more than the queue holds: a target that signals itself all the time must not keep us from draining its rings.
+        // At most as many as the queue holds: a target that signals itself all the time must not keep us from draining
+        // its rings.
         for _ in 0..MOST_REQUESTS {
             let Some(waiting) = self.header.heaptrace.requests.oldest(watermark) else { return };
             self.merge_to(waiting.stamp);
@@ -32,7 +35,7 @@ impl Collector {
         }
     }
 
-    /// What others ask, and what the target says when it ends.
+    /// Serves the owner's questions, and the target's own report when it ends.
     pub(super) fn serve(&mut self, pid: u32, asks: &[Ask]) {
         if self.header.heaptrace.exit_handshake.load(Ordering::Acquire) == ExitHandshake::Said as u32 {
             self.looks.look(pid, self.recorder.timeline.now_ns());

@@ -1,8 +1,8 @@
 //! Signals that wait until they are taken.
 //!
-//! Given: the signals that somebody may send us. Returns: each, with its origin. What must hold: the signals are blocked in
-//! every thread, so one that nobody has taken yet stays pending in the kernel and is never lost. A handler could not
-//! promise that: between fork and exec it would run in the child, too.
+//! Receives: the signals that may be sent to us. Returns: each of them, with its origin. Must hold: the signals are
+//! blocked in every thread, so a signal that was not taken yet stays pending in the kernel and is never lost. A handler
+//! could not guarantee that: between fork and exec it would run in the child, too.
 use std::mem::MaybeUninit;
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! What a program inherits, as it was when we were started.
+//! What a program inherits from us, as it was when we were started.
 //!
 //! Rust's runtime changes some of it before `main`: it ignores SIGPIPE and opens /dev/null for closed standard streams. So
 //! signals and descriptors are looked at in a constructor. The system calls are made without libc, which hides signals
@@ -114,8 +114,8 @@ fn lift(resource: libc::__rlimit_resource_t, now: libc::rlimit) {
 }
 
 impl Inherited {
-    /// Remembers, then frees us of what would stop a recorder: limits, death by a file that is too large, and children
-    /// whose exit code the kernel throws away because SIGCHLD is ignored.
+    /// Remembers the settings, then removes those that would stop a recorder: limits, death by a file that is too
+    /// large, and an ignored SIGCHLD, for which the kernel discards the exit codes of children.
     pub fn take() -> Self {
         let (address_space, file_size) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_FSIZE));
         lift(libc::RLIMIT_AS, address_space);
@@ -126,7 +126,7 @@ impl Inherited {
         Inherited { ignored, closed, mask: mask(), address_space, file_size }
     }
 
-    /// The target's address space has a limit: our memory in it must be small.
+    /// True if the target's address space is limited, so our memory in it must be small.
     pub const fn limits_address_space(&self) -> bool {
         self.address_space.rlim_cur != libc::RLIM_INFINITY
     }

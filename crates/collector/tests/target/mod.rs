@@ -1,4 +1,4 @@
-//! Plays the target: threads of this process that write records as the library in a program would.
+//! Plays the target: threads of this process that write records as the library in a real program would.
 #![allow(dead_code, clippy::unwrap_used)]
 use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free, encode_mark, encode_path};
 use collector::{Mapping, Plan, Setup, SlotArea};
@@ -26,7 +26,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
     }
 }
 
-/// What the library does when it starts.
+/// Does what the library does when it starts.
 pub fn start(mapping: &Mapping) {
     let header = mapping.region().header();
     header.target_pid.store(std::process::id(), Ordering::Release);
@@ -42,7 +42,7 @@ pub fn stamp() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A thread of the target with its slot.
+/// A thread of the target and its slot.
 pub struct Thread {
     mapping: Arc<Mapping>,
     index: u32,
@@ -79,7 +79,7 @@ impl Thread {
         self.write(|stamp| encode_alloc(stamp, address, size, stack));
     }
 
-    /// An allocation with a stack that is told in the same commit: frames leaf first, numbered from `first` on.
+    /// An allocation with a stack that is defined in the same commit: frames leaf first, numbered from `first` on.
     pub fn alloc_new(&mut self, address: u64, size: u64, first: u32, tail: u32, frames: &[u64]) {
         self.slot().intent.store(stamp(), Ordering::Relaxed);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -111,7 +111,7 @@ impl Thread {
         self.slot().intent.store(0, Ordering::Release);
     }
 
-    /// A record with a stamp of the caller's choice.
+    /// Writes a record whose stamp the caller chose.
     pub fn put(&mut self, words: &[u64]) {
         if self.room < words.len() as u64 {
             self.wait(words.len() as u64);

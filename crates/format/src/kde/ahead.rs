@@ -1,4 +1,4 @@
-//! A KDE file that is translated by a thread of its own, while who asked works on the blocks before.
+//! A KDE file that is translated by threads of its own, while the caller works on earlier blocks.
 use super::{KdeReader, Shorten};
 use crate::{BlockKind, Damage, Error, RawBlock};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Blocks that may wait.
+/// The most translated blocks that wait for the caller.
 const BLOCKS: usize = 4;
 
 enum Message {
@@ -22,7 +22,7 @@ struct Ending {
     damage_count: u64,
 }
 
-/// As `KdeReader`. What is known only at the end (`finished`, `damage`) is said only then.
+/// The same interface as `KdeReader`. `finished` and `damage` are valid only after the last block.
 pub struct KdeAhead {
     messages: Receiver<Message>,
     block: RawBlock,
@@ -32,7 +32,8 @@ pub struct KdeAhead {
 }
 
 impl KdeAhead {
-    /// Two threads: one unpacks, one translates. Without where none can be started.
+    /// Starts two threads, one that unpacks and one that translates. If they cannot be started, the caller's thread
+    /// does the work.
     pub(crate) fn open(
         path: &Path,
         first: &[u8],
@@ -71,7 +72,7 @@ impl KdeAhead {
                 }
                 Ok(Message::End(ending)) => self.ending = Some(ending),
                 Ok(Message::Failed(error)) => return Err(error),
-                // The thread says how it ended before it goes.
+                // The thread sends how it ended before it exits.
                 Err(_) => self.ending = Some(Ending::default()),
             }
         }
@@ -102,7 +103,7 @@ impl KdeAhead {
     }
 }
 
-/// Ends with the file, or when nobody reads any more.
+/// Runs until the file ends or the caller drops its receiver.
 fn translate(mut reader: KdeReader<File>, messages: &SyncSender<Message>) {
     loop {
         let message = match reader.take_block() {

@@ -1,21 +1,22 @@
 //! The tables of an interpreted file: strings, instruction pointers with their names, and the modules they are in.
 //!
-//! Given: `s` and `i` lines. Gives back: a frame for each pointer, and blocks of modules and symbols for what is new. What must
-//! hold: two pointers of the file are two frames, even where a writer gave both the same address; memory is bounded.
+//! Receives: `s` and `i` lines. Returns: a frame for each pointer, and blocks of modules and symbols for what is new.
+//! Must hold: two pointers of the file are two frames, even if a writer gave both the same address; memory is bounded.
 use super::line::Fields;
 use crate::{CodeLocation, Frame, Module, RawBlock, SymbolState, SymbolsBuilder};
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of all strings that are believed.
+/// A file with more bytes of strings is refused.
 const MOST_TEXT: usize = 512 << 20;
 const MOST_POINTERS: usize = 1 << 26;
 const MOST_PLACES: usize = 4096;
-/// A Symbols block is closed when it has so many bytes.
+/// A Symbols block is closed at this many bytes.
 const PIECE: usize = 4 << 20;
-/// Addresses of pointers that share theirs with another one.
+/// Pointers that share their address with another one get addresses from here on.
 const SPARE: u64 = 1 << 46;
 
-/// Functions that are how C++ says malloc: KDE's readers put their caller in their place. With the names that a linker knows.
+/// Functions that C++ uses to call malloc. KDE's readers show their caller instead. With the names that the linker
+/// knows.
 const ALLOCATORS: [(&str, &str); 4] = [
     ("operator new(unsigned long)", "_Znwm"),
     ("operator new[](unsigned long)", "_Znam"),
@@ -23,7 +24,7 @@ const ALLOCATORS: [(&str, &str); 4] = [
     ("operator new[](unsigned int)", "_Znaj"),
 ];
 
-/// A short form of a function's name: how is not this crate's business.
+/// Makes the short form of a function's name. The caller provides it, because this crate knows nothing about languages.
 pub type Shorten = fn(&str) -> String;
 
 #[derive(Clone, Copy)]
@@ -42,7 +43,7 @@ struct Spot {
 
 #[derive(Default)]
 pub(crate) struct Names {
-    /// Makes the short form of a function's name; without, it is the name.
+    /// Makes the short form of a function's name. Without it, the full name is used.
     pub(crate) shorten: Option<Shorten>,
     strings: Vec<Box<str>>,
     text: usize,
@@ -50,15 +51,15 @@ pub(crate) struct Names {
     /// String -> instance.
     modules: HashMap<u32, u16>,
     new_modules: Vec<(u16, u32)>,
-    /// Frames that are taken.
+    /// Frames that are in use.
     frames: HashSet<u64>,
     shared: u64,
-    /// Frames without a block yet, and what is known about them.
+    /// Frames that are not in a block yet, and their places.
     pending: Vec<(Frame, Vec<Spot>)>,
 }
 
 impl Names {
-    /// False: more text than is believed.
+    /// Returns false if the file has more text than we accept.
     pub(crate) fn string(&mut self, text: &[u8]) -> bool {
         self.text += text.len() + 16;
         if self.text > MOST_TEXT {
@@ -68,7 +69,7 @@ impl Names {
         true
     }
 
-    /// False: the line makes no sense, or there are too many.
+    /// Returns false if the line is invalid, or if there are too many.
     pub(crate) fn pointer(&mut self, mut fields: Fields) -> bool {
         let (Some(address), Some(module)) = (fields.number(), fields.index()) else { return false };
         if self.pointers.len() >= MOST_POINTERS {
@@ -88,12 +89,12 @@ impl Names {
         true
     }
 
-    /// By its number in the file, from 1.
+    /// Returns a pointer by its number in the file, from 1.
     pub(crate) fn get(&self, number: u32) -> Option<Pointer> {
         self.pointers.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// The program's own file: the first that a recorder tells of.
+    /// The program's own file, which is the first one that a recorder writes.
     pub(crate) fn program(&self) -> Option<&str> {
         self.strings.first().map(|text| &**text).filter(|text| text.starts_with('/'))
     }
@@ -102,7 +103,7 @@ impl Names {
         self.strings.get((number as usize).checked_sub(1)?).map(|text| &**text)
     }
 
-    /// 0 for code of no module, and for modules beyond what frames can tell apart.
+    /// Returns 0 for code of no module, and for modules beyond the largest instance.
     fn instance(&mut self, module: u32) -> u16 {
         if let Some(instance) = self.modules.get(&module) {
             return *instance;
@@ -125,7 +126,7 @@ impl Names {
         frame
     }
 
-    /// Blocks for what came since the last call, modules first.
+    /// Returns blocks for everything since the last call, modules first.
     pub(crate) fn take(&mut self, out: &mut impl FnMut(RawBlock)) {
         let new = std::mem::take(&mut self.new_modules);
         let module = |(instance, path): &(u16, u32)| {

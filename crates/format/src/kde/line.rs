@@ -1,8 +1,8 @@
 //! A line of KDE's text: a letter, a space, fields.
 //!
-//! Numbers are hexadecimal, lower case, without sign or prefix; strings have their length in front since format 3.
+//! Numbers are hexadecimal, lower case, without sign or prefix. Since format 3, strings have their length in front.
 
-/// Reads fields off the front of a line. Its letter and the space behind it are gone already.
+/// Reads fields off the front of a line. The line's letter and the space after it are removed already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -13,7 +13,8 @@ impl<'a> Fields<'a> {
         Fields { rest }
     }
 
-    /// The next number and the space behind it; `None`: there is none, or it is malformed or of more than 64 bits.
+    /// Reads the next number and the space after it. Returns `None` if there is no number, or if it is malformed or has
+    /// more than 64 bits.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
         let mut length = 0;
@@ -39,12 +40,12 @@ impl<'a> Fields<'a> {
         Some(value)
     }
 
-    /// As `number`, of at most 32 bits.
+    /// The same for at most 32 bits.
     pub(crate) fn index(&mut self) -> Option<u32> {
         self.number().and_then(|number| u32::try_from(number).ok())
     }
 
-    /// A string with its length in front.
+    /// Reads a string with its length in front.
     pub(crate) fn sized(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;
         let (text, rest) = self.rest.split_at_checked(length)?;
@@ -52,7 +53,7 @@ impl<'a> Fields<'a> {
         Some(text)
     }
 
-    /// Up to the next space.
+    /// Reads up to the next space.
     pub(crate) fn word(&mut self) -> &'a [u8] {
         let end = self.rest.iter().position(|byte| *byte == b' ').unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
@@ -75,8 +76,9 @@ const fn digit(byte: u8) -> u8 {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The number at the front of `bytes` that a line feed ends, and its digits; at most seven, all at once, without a branch
-/// that depends on them: nearly all lines of a file are of this sort. `None`: look at it more slowly.
+/// Reads the number at the front of `bytes` that ends with a line feed, and returns it with the count of its digits. It
+/// reads up to seven digits at once, without a branch that depends on them, because nearly all lines of a file have
+/// this form. Returns `None` if the slow path must read the line.
 #[inline]
 pub(crate) fn short_number(bytes: &[u8; 8]) -> Option<(u32, usize)> {
     let word = u64::from_le_bytes(*bytes);
@@ -86,7 +88,7 @@ pub(crate) fn short_number(bytes: &[u8; 8]) -> Option<(u32, usize)> {
     if length == 0 || length > 7 {
         return None;
     }
-    // The digits to the end, zeros before them: then the last byte counts 1, the one before 16.
+    // Shifts the digits to the end, with zeros before them: the last byte then counts 1, the one before it 16.
     let digits = word << (64 - 8 * length) | (ONES * b'0' as u64) >> (8 * length);
     let values = (digits & (ONES * 15)).wrapping_add((digits >> 6 & ONES) * 9);
     let is_letter = values.wrapping_add(ONES * 6) >> 4 & ONES;
@@ -132,7 +134,7 @@ mod tests {
         for byte in 0..=255u8 {
             let line = [b'1', byte, b'2', b'\n', 0, 0, 0, 0];
             let slow = if byte == b'\n' { Some(1) } else { Fields::new(&line[..3]).number().map(|n| n as u32) };
-            // A space ends a field; the fast way leaves such lines to the slow one.
+            // A space ends a field too, but the fast path leaves such lines to the slow one.
             let expected = if byte == b' ' { None } else { slow };
             assert_eq!(short_number(&line).map(|found| found.0), expected, "{byte}");
         }

@@ -1,22 +1,22 @@
-//! Which block a free is of, where the file names only its size and stack.
+//! Finds the block of a free if the file names only its size and stack.
 //!
-//! Given: the allocation classes of allocations and frees, in order. Gives back: for each free the youngest block of that allocation class that is
-//! still live: blocks of one allocation class are alike, so no cost depends on which of them goes. What must hold: memory is bounded
-//! by live blocks, and neighbours share one entry.
-use crate::Totals;
+//! Receives: the allocation classes of allocations and frees, in order. Returns: for each free, the youngest live block
+//! of that allocation class. Blocks of one allocation class are equal, so no cost depends on the choice. Must hold:
+//! memory is bounded by live blocks, and blocks with adjacent numbers share one entry.
+use crate::{PeakTracker, Totals};
 
 const NONE: u32 = u32::MAX;
-/// More are not believed: a few bytes of a packed file can claim any number of them.
+/// The most live blocks that we accept: a few bytes of a packed file can claim any number of them.
 pub(crate) const MOST_LIVE: u64 = 1 << 28;
 
-/// What is known of an allocation class: its size and the entry of its youngest blocks.
+/// An allocation class: its size and the entry of its youngest blocks.
 #[derive(Clone, Copy)]
 struct Known {
     size: u64,
     youngest: u32,
 }
 
-/// Blocks of one allocation class with neighbouring sequence numbers, `first..first + count`.
+/// Blocks of one allocation class with consecutive sequence numbers, `first..first + count`.
 #[derive(Clone, Copy)]
 struct Run {
     first: u64,
@@ -29,11 +29,12 @@ pub(crate) struct Pairs {
     alloc_classes: Vec<Known>,
     runs: Vec<Run>,
     unused: u32,
-    /// The allocation class that was allocated last, as KDE's rule for temporary blocks wants it: 0 after any free.
+    /// The allocation class of the last allocation, or 0 after any free, as KDE's reader keeps it for temporary blocks.
     last: u32,
-    /// The time of the events that come.
+    /// The time of the events that follow.
     pub(crate) now_ns: u64,
-    /// All but runtime and resident memory. `leaked_*` is what is live.
+    pub(crate) heap: PeakTracker,
+    /// All totals but those of `heap`, runtime and resident memory.
     pub(crate) totals: Totals,
 }
 
@@ -45,16 +46,17 @@ impl Default for Pairs {
             unused: NONE,
             last: 0,
             now_ns: 0,
+            heap: PeakTracker::default(),
             totals: Totals::default(),
         }
     }
 }
 
-/// What a free is of.
+/// The block that a free belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     Block(u64),
-    /// All blocks of that allocation class are free already.
+    /// All blocks of that allocation class are freed already.
     Unknown,
     /// There is no such allocation class.
     NoAllocClass,
@@ -69,7 +71,7 @@ impl Pairs {
         self.alloc_classes.len()
     }
 
-    /// These will be asked for: has them in the cache by then.
+    /// Loads the entries of these allocation classes into the cache, because they are needed soon.
     #[inline]
     pub(crate) fn touch(&self, alloc_classes: &[u32]) {
         let mut sum = 0;
@@ -80,22 +82,16 @@ impl Pairs {
         std::hint::black_box(sum);
     }
 
-    /// Block `sequence` is of `alloc_class`. False: there is no such allocation class.
+    /// Adds block `sequence` of `alloc_class`. Returns false if there is no such allocation class.
     #[inline]
     pub(crate) fn alloc(&mut self, alloc_class: u32, sequence: u64) -> bool {
         let Some(known) = self.alloc_classes.get_mut(alloc_class as usize) else { return false };
         self.last = alloc_class;
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
-        // Only a file that lies about sizes can make these wrap; what is shown is the engine's own count.
+        // Only a file with wrong sizes can make this wrap, and the number that users see is the engine's own count.
         totals.allocated_bytes = totals.allocated_bytes.wrapping_add(known.size);
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_add(known.size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.heap.alloc_at(known.size, self.now_ns);
         if let Some(run) = self.runs.get_mut(known.youngest as usize)
             && run.first + run.count as u64 == sequence
             && run.count < u32::MAX
@@ -137,8 +133,7 @@ impl Pairs {
         let totals = &mut self.totals;
         totals.deallocations += 1;
         totals.temporary += is_temporary as u64;
-        totals.leaked_allocations = totals.leaked_allocations.wrapping_sub(1);
-        totals.leaked_bytes = totals.leaked_bytes.wrapping_sub(known.size);
+        self.heap.free(known.size);
         Freed::Block(sequence)
     }
 }
@@ -162,7 +157,7 @@ mod tests {
         let freed: Vec<Freed> = [0, 0, 1, 0, 0, 2].into_iter().map(|alloc_class| pairs.free(alloc_class)).collect();
         let block = Freed::Block;
         assert_eq!(freed, [block(3), block(1), block(2), block(0), Freed::Unknown, Freed::NoAllocClass]);
-        assert_eq!((pairs.totals.peak_bytes, pairs.totals.leaked_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
+        assert_eq!((pairs.heap.peak_bytes, pairs.heap.live_bytes, pairs.totals.allocated_bytes), (40, 0, 40));
         assert!(!pairs.alloc(2, 4));
     }
 
@@ -176,7 +171,7 @@ mod tests {
         assert_eq!(pairs.runs.len(), 1);
     }
 
-    /// Facts about KDE's reader: by allocation class, not by block, and 0 after every free.
+    /// How KDE's reader counts: by allocation class and not by block, and class 0 after every free.
     #[test]
     fn temporary_is_what_kde_takes_for_it() {
         let count = |events: &[(char, u32)]| {

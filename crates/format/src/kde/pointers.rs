@@ -1,9 +1,8 @@
-//! Blocks by their addresses, for files that tell those: raw ones, and format 0.
+//! Blocks by their addresses, for files that contain addresses: raw ones, and format 0.
 //!
-//! What must hold: memory is bounded by live blocks. An address that comes again while it is live takes the place of the
-//! old block, whose free nobody saw.
-use crate::Totals;
-use crate::map::IntMap;
+//! Must hold: memory is bounded by live blocks. If an address is allocated again while it is live, the new block
+//! replaces the old one, whose free was not recorded.
+use crate::{IntMap, PeakTracker, Totals};
 
 #[derive(Default)]
 pub(crate) struct Pointers {
@@ -11,14 +10,16 @@ pub(crate) struct Pointers {
     live: IntMap<u64, (u64, u32)>,
     alloc_classes: IntMap<(u64, u32), u32>,
     sizes: Vec<u64>,
-    /// The address that was given out last; 0 after any free.
+    /// The address of the last allocation; 0 after any free.
     last: u64,
     pub(crate) now_ns: u64,
+    pub(crate) heap: PeakTracker,
+    /// All totals but those of `heap`, runtime and resident memory.
     pub(crate) totals: Totals,
 }
 
 impl Pointers {
-    /// The allocation class of such an allocation, and whether it is a new one.
+    /// Returns the allocation class of an allocation, and whether it is new.
     pub(crate) fn alloc_class(&mut self, size: u64, stack: u32) -> (u32, bool) {
         let next = self.sizes.len() as u32;
         let alloc_class = *self.alloc_classes.entry((size, stack)).or_insert(next);
@@ -28,24 +29,18 @@ impl Pointers {
         (alloc_class, alloc_class == next)
     }
 
-    /// Returns the block that lived there until now.
+    /// Adds a block. If the address is live, the caller must call `implied` first.
     pub(crate) fn alloc(&mut self, address: u64, sequence: u64, alloc_class: u32) {
         let size = self.size(alloc_class);
         self.last = address;
         self.live.insert(address, (sequence, alloc_class));
         let totals = &mut self.totals;
         totals.allocations += 1;
-        totals.leaked_allocations += 1;
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(size);
-        totals.leaked_bytes = totals.leaked_bytes.saturating_add(size);
-        if totals.leaked_bytes > totals.peak_bytes {
-            totals.peak_bytes = totals.leaked_bytes;
-            totals.peak_allocations = totals.leaked_allocations;
-            totals.peak_time_ns = self.now_ns;
-        }
+        self.heap.alloc_at(size, self.now_ns);
     }
 
-    /// The sequence number of the block at `address`, which is gone then.
+    /// Removes the block at `address` and returns its sequence number.
     pub(crate) fn free(&mut self, address: u64) -> Option<u64> {
         let is_temporary = self.last == address;
         let sequence = self.remove(address)?;
@@ -54,7 +49,7 @@ impl Pointers {
         Some(sequence)
     }
 
-    /// A free that nobody saw.
+    /// Removes a block whose free was not recorded.
     pub(crate) fn implied(&mut self, address: u64) -> Option<u64> {
         let sequence = self.remove(address)?;
         self.totals.implied_frees += 1;
@@ -65,8 +60,7 @@ impl Pointers {
         let (sequence, alloc_class) = self.live.remove(&address)?;
         let size = self.size(alloc_class);
         self.totals.deallocations += 1;
-        self.totals.leaked_allocations = self.totals.leaked_allocations.saturating_sub(1);
-        self.totals.leaked_bytes = self.totals.leaked_bytes.saturating_sub(size);
+        self.heap.free(size);
         Some(sequence)
     }
 

@@ -1,7 +1,7 @@
-//! The modules of a raw file: which file an address is of.
+//! The modules of a raw file: which file an address belongs to.
 //!
-//! Given: `x` and `m` lines, times. Gives back: frames for addresses, Modules blocks. A recorder tells all modules again
-//! whenever one comes or goes; what stands at the same place as before is the same instance.
+//! Receives: `x` and `m` lines, and times. Returns: frames for addresses, and Modules blocks. A recorder writes all
+//! modules again whenever one is loaded or unloaded. A module at the same place as before keeps its instance.
 use super::line::Fields;
 use crate::{Frame, Module, RawBlock};
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ const MOST_RANGES: usize = 1 << 20;
 
 #[derive(Default)]
 pub(crate) struct Modules {
-    /// Of the program itself, which its own list does not name.
+    /// The path of the program, which the list of modules does not contain.
     pub(crate) program: String,
-    /// `(start, last, instance)` of the list as it is now, sorted when it is used.
+    /// `(start, last, instance)` of the current list, sorted when it is used.
     ranges: Vec<(u64, u64, u16)>,
     is_sorted: bool,
-    /// `(path, bias)` -> instance, of all lists.
+    /// `(path, bias)` -> instance, over all lists.
     known: HashMap<(String, u64), u16>,
     /// By instance - 1.
     modules: Vec<Module>,
@@ -25,14 +25,14 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// `m 1 -`: a new list begins.
+    /// A line `m 1 -`: a new list begins.
     pub(crate) fn begin(&mut self) {
         self.ranges.clear();
         self.is_listed.fill(false);
         self.is_sorted = false;
     }
 
-    /// False: the line makes no sense.
+    /// Returns false if the line is invalid.
     pub(crate) fn add(&mut self, name: &[u8], mut fields: Fields, now_ns: u64) -> bool {
         let Some(bias) = fields.number() else { return false };
         let path = if name == b"x" { self.program.clone() } else { String::from_utf8_lossy(name).into_owned() };
@@ -66,7 +66,7 @@ impl Modules {
         true
     }
 
-    /// The frame of the instruction at `address`.
+    /// Returns the frame of the instruction at `address`.
     pub(crate) fn frame(&mut self, address: u64, now_ns: u64) -> Frame {
         if !self.is_sorted {
             self.end_list(now_ns);
@@ -79,7 +79,7 @@ impl Modules {
         }
     }
 
-    /// What is not in the new list is gone.
+    /// Modules that are not in the new list are unloaded.
     fn end_list(&mut self, now_ns: u64) {
         self.ranges.sort_unstable();
         self.is_sorted = true;

@@ -1,7 +1,7 @@
-//! Unpacked text in pieces of whole lines, from here or from a thread that unpacks ahead.
+//! Unpacked text in pieces of whole lines, from the caller's thread or from one that unpacks ahead.
 //!
-//! What must hold: a line is at most 16 MiB; what is longer is dropped and counted, so that no file makes a buffer grow without
-//! end. The thread is a few pieces ahead, no more, and ends when nobody reads.
+//! Must hold: a line has at most 16 MiB. Longer ones are dropped and counted, so that no file makes a buffer grow
+//! without end. The thread is at most a few pieces ahead, and ends when the reader is dropped.
 use super::unpack::{End, Unpacker};
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,11 +16,11 @@ pub(crate) struct Lines {
     buffer: Vec<u8>,
     at: usize,
     end: usize,
-    /// Bytes of text before `buffer[0]`.
+    /// The bytes of text before `buffer[0]`.
     before: u64,
-    /// Bytes of a line before these that was too long.
+    /// The bytes of a line before these lines that was too long.
     pub(crate) dropped: u64,
-    /// These are the last: how the text ended, and bytes of a line whose end never came.
+    /// Set if these lines are the last: how the text ended, and the bytes of a line without its end.
     pub(crate) last: Option<(End, usize)>,
 }
 
@@ -29,7 +29,7 @@ impl Lines {
         self.buffer.get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Where in the text the next line begins.
+    /// The offset of the next line in the text.
     pub(crate) const fn offset(&self) -> u64 {
         self.before + self.at as u64
     }
@@ -50,11 +50,11 @@ impl Lines {
 /// Cuts text at line feeds.
 pub(crate) struct Cutter<R: Read> {
     input: Unpacker<R>,
-    /// The beginning of a line whose end is not there yet.
+    /// The beginning of a line whose end was not read yet.
     rest: Vec<u8>,
-    /// Bytes of text before `rest`.
+    /// The bytes of text before `rest`.
     before: u64,
-    /// The line that is coming is too long: it is dropped up to its end.
+    /// The current line is too long and is dropped up to its end.
     is_dropping: bool,
     dropped: u64,
 }
@@ -64,7 +64,7 @@ impl<R: Read> Cutter<R> {
         Cutter { input, rest: Vec::new(), before: 0, is_dropping: false, dropped: 0 }
     }
 
-    /// The next lines, at least one until the last. `buffer`: one that is not needed any more.
+    /// Returns the next lines, at least one until the last. `buffer` is reused.
     fn next(&mut self, mut buffer: Vec<u8>) -> io::Result<Lines> {
         loop {
             let have = self.rest.len();
@@ -103,7 +103,7 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// What follows the line that is too long.
+    /// Returns the text after the line that is too long.
     fn drop_line<'t>(&mut self, text: &'t [u8]) -> &'t [u8] {
         let feed = text.iter().position(|byte| *byte == b'\n');
         let length = feed.map_or(text.len(), |at| at + 1);
@@ -120,13 +120,13 @@ pub(crate) enum Text<R: Read> {
     Here(Cutter<R>),
     Ahead {
         pieces: Receiver<io::Result<Lines>>,
-        /// Buffers on their way back.
+        /// Returns used buffers to the thread.
         used: Sender<Vec<u8>>,
     },
 }
 
 impl<R: Read> Text<R> {
-    /// Starts a thread that unpacks; it ends with the text, or when nobody reads any more.
+    /// Starts a thread that unpacks. It ends with the text, or when the reader is dropped.
     pub(crate) fn ahead(cutter: Cutter<R>) -> io::Result<Self>
     where
         R: Send + 'static,
@@ -138,13 +138,13 @@ impl<R: Read> Text<R> {
         Ok(Text::Ahead { pieces, used })
     }
 
-    /// The next lines. `done`: those before.
+    /// Returns the next lines. The buffer of `done`, the lines before, is reused.
     pub(crate) fn next(&mut self, done: Lines) -> io::Result<Lines> {
         match self {
             Text::Here(cutter) => cutter.next(done.buffer),
             Text::Ahead { pieces, used } => {
                 let _ = used.send(done.buffer);
-                // The thread says how it ended before it goes.
+                // The thread sends how it ended before it exits.
                 let gone = || Lines { last: Some((End::Damaged, 0)), ..Lines::default() };
                 pieces.recv().unwrap_or_else(|_| Ok(gone()))
             }

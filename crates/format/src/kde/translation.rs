@@ -1,33 +1,33 @@
-//! Line by line from KDE's text to our blocks.
+//! Translates KDE's text into our blocks, line by line.
 //!
 //! ```text
 //! s, i  -> Modules, Symbols      t -> Stacks      a -> AllocClasses      + -> allocation      c -> time
 //! x, m  -> Modules (raw files)                                    - -> free            R -> Samples
 //! ```
-//! What must hold: definitions are put out before the events that use them; a line that makes no sense changes nothing.
+//! Must hold: definitions are returned before the events that use them; an invalid line changes nothing.
 use super::interpreted_names::Names;
 use super::line::{Fields, short_number};
 use super::pairs::{Freed, MOST_LIVE, Pairs};
 use super::pointers::Pointers;
 use super::raw::Modules;
-use super::{KdeFileKind, tool};
+use super::{Counting, KdeFileKind};
 use crate::{
     AllocClassEncoder, EventEncoder, Exit, Frame, RawBlock, RssSample, Session, StackEncoder, Summary, Suppressions,
     Totals, VERSION,
 };
 use std::collections::VecDeque;
 
-/// Raw bytes of events, and of definitions, that make a block.
+/// A block is written at this many raw bytes of events (or, below, of definitions).
 const FULL: usize = 512 << 10;
-/// Lines that are looked at together; at most ten bytes each.
+/// Lines that are decoded together; at most ten bytes each.
 const BATCH: usize = 32;
 const FULL_DEFINITIONS: usize = 4 << 20;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 26;
-const MOST_INFOS: usize = 1 << 26;
+const MOST_ALLOC_CLASSES: usize = 1 << 26;
 const MOST_SUPPRESSIONS: usize = 1 << 20;
 const MOST_COMMAND: usize = 1 << 16;
-/// KDE's page size where a file does not tell it.
+/// KDE's page size if a file does not contain it.
 const PAGE: u64 = 4096;
 const LARGEST: u64 = 1 << 48;
 const MS: u64 = 1_000_000;
@@ -35,22 +35,22 @@ const MS: u64 = 1_000_000;
 /// Why a line was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It makes no sense; the next one may.
+    /// The line is invalid; the next one may be valid.
     Line,
-    /// The file claims more than is believed: no further.
+    /// The file claims more than we accept, so reading ends here.
     TooMuch,
 }
 
 pub(super) struct Translation {
     format: u32,
     version: u32,
-    pub(super) sort: KdeFileKind,
+    pub(super) kind: KdeFileKind,
     session: Session,
     suppressions: String,
-    /// The session is not put out yet, or has changed since.
+    /// The session was not returned yet, or has changed since.
     is_session_new: bool,
     has_command: bool,
-    /// What follows may still be words of the command: KDE's recorder writes line feeds in them as they are.
+    /// The lines that follow may still be words of the command: KDE's recorder does not escape line feeds in them.
     in_command: bool,
     command_bytes: usize,
     pub(super) names: Names,
@@ -65,20 +65,20 @@ pub(super) struct Translation {
     samples: Vec<RssSample>,
     now_ns: u64,
     peak_rss: u64,
-    /// Raw bytes of definitions since the last blocks, about.
+    /// The approximate raw bytes of definitions since the last blocks.
     defined: usize,
     pub(super) has_trailer: bool,
 }
 
 impl Translation {
     pub(super) fn new(format: u32, version: u32) -> Self {
-        let sort = if format == 0 { KdeFileKind::Old } else { KdeFileKind::Interpreted };
+        let kind = if format == 0 { KdeFileKind::Old } else { KdeFileKind::Interpreted };
         let session = Session { version: VERSION, page_size: PAGE as u32, ..Session::default() };
         Translation {
             format,
             version,
-            sort,
-            session: Session { tool: tool(version, sort), ..session },
+            kind,
+            session: Session { tool: kind.tool(version), counting: Counting::of_file(kind), ..session },
             suppressions: String::new(),
             is_session_new: true,
             has_command: false,
@@ -104,12 +104,11 @@ impl Translation {
         self.events.len() >= FULL || self.defined >= FULL_DEFINITIONS || self.samples.len() >= MOST_SAMPLES
     }
 
-    /// Plain events at the front of `text`, a batch of them at most. Returns their bytes.
+    /// Translates plain events at the front of `text`, at most one batch. Returns their length in bytes.
     ///
-    /// All lines of the batch are read before any is used, so that what they refer to comes out of memory at the same time and
-    /// not one after the other.
+    /// All lines of the batch are decoded before any is used, so that their cache misses overlap.
     pub(super) fn events(&mut self, text: &[u8]) -> usize {
-        if self.sort != KdeFileKind::Interpreted || self.pairs.totals.leaked_allocations >= MOST_LIVE {
+        if self.kind != KdeFileKind::Interpreted || self.pairs.heap.live_allocations >= MOST_LIVE {
             return 0;
         }
         let mut alloc_classes = [0u32; BATCH];
@@ -140,7 +139,7 @@ impl Translation {
         used
     }
 
-    /// One line without its line feed.
+    /// Translates one line, without its line feed.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
         if self.in_command {
             if !is_a_line(line, self.format) {
@@ -175,7 +174,7 @@ impl Translation {
             b'S' => self.suppression(fields),
             b'A' => (self.session.attached, self.is_session_new) = (true, true),
             b'#' => self.has_trailer |= rest.starts_with(b"ips: "),
-            // Lines that a later recorder adds.
+            // Lines of a later recorder.
             b'v' => return Err(Refused::Line),
             _ if letter.is_ascii_alphabetic() => (),
             _ => return Err(Refused::Line),
@@ -183,12 +182,12 @@ impl Translation {
         Ok(())
     }
 
-    /// The blocks of what came since the last call.
+    /// Returns the blocks of everything since the last call.
     pub(super) fn take(&mut self, queue: &mut VecDeque<RawBlock>) {
         if self.is_session_new {
             self.is_session_new = false;
             let program =
-                if self.sort == KdeFileKind::Raw { Some(&*self.modules.program) } else { self.names.program() };
+                if self.kind == KdeFileKind::Raw { Some(&*self.modules.program) } else { self.names.program() };
             self.session.exe = program.unwrap_or_default().to_owned();
             queue.push_back(self.session.to_block());
             if !self.suppressions.is_empty() {
@@ -214,10 +213,13 @@ impl Translation {
         self.defined = 0;
     }
 
-    /// How it ended. KDE's readers count one millisecond more than the last time that they saw.
+    /// The summary at the end. KDE's readers add one millisecond to the last time in the file.
     pub(super) fn summary(&self, complete: bool) -> Summary {
-        let counted = if self.sort == KdeFileKind::Interpreted { self.pairs.totals } else { self.pointers.totals };
-        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..counted };
+        let (heap, totals) = match self.kind {
+            KdeFileKind::Interpreted => (self.pairs.heap, self.pairs.totals),
+            _ => (self.pointers.heap, self.pointers.totals),
+        };
+        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..heap.fill(totals) };
         Summary { complete, exit: Exit::Unknown, totals }
     }
 
@@ -247,8 +249,8 @@ impl Translation {
     }
 
     fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
-        if self.sort == KdeFileKind::Interpreted {
-            if self.pairs.totals.leaked_allocations >= MOST_LIVE {
+        if self.kind == KdeFileKind::Interpreted {
+            if self.pairs.heap.live_allocations >= MOST_LIVE {
                 return Err(Refused::TooMuch);
             }
             return sense(fields.index().is_some_and(|alloc_class| self.alloc(alloc_class)));
@@ -260,7 +262,7 @@ impl Translation {
             return Err(Refused::Line);
         }
         let stack = self.stack(trace).ok_or(Refused::Line)?;
-        if self.pointers.totals.leaked_allocations >= MOST_LIVE {
+        if self.pointers.heap.live_allocations >= MOST_LIVE {
             return Err(Refused::TooMuch);
         }
         let (alloc_class, is_new) = self.pointers.alloc_class(size, stack);
@@ -277,7 +279,7 @@ impl Translation {
     }
 
     fn minus(&mut self, mut fields: Fields) -> bool {
-        if self.sort == KdeFileKind::Interpreted {
+        if self.kind == KdeFileKind::Interpreted {
             return fields.index().is_some_and(|alloc_class| self.free(alloc_class));
         }
         let Some(address) = fields.number() else { return false };
@@ -298,9 +300,9 @@ impl Translation {
         if self.traces.len() >= MOST_NODES {
             return Err(Refused::TooMuch);
         }
-        // A node that is refused would move the numbers of all that follow.
+        // A refused node would shift the numbers of all later ones.
         let parent = self.stack(parent).unwrap_or(0);
-        let (frame, is_allocator) = match self.sort {
+        let (frame, is_allocator) = match self.kind {
             KdeFileKind::Raw => (self.modules.frame(pointer, self.now_ns), false),
             _ => {
                 let known = u32::try_from(pointer).ok().and_then(|number| self.names.get(number));
@@ -313,7 +315,7 @@ impl Translation {
         Ok(())
     }
 
-    /// By KDE's number; 0 is no stack.
+    /// Returns the stack of KDE's trace number; 0 is no stack.
     fn stack(&self, trace: u32) -> Option<u32> {
         match trace.checked_sub(1) {
             None => Some(0),
@@ -323,14 +325,14 @@ impl Translation {
 
     fn alloc_class(&mut self, mut fields: Fields) -> Result<(), Refused> {
         let (Some(size), Some(trace)) = (fields.number(), fields.index()) else { return Err(Refused::Line) };
-        // Other files have sizes and stacks in their events, and allocation classes are numbered as they come there.
-        if self.sort != KdeFileKind::Interpreted {
+        // Other files have sizes and stacks in their events, and number allocation classes by their first use.
+        if self.kind != KdeFileKind::Interpreted {
             return Err(Refused::Line);
         }
-        if self.pairs.alloc_classes() >= MOST_INFOS {
+        if self.pairs.alloc_classes() >= MOST_ALLOC_CLASSES {
             return Err(Refused::TooMuch);
         }
-        // As with nodes: an allocation class that is refused would move all others.
+        // A refused allocation class would shift the numbers of all later ones.
         let size = if size > LARGEST { 0 } else { size };
         self.alloc_classes.push(size, self.stack(trace).unwrap_or(0));
         self.pairs.define(size);
@@ -388,14 +390,15 @@ impl Translation {
         self.modules.program = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
     }
 
-    /// Only raw files have modules. False: this one has shown to be none.
+    /// Only raw files have modules. Returns false if this file is already known to be another kind.
     fn become_raw(&mut self) -> bool {
-        if self.sort != KdeFileKind::Raw {
+        if self.kind != KdeFileKind::Raw {
             if !self.traces.is_empty() || self.pairs.alloc_classes() != 0 {
                 return false;
             }
-            self.sort = KdeFileKind::Raw;
-            self.session.tool = tool(self.version, KdeFileKind::Raw);
+            self.kind = KdeFileKind::Raw;
+            self.session.tool = KdeFileKind::Raw.tool(self.version);
+            self.session.counting = Counting::of_file(KdeFileKind::Raw);
             self.is_session_new = true;
         }
         true
@@ -411,7 +414,7 @@ impl Translation {
         is_first
     }
 
-    /// A line of a word with line feeds.
+    /// Adds a line to a word of the command that contains line feeds.
     fn more_command(&mut self, line: &[u8]) -> Result<(), Refused> {
         self.command_bytes += line.len();
         if self.command_bytes > MOST_COMMAND {
@@ -436,7 +439,7 @@ impl Translation {
         true
     }
 
-    /// Format 3 has the length in front, which its own readers do not expect.
+    /// Format 3 writes a length in front, which KDE's own readers do not expect.
     fn suppression(&mut self, fields: Fields) {
         let mut sized = fields;
         let text = sized.sized().filter(|_| sized.rest().is_empty()).unwrap_or(fields.rest());
@@ -448,7 +451,7 @@ impl Translation {
     }
 }
 
-/// True for lines that a recorder writes behind the command, to the last byte.
+/// True if the whole line is valid as one that a recorder writes after the command.
 fn is_a_line(line: &[u8], format: u32) -> bool {
     let Some((&letter, [b' ', rest @ ..])) = line.split_first() else { return line == b"A" };
     let mut fields = Fields::new(rest);

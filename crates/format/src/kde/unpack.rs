@@ -1,13 +1,13 @@
-//! The bytes of a KDE file, unpacked: gzip, zstd or plain, told by the first bytes.
+//! The unpacked bytes of a KDE file: gzip, zstd or plain, recognised by the first bytes.
 //!
-//! Given: a reader. Gives back: the text, up to where it can be unpacked. What must hold: a few buffers of memory, however
-//! much the file unpacks to; a cut file is no error.
+//! Receives: a reader. Returns: the text, as far as it can be unpacked. Must hold: memory is a few buffers, however
+//! large the unpacked text is; a truncated file is not an error.
 use flate2::read::MultiGzDecoder;
 use std::io::{self, BufReader, Read};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// zstd's own default bound: a frame that wants a larger window is refused.
+/// zstd's own default limit: a frame that needs a larger window is refused.
 const WINDOW_LOG: u32 = 27;
 
 /// How the text ended.
@@ -15,9 +15,9 @@ const WINDOW_LOG: u32 = 27;
 pub(crate) enum End {
     /// At the end of the file.
     Whole,
-    /// The packed data stops in the middle: the file was cut, or still grows.
+    /// The packed data stops in the middle: the file was truncated or is still growing.
     Cut,
-    /// The packed data makes no sense from here on.
+    /// The packed data is invalid from here on.
     Damaged,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct Unpacker<R: Read> {
     end: Option<End>,
 }
 
-/// True for files that are packed as KDE's are.
+/// True if the file is packed as KDE's files are.
 pub(crate) fn is_packed(first: &[u8]) -> bool {
     first.starts_with(GZIP) || first.starts_with(ZSTD)
 }
 
 impl<R: Read> Unpacker<R> {
-    /// `first`: at least the first four bytes of `input`, which are still to be read from it.
+    /// `first` has at least the first four bytes of `input`, which must still be at its beginning.
     pub(crate) fn new(input: R, first: &[u8]) -> io::Result<Self> {
         let packing = if first.starts_with(GZIP) {
             Packing::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, input))))
@@ -52,12 +52,12 @@ impl<R: Read> Unpacker<R> {
         Ok(Unpacker { packing, end: None })
     }
 
-    /// How it ended, once `read` gave 0.
+    /// How the text ended, once `read` has returned 0.
     pub(crate) const fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// 0 at the end, whatever sort of end it is. An error is one of the disk.
+    /// Returns 0 at the end, whatever kind of end it is. An error is one of the disk.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.end.is_some() {
             return Ok(0);
@@ -78,12 +78,12 @@ impl<R: Read> Unpacker<R> {
         }
     }
 
-    /// What an error of the unpacking says about the file.
+    /// Decides what an error of the unpacker means for the file.
     fn judge(&self, error: io::Error) -> io::Result<End> {
         match &self.packing {
             Packing::Plain(_) => Err(error),
             _ if error.kind() == io::ErrorKind::UnexpectedEof => Ok(End::Cut),
-            // Errors of the system have a number, those of the unpacking have none.
+            // Errors of the system have a number, those of the unpacker have none.
             _ if error.raw_os_error().is_some() => Err(error),
             _ => Ok(End::Damaged),
         }

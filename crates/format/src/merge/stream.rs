@@ -1,4 +1,4 @@
-//! One of the traces that are merged: where it is, and its numbers in the new trace.
+//! One of the traces that are merged: its position, and its numbers in the new trace.
 use super::{MergeError, Merger, on_grid};
 use crate::Walked;
 use crate::{
@@ -8,9 +8,9 @@ use crate::{
 use std::collections::HashMap;
 use std::io::{Read, Write};
 
-/// Events of a block that are unpacked at once: blocks of recordings have fewer.
+/// The most events of a block that are unpacked at once. Blocks of recordings have fewer.
 const AT_ONCE: usize = 1 << 20;
-/// Lost definitions that are kept a place for.
+/// The most lost definitions for which placeholders are made.
 const HOLES: usize = 1 << 22;
 const LOST: u32 = u32::MAX;
 
@@ -21,25 +21,25 @@ pub(crate) struct Stream<R: Read> {
     pub(super) summary: Option<Summary>,
     pub(super) losses: Option<Losses>,
     pub(super) unseen: Vec<Unseen>,
-    /// It has no more blocks; `now_ns` is the end of its process.
+    /// The stream has no more blocks, and `now_ns` is the end of its process.
     pub(super) is_ending: bool,
     pub(super) is_over: bool,
-    /// Its process ended before another one.
+    /// The process ended before another one.
     pub(super) is_gone: bool,
     pub(super) folded_until_ns: Option<u64>,
-    /// Between the start of the merged trace and ours.
+    /// The time from the start of the merged trace to the start of this one.
     offset_ns: u64,
-    /// In the merged trace's time.
+    /// The current time, in the merged trace's time.
     pub(super) now_ns: u64,
     pub(super) end_ns: u64,
     block: RawBlock,
-    /// Events of `block` that were unpacked, and whether those are all.
+    /// The number of events of `block` that were unpacked, and (below) whether those are all.
     unpacked: u64,
     is_unpacked: bool,
     events: std::vec::IntoIter<Event>,
     thread: u32,
     image: Option<u32>,
-    /// Our numbers -> the merged trace's.
+    /// Numbers of this trace -> numbers of the merged trace.
     instances: HashMap<u16, u16>,
     stacks: Vec<u32>,
     alloc_classes: Vec<(u32, u64)>,
@@ -94,7 +94,7 @@ impl<R: Read> Stream<R> {
         self.offset_ns
     }
 
-    /// What the process held goes with it, unless it lives on or is the last.
+    /// Ends the process. Its live blocks end with it, unless it lives on or is the last one.
     pub(super) fn end<W: Write>(&mut self, is_last: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
         self.is_over = true;
         let lives_on = self.summary.is_some_and(|summary| summary.exit == Exit::Detached);
@@ -111,7 +111,7 @@ impl<R: Read> Stream<R> {
             && self.source.damage_count() == 0
     }
 
-    /// Events up to the next mark of time; or one block, if there are no events.
+    /// Handles the events up to the next time mark, or one block if there are no events.
     pub(super) fn advance<W: Write>(&mut self, merger: &mut Merger<W>) -> Result<(), MergeError> {
         loop {
             match self.events.next() {
@@ -145,10 +145,10 @@ impl<R: Read> Stream<R> {
                 self.live.insert(sequence, (block, size));
             }
             Event::Free { sequence, how } => {
-                // Of a block in a lost part of the file.
+                // A block that was allocated in a lost part of the file.
                 let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
-                merger.free(thread, block.sequence, size, how, self.now_ns);
+                merger.free(thread, &block, size, how, self.now_ns);
             }
             Event::UnknownFree => {
                 let thread = self.thread(merger);
@@ -177,7 +177,7 @@ impl<R: Read> Stream<R> {
         *self.threads.entry(index).or_insert_with(|| merger.thread())
     }
 
-    /// `exec` took the blocks of this process, and of no other.
+    /// An `exec` removed the blocks of this process, and of no other.
     fn set_image<W: Write>(&mut self, image: u32, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let before = self.image.replace(image);
         if before.is_none_or(|before| before == image) { Ok(()) } else { self.take_all(false, merger) }
@@ -192,13 +192,13 @@ impl<R: Read> Stream<R> {
         merger.gone(self.now_ns, is_leak, &gone)?;
         let thread = self.thread(merger);
         for (block, size) in gone {
-            merger.free(thread, block.sequence, size, Freed::Implied, self.now_ns);
+            merger.free(thread, &block, size, Freed::Implied, self.now_ns);
             merger.flush(false)?;
         }
         Ok(())
     }
 
-    /// Of a trace that was merged itself.
+    /// Handles a Gone block of a trace that was itself merged.
     fn gone<W: Write>(&mut self, gone: &Gone, merger: &mut Merger<W>) -> Result<(), MergeError> {
         self.set_time(gone.at_ns);
         let known = gone.blocks.iter().filter_map(|block| self.live.get(&block.sequence).copied());
@@ -206,7 +206,7 @@ impl<R: Read> Stream<R> {
         merger.gone(self.now_ns, gone.is_leak, &known)
     }
 
-    /// More events of the block, if it has more.
+    /// Unpacks more events of the block. Returns false if it has no more.
     fn unpack(&mut self) -> bool {
         if self.is_unpacked {
             return false;
@@ -214,7 +214,7 @@ impl<R: Read> Stream<R> {
         let mut list = List::default();
         let limit = self.unpacked + AT_ONCE as u64;
         let walked = self.block.events().and_then(|mut events| {
-            events.walk(&mut Nobody, self.unpacked)?;
+            events.walk(&mut Skip, self.unpacked)?;
             let walked = events.walk(&mut list, limit);
             self.unpacked = events.done();
             walked
@@ -233,7 +233,7 @@ impl<R: Read> Stream<R> {
             self.now_ns = self.now_ns.max(self.end_ns);
             return Ok(());
         };
-        // A malformed block is as good as a lost one.
+        // A malformed block is treated like a lost one.
         let Ok(decoded) = block.decode() else { return Ok(()) };
         if let Block::Events(events) = decoded {
             let (time, thread, image) = (events.time_ns(), events.thread(), events.image());
@@ -243,7 +243,7 @@ impl<R: Read> Stream<R> {
             self.thread = thread;
             return self.set_image(image, merger);
         }
-        // Owned from here on.
+        // Copied, because `source` is borrowed until here.
         let decoded = owned(decoded);
         match decoded {
             Some(Owned::Modules(modules)) => self.modules(modules, merger),
@@ -305,8 +305,8 @@ impl<R: Read> Stream<R> {
         merger.add_modules(&new)
     }
 
-    /// Code of no module is at the same addresses in other processes, and is other code there: so each process but the
-    /// first has a module for it.
+    /// Code of no module can be at the same addresses in other processes, where it is other code. So each process but
+    /// the first gets a module for it.
     fn instance<W: Write>(&mut self, instance: u16, merger: &mut Merger<W>) -> Result<u16, MergeError> {
         if let Some(known) = self.instances.get(&instance) {
             return Ok(*known);
@@ -375,8 +375,8 @@ impl<R: Read> Stream<R> {
         merger.write(&block)
     }
 
-    /// The highest moment of this process is one of all of them, if others held nothing then. Otherwise it is a lower bound, and
-    /// `merge` says so.
+    /// The peak of this process is the peak of all, if the others held nothing then. Otherwise it is a lower bound, and
+    /// the merged trace notes that.
     fn folded<W: Write>(&mut self, folded: Folded, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let mut rows = Vec::with_capacity(folded.rows.len());
         for row in &folded.rows {
@@ -445,10 +445,10 @@ fn owned(block: Block) -> Option<Owned> {
     })
 }
 
-/// Skips.
-struct Nobody;
+/// Skips events.
+struct Skip;
 
-impl Visitor for Nobody {
+impl Visitor for Skip {
     fn alloc(&mut self, _: u64, _: u32) {}
     fn free(&mut self, _: u64, _: Freed) {}
 }

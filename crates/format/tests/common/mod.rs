@@ -1,22 +1,7 @@
-//! What the tests of this crate share: a seeded generator, a small trace of every kind of block, and a full reading.
+//! Shared by the tests of this crate: a small trace of every kind of block, and a full reading.
 #![allow(dead_code, reason = "each test uses its own part")]
+use fastrand::Rng;
 use format::*;
-
-/// SplitMix64: the same numbers for the same seed, everywhere.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
 
 /// One block of each kind that a recording writes, in the order it writes them.
 pub fn small_blocks() -> Vec<RawBlock> {
@@ -88,6 +73,7 @@ pub fn session() -> Session {
         page_size: 4096,
         system_memory: 8 << 30,
         tool: "heaptrack 0.1.0".into(),
+        counting: Counting::Thread,
     }
 }
 
@@ -155,7 +141,7 @@ pub fn write(blocks: &[RawBlock], finish: bool) -> Vec<u8> {
     bytes
 }
 
-/// `count` random events in blocks of random lengths, with what they refer to in front.
+/// `count` random events in blocks of random lengths, after the definitions that they refer to.
 pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     let mut blocks = vec![session().to_block()];
     let mut stacks = StackEncoder::new();
@@ -164,28 +150,28 @@ pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     let mut live = Vec::new();
     let (mut known_stacks, mut known_alloc_classes) = (0, 0);
     for _ in 0..count {
-        match rng.below(16) {
+        match rng.usize(..16) {
             0..7 => {
-                if known_alloc_classes == 0 || rng.below(20) == 0 {
-                    let frame = Frame::new(rng.below(4) as u16, rng.next() >> 40, false);
-                    known_stacks = stacks.push(rng.below(known_stacks as usize + 1) as u32, frame);
-                    known_alloc_classes = alloc_classes.push(rng.next() >> 50, known_stacks) + 1;
+                if known_alloc_classes == 0 || rng.usize(..20) == 0 {
+                    let frame = Frame::new(rng.usize(..4) as u16, rng.u64(..) >> 40, false);
+                    known_stacks = stacks.push(rng.usize(..known_stacks as usize + 1) as u32, frame);
+                    known_alloc_classes = alloc_classes.push(rng.u64(..) >> 50, known_stacks) + 1;
                 }
-                live.push(events.alloc(rng.below(known_alloc_classes as usize) as u32));
+                live.push(events.alloc(rng.u32(..known_alloc_classes)));
             }
             7..13 if !live.is_empty() => {
-                let at = rng.below(live.len());
+                let at = rng.usize(..live.len());
                 let sequence = live.swap_remove(at);
-                match rng.below(10) {
+                match rng.usize(..10) {
                     0 => events.free_by_realloc(sequence),
                     1 => events.free_implied(sequence),
                     _ => events.free(sequence),
                 }
             }
-            13 => events.thread(rng.below(4) as u32),
+            13 => events.thread(rng.usize(..4) as u32),
             14 => events.time(events.next_sequence() * 10_000),
-            15 if rng.below(8) == 0 => events.unknown_free(),
-            15 if rng.below(50) == 0 => {
+            15 if rng.usize(..8) == 0 => events.unknown_free(),
+            15 if rng.usize(..50) == 0 => {
                 blocks.extend([stacks.take(), alloc_classes.take(), events.take()]);
             }
             _ => {}
@@ -195,7 +181,7 @@ pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     blocks
 }
 
-/// All that a reader gets out of some bytes, every event walked.
+/// Everything that a reader gets out of some bytes, with every event walked.
 #[derive(Default)]
 pub struct Reading {
     pub blocks: Vec<RawBlock>,
@@ -225,7 +211,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
 
 pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     let mut count = 0;
-    // The content of a custom kind is that of its plain one.
+    // A custom kind has the same content as its plain one.
     let plain = block.kind.in_domain(Domain::Custom).unwrap_or(block.kind);
     let block = RawBlock { kind: plain, payload: block.payload.clone() };
     if let Block::Events(mut events) = block.decode()? {
@@ -236,7 +222,7 @@ pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     Ok(count)
 }
 
-/// A block's content as text, an event a line.
+/// A block's content as text, with a line for each event.
 pub fn text(block: &RawBlock) -> String {
     match block.decode() {
         Ok(Block::Events(mut events)) => {

@@ -1,0 +1,246 @@
+//! Reads the events of a block one by one. `walk.rs` has the fast way for all of them.
+use super::{
+    Event, FOLD_LATEST, Freed, LONG, MARK_IMAGE, MARK_THREAD, MARK_TIME, MAX_EVENTS, ODD_IMPLIED, ODD_REALLOC,
+    ODD_UNKNOWN, State, TICK_NS, WIDE,
+};
+use crate::Malformed;
+use crate::wire::{Cursor, unzigzag};
+
+/// The events of one block, decoded one after the other.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    start: State,
+    pub(crate) now: State,
+    pub(crate) count: u64,
+    pub(crate) done: u64,
+    pub(crate) turn_allocs: u64,
+    pub(crate) turn_frees: u64,
+    /// Plain frees before the next odd one, or `u64::MAX` if there is none, and how that one was made.
+    pub(crate) odd_in: u64,
+    pub(crate) odd_how: u64,
+    /// Events of the block before the next mark, and what it marks.
+    pub(crate) mark_at: u64,
+    pub(crate) mark_what: u64,
+    runs: Cursor<'a>,
+    pub(crate) low: Cursor<'a>,
+    pub(crate) high: Cursor<'a>,
+    pub(crate) wide: Cursor<'a>,
+    pub(crate) frees: Cursor<'a>,
+    odd: Cursor<'a>,
+    pub(crate) marks: Cursor<'a>,
+}
+
+impl<'a> Events<'a> {
+    pub(crate) fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let start = State {
+            sequence: cursor.u64()?,
+            freed: cursor.u64()?,
+            tick: cursor.u64()?,
+            thread: cursor.u32()?,
+            image: cursor.u32()?,
+        };
+        let count = cursor.u64()?;
+        if count > MAX_EVENTS {
+            return Err(Malformed::Count);
+        }
+        start.sequence.checked_add(count).ok_or(Malformed::Overflow)?;
+        let mut lengths = [0usize; 7];
+        for length in &mut lengths {
+            *length = usize::try_from(cursor.u64()?).map_err(|_| Malformed::Cut)?;
+        }
+        let mut columns = [Cursor::new(&[]); 7];
+        for (column, length) in columns.iter_mut().zip(lengths) {
+            *column = Cursor::new(cursor.take(length)?);
+        }
+        cursor.end()?;
+        let [runs, low, high, wide, frees, odd, marks] = columns;
+        let mut events = Events {
+            start,
+            now: start,
+            count,
+            done: 0,
+            turn_allocs: 0,
+            turn_frees: 0,
+            odd_in: u64::MAX,
+            odd_how: 0,
+            mark_at: u64::MAX,
+            mark_what: 0,
+            runs,
+            low,
+            high,
+            wide,
+            frees,
+            odd,
+            marks,
+        };
+        events.load_odd()?;
+        events.load_mark()?;
+        Ok(events)
+    }
+
+    /// Allocations and frees in the block.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The sequence number of the block's first allocation.
+    pub const fn first_sequence(&self) -> u64 {
+        self.start.sequence
+    }
+
+    /// The thread before the first event.
+    pub const fn thread(&self) -> u32 {
+        self.start.thread
+    }
+    /// The time before the first event.
+    pub const fn time_ns(&self) -> u64 {
+        self.start.tick.saturating_mul(TICK_NS)
+    }
+    /// The image before the first event.
+    pub const fn image(&self) -> u32 {
+        self.start.image
+    }
+
+    /// Returns the next event, or `None` at the end.
+    #[inline]
+    pub fn read(&mut self) -> Result<Option<Event>, Malformed> {
+        while self.done == self.mark_at {
+            if let Some(event) = self.read_mark()? {
+                return Ok(Some(event));
+            }
+        }
+        if self.turn_allocs != 0 {
+            self.turn_allocs -= 1;
+            self.done += 1;
+            let sequence = self.now.sequence;
+            self.now.sequence += 1;
+            return Ok(Some(Event::Alloc { sequence, alloc_class: self.read_alloc_class()? }));
+        }
+        if self.turn_frees != 0 {
+            self.turn_frees -= 1;
+            self.done += 1;
+            return self.read_free().map(Some);
+        }
+        if self.done == self.count {
+            return self.check_end();
+        }
+        self.begin_turn()?;
+        self.read()
+    }
+
+    #[inline]
+    fn read_alloc_class(&mut self) -> Result<u32, Malformed> {
+        let low = self.low.byte()? as u32;
+        let mut rest = self.high.byte()? as u32;
+        if rest == WIDE {
+            rest = self.wide.u32()?;
+        }
+        if rest > u32::MAX >> 8 { Err(Malformed::Overflow) } else { Ok(rest << 8 | low) }
+    }
+
+    #[inline]
+    fn read_free(&mut self) -> Result<Event, Malformed> {
+        let Some(how) = self.next_how()? else { return Ok(Event::UnknownFree) };
+        let delta = unzigzag(self.frees.u64()?);
+        self.now.freed = self.now.freed.wrapping_add(delta as u64);
+        Ok(Event::Free { sequence: self.now.freed, how })
+    }
+
+    /// Returns how the next free was made, or `None` if it is of an unknown block.
+    #[inline]
+    pub(crate) fn next_how(&mut self) -> Result<Option<Freed>, Malformed> {
+        if self.odd_in != 0 {
+            if self.odd_in != u64::MAX {
+                self.odd_in -= 1;
+            }
+            return Ok(Some(Freed::Call));
+        }
+        let how = self.odd_how;
+        self.load_odd()?;
+        match how {
+            ODD_REALLOC => Ok(Some(Freed::Realloc)),
+            ODD_IMPLIED => Ok(Some(Freed::Implied)),
+            ODD_UNKNOWN => Ok(None),
+            _ => Err(Malformed::Tag),
+        }
+    }
+
+    /// Returns `None` if the mark skips sequence numbers: the next allocation has the new number.
+    fn read_mark(&mut self) -> Result<Option<Event>, Malformed> {
+        let what = self.mark_what;
+        let value = self.marks.u64()?;
+        let narrow = u32::try_from(value).map_err(|_| Malformed::Overflow);
+        self.load_mark()?;
+        Ok(Some(match what {
+            MARK_THREAD => Event::Thread(narrow?),
+            MARK_TIME => {
+                self.now.tick = self.now.tick.checked_add(value).ok_or(Malformed::Overflow)?;
+                Event::Time(self.now.tick.saturating_mul(TICK_NS))
+            }
+            MARK_IMAGE => Event::Image(narrow?),
+            _ if value == FOLD_LATEST => Event::LatestGone,
+            _ => {
+                self.now.sequence = self.skipped(value)?;
+                return Ok(None);
+            }
+        }))
+    }
+
+    /// Returns the next sequence number after `count` of them are left out. Refuses a number to which the block's events cannot be added.
+    pub(crate) fn skipped(&self, count: u64) -> Result<u64, Malformed> {
+        let next = self.now.sequence.checked_add(count).ok_or(Malformed::Overflow)?;
+        next.checked_add(self.count).ok_or(Malformed::Overflow)?;
+        Ok(next)
+    }
+
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) -> Result<(), Malformed> {
+        let byte = self.runs.byte()? as u64;
+        let mut length = |nibble: u64| {
+            if nibble < LONG as u64 {
+                return Ok(nibble);
+            }
+            self.runs.u64()?.checked_add(nibble).ok_or(Malformed::Overflow)
+        };
+        let allocs = length(byte & 15)?;
+        let frees = length(byte >> 4)?;
+        let turn = allocs.checked_add(frees).ok_or(Malformed::Overflow)?;
+        // An empty turn would let `read` recurse without end.
+        if turn == 0 || turn > self.count - self.done {
+            return Err(Malformed::Count);
+        }
+        self.turn_allocs = allocs;
+        self.turn_frees = frees;
+        Ok(())
+    }
+
+    pub(crate) fn load_odd(&mut self) -> Result<(), Malformed> {
+        if self.odd.is_empty() {
+            self.odd_in = u64::MAX;
+            return Ok(());
+        }
+        let word = self.odd.u64()?;
+        self.odd_in = word >> 2;
+        self.odd_how = word & 3;
+        Ok(())
+    }
+
+    pub(crate) fn load_mark(&mut self) -> Result<(), Malformed> {
+        if self.marks.is_empty() {
+            self.mark_at = u64::MAX;
+            return Ok(());
+        }
+        let word = self.marks.u64()?;
+        self.mark_at = self.done.checked_add(word >> 2).filter(|at| *at <= self.count).ok_or(Malformed::Count)?;
+        self.mark_what = word & 3;
+        Ok(())
+    }
+
+    pub(crate) fn check_end(&self) -> Result<Option<Event>, Malformed> {
+        for column in [self.runs, self.low, self.high, self.wide, self.frees, self.odd, self.marks] {
+            column.end()?;
+        }
+        Ok(None)
+    }
+}
