@@ -89,7 +89,7 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
     // Of several files the page names the bad one, and the others open.
     if let [file] = files.as_slice() {
-        crate::source::open_file(file).map_err(|error| unreadable(file, &error))?;
+        heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;
     }
     let settings = Options {
         rules,
@@ -97,7 +97,6 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
         builtin: !options.disable_builtin_suppressions,
         embedded: !options.disable_embedded_suppressions,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
-        opener: crate::source::open,
     };
     Ok(TraceStore::new(&files, settings)?)
 }

@@ -4,9 +4,10 @@
 use crate::args::{Cost, Export, Format};
 use crate::destination::{Content, Destination, named_after};
 use crate::trouble::{counted, unreadable};
-use analysis::{Costs, Replay, Report};
+use analysis::{Costs, Report};
 use export::{folded, heaptrack, massif, svg};
 use format::{Domain, Source};
+use heaptrack_trace::{OpenOptions, TraceFile, has_custom};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
@@ -41,28 +42,18 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
         export::Error::Read(error) => read(error),
         write => write.into(),
     };
-    let mut trace = crate::source::Trace::new(&options.file).map_err(read)?;
-    if options.custom {
-        if !crate::source::has_custom(&options.file).map_err(read)? {
-            let file = options.file.display();
-            anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out --custom");
-        }
-        trace.set_domain(Domain::Custom);
-    }
-    let open = || trace.open();
+    let file = trace_file(options)?;
     match options.to {
-        Format::Heaptrack => say_changes(&heaptrack::write(&open, out).map_err(read_again)?),
-        Format::Folded => {
-            folded::write(&folded::rows(&without_known(options, open().map_err(read)?)?, cost(options.cost)), out)?
-        }
+        Format::Heaptrack => say_changes(&heaptrack::write(&|| file.source(), out).map_err(read_again)?),
+        Format::Folded => folded::write(&folded::rows(&without_known(options, file)?.0, cost(options.cost)), out)?,
         Format::Svg => {
-            let report = without_known(options, open().map_err(read)?)?;
+            let (report, _) = without_known(options, file)?;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = without_known(options, open().map_err(read)?)?;
+            let (report, file) = without_known(options, file)?;
             if report.folded_until_ns().is_some() {
                 crate::say(format_args!(
                     "heaptrack: the trace has only sums of its oldest events (--max-size); the snapshots before that show what survived"
@@ -70,29 +61,36 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
             }
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
-            massif::write(&open, &report, &options, out).map_err(read_again)?;
+            massif::write(&|| file.source(), &report, &options, out).map_err(read_again)?;
         }
     }
     Ok(())
 }
 
-/// What is known to leak is not leaked, as `print` has it.
-fn without_known(options: &Export, source: Source) -> anyhow::Result<Report> {
-    let mut report = report(source).map_err(|error| unreadable(&options.file, &error))?;
+/// The file, of which the domain that was asked for is read.
+fn trace_file(options: &Export) -> anyhow::Result<TraceFile> {
+    let read = |error: format::Error| unreadable(&options.file, &error);
+    let file = TraceFile::open(&options.file).map_err(read)?;
+    if options.custom && !has_custom(&options.file).map_err(read)? {
+        let file = options.file.display();
+        anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out --custom");
+    }
+    Ok(file.with_domain(domain(options)))
+}
+
+const fn domain(options: &Export) -> Domain {
+    if options.custom { Domain::Custom } else { Domain::Malloc }
+}
+
+/// Counts the trace. Known leaks do not count as leaked, as in `print`.
+fn without_known(options: &Export, file: TraceFile) -> anyhow::Result<(Report, TraceFile)> {
+    let trace = OpenOptions::new().domain(domain(options)).open_file(file, |_, _| ());
+    let (mut report, file) = trace.map_err(|error| unreadable(&options.file, &error))?.into_report();
     if !options.known.no_suppressions {
         let known = options.known.load(&report.suppressions)?;
         report.suppress(known);
     }
-    Ok(report)
-}
-
-/// What the whole session cost.
-pub fn report(mut source: Source) -> Result<Report, format::Error> {
-    let mut replay = Replay::new();
-    while let Some(block) = source.next_block()? {
-        replay.add(block);
-    }
-    Ok(replay.finish())
+    Ok((report, file))
 }
 
 /// The cost that was asked for.
@@ -125,7 +123,7 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
         Ok(())
     })?;
     // KDE's format has one domain; what it cannot hold is not thrown away.
-    if crate::source::has_custom(trace)? {
+    if has_custom(trace)? {
         let (kept, target) = (trace.display(), target.display());
         crate::say(format_args!("heaptrack: {kept} stays: {target} cannot hold its blocks of custom allocators"));
     } else {

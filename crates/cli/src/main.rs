@@ -21,6 +21,7 @@ mod export;
 #[cfg(fuzzing)]
 mod fuzzing;
 mod heaptrace;
+mod kde_copy;
 mod known_leaks;
 mod launch;
 mod lib_install;
@@ -34,7 +35,6 @@ mod program;
 mod record;
 mod report;
 mod signals;
-mod source;
 mod status;
 mod support;
 mod symbolize;

@@ -1,7 +1,7 @@
 //! `heaptrack merge`: the traces of several processes in one. What exactly is in it: `format::merge`.
 use crate::args::Merge;
 use crate::destination::{Content, Destination};
-use crate::trim::LEVEL;
+use crate::trim::{LEVEL, say_custom_is_left_out};
 use crate::trouble::{counted, reason, unreadable};
 use format::{FileWriter, MergeError, Merged};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
     let output = Destination::new(&options.output, OsStr::new("merged.htz"), Content::Trace, &files)?;
     let mut sources = Vec::with_capacity(files.len());
     for file in &files {
-        sources.push(crate::source::open_file(file).map_err(|error| unreadable(file, &error))?);
+        sources.push(heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?);
     }
     let mut merged = Merged::default();
     output.write(Content::Trace, |out| {
@@ -24,7 +24,7 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     for file in &files {
-        crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+        say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     }
     if let Some(until) = merged.folded_until_ns {
         let seconds = until as f64 / 1e9;

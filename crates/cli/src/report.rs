@@ -47,10 +47,9 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         builtin: true,
         embedded: true,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
-        opener: crate::source::open,
     };
     // What cannot be read is told as for every other command.
-    crate::source::open_file(&options.file).map_err(|error| unreadable(&options.file, &error))?;
+    heaptrack_trace::open_without_names(&options.file).map_err(|error| unreadable(&options.file, &error))?;
     let page = report(&options.file, settings, (options.max_size.max(0.0) * 1e6) as u64)?;
     output.write(Content::Other, |out| Ok(out.write_all(&page.html)?))?;
     for note in &page.notes {

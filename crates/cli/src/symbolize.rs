@@ -52,7 +52,7 @@ pub fn run(options: &Symbolize) -> anyhow::Result<ExitCode> {
     }
     let (path, quiet, search) = (options.file.as_path(), options.quiet, options.search.search_everywhere());
     // KDE's files cannot be added to.
-    let own = crate::source::as_own(path, &search)?;
+    let own = crate::kde_copy::as_own(path, &search)?;
     let path = own.as_deref().unwrap_or(path);
     let named = add_names(path, Help { search, quiet, ..Help::default() })?;
     if !quiet {

@@ -5,6 +5,7 @@ use crate::trouble::{counted, unreadable};
 use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
 use format::{FileWriter, Trimmed};
+use heaptrack_trace::{OpenTrace, has_custom, open_source};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,7 +20,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
         anyhow::bail!("--from {} is not before --to {}: nothing would be left", options.from, options.to);
     }
     let output = Destination::new(&options.output, &named_after(file, ".trimmed.htz"), Content::Trace, &[file])?;
-    let mut source = crate::source::open(file).map_err(|error| unreadable(file, &error))?;
+    let mut source = open_source(file).map_err(|error| unreadable(file, &error))?;
     let mut trimmed = Trimmed::default();
     output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
@@ -27,7 +28,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
         writer.finish()?;
         Ok(())
     })?;
-    crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+    say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     if let Some(until) = trimmed.folded_until_ns {
         let (file, seconds) = (file.display(), until as f64 / 1e9);
         crate::say(format_args!(
@@ -39,6 +40,15 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// For commands that write only malloc's blocks of a trace.
+pub fn say_custom_is_left_out(path: &Path) -> Result<(), format::Error> {
+    if has_custom(path)? {
+        let path = path.display();
+        crate::say(format_args!("heaptrack: the blocks of custom allocators in {path} are left out"));
+    }
+    Ok(())
+}
+
 fn point(option: &str, text: &str) -> anyhow::Result<When> {
     When::parse(text).with_context(|| format!("--{option} {text}: {NOT_A_TIME}"))
 }
@@ -47,7 +57,7 @@ fn point(option: &str, text: &str) -> anyhow::Result<When> {
 fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format::Error> {
     let needs_totals = |when| matches!(when, When::Peak | When::Percent(_));
     let totals = match needs_totals(from) || needs_totals(to) {
-        true => crate::export::report(crate::source::open(file)?)?.totals,
+        true => OpenTrace::open(file)?.engine().totals(),
         false => format::Totals::default(),
     };
     let ns = |when| match when {

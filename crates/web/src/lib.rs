@@ -9,7 +9,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod assets;
-mod event_blocks;
 mod guard;
 mod server;
 mod single_file;

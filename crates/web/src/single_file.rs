@@ -5,14 +5,15 @@
 use crate::assets;
 use crate::server::Refusal;
 use crate::sources;
-use crate::trace::{Open, Trace};
-use crate::trace_store::{Options, answer, opened, status_of, table};
+use crate::trace::Trace;
+use crate::trace_store::{Options, answer, cannot_be_read, opened, status_of, table};
 use analysis::view::View;
 use analysis::{Blocks, CodeClass, Costs, Profile, Query, StackTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
 use format::Domain;
+use heaptrack_trace::OpenTrace;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -50,11 +51,11 @@ impl From<Refusal> for ReportError {
 /// `most`: bytes. What is left out to keep to them: first the texts of sources, then times between which ranges can be chosen. Stacks and their
 /// costs are never left out, so a report may be larger than asked for; then that is said.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
-    let trace = load(path, Domain::Malloc, &options);
+    let trace = load(path, Domain::Malloc);
     let stage = trace.stage();
     let open = opened(&stage)?;
     let table = table(open, &options);
-    let custom = open.has_custom.then(|| load(path, Domain::Custom, &options));
+    let custom = open.has_custom().then(|| load(path, Domain::Custom));
     let draft = Draft {
         tool: &options.tool,
         trace: &trace,
@@ -94,8 +95,8 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
     draft.page(&one, &without, notes)
 }
 
-fn load(path: &Path, domain: Domain, options: &Options) -> Arc<Trace> {
-    let trace = Trace::new(path, domain, true, options.opener);
+fn load(path: &Path, domain: Domain) -> Arc<Trace> {
+    let trace = Trace::new(path, domain, true);
     trace.load_now();
     trace
 }
@@ -212,11 +213,11 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("suppressions", "suppressions", ""),
 ];
 
-fn answers(open: &Open, table: &StackTable) -> Result<Answers, ReportError> {
+fn answers(open: &OpenTrace, table: &StackTable) -> Result<Answers, ReportError> {
     WANTED.iter().map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
 }
 
-fn ask(open: &Open, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
+fn ask(open: &OpenTrace, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
     let refused = |sentence: String| ReportError::Refused(sentence);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = Query::new(pairs).map_err(|bad| refused(bad.to_string()))?;
@@ -226,10 +227,10 @@ fn ask(open: &Open, table: &StackTable, view: &str, query: &str) -> Result<Box<R
 }
 
 /// Columns of the slices: only stacks on which something happened have a row.
-fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
-    let runtime = open.engine.runtime_ns();
+fn slice(open: &OpenTrace, count: usize) -> Result<Value, ReportError> {
+    let runtime = open.engine().runtime_ns();
     let border = |at: usize| (runtime as u128 * at as u128 / count as u128) as u64;
-    let mut blocks = open.blocks()?;
+    let mut blocks = open.blocks().map_err(|error| cannot_be_read(&error))?;
     let mut columns: HashMap<&str, Vec<u64>> = HashMap::new();
     let (mut starts, mut highest, mut highest_ns) = (vec![0], Vec::new(), Vec::new());
     let mut before: HashMap<u32, Costs> = HashMap::new();
@@ -237,7 +238,7 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
     for number in 0..count {
         let (from, to) = (border(number).to_string(), border(number + 1).to_string());
         let to = if number + 1 == count { "end" } else { &to };
-        let profile = profile_of(open, &mut *blocks, &from, to)?;
+        let profile = profile_of(open, &mut blocks, &from, to)?;
         let mut now = HashMap::new();
         for (site, costs) in &profile.stacks {
             now.insert(*site, *costs);
@@ -261,7 +262,7 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
         before = now;
     }
     let mut map = Map::new();
-    map.insert("folded".into(), folded(open, &mut *blocks, count, border)?);
+    map.insert("folded".into(), folded(open, &mut blocks, count, border)?);
     map.insert("time_ns".into(), json!((0..=count).map(border).collect::<Vec<_>>()));
     map.insert("highest".into(), json!(highest));
     map.insert("highest_ns".into(), json!(highest_ns));
@@ -272,20 +273,20 @@ fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
     Ok(Value::Object(map))
 }
 
-fn profile_of(open: &Open, blocks: &mut dyn Blocks, from: &str, to: &str) -> Result<Profile, ReportError> {
+fn profile_of(open: &OpenTrace, blocks: &mut dyn Blocks, from: &str, to: &str) -> Result<Profile, ReportError> {
     let query = Query::new([("from", from), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
-    open.engine.profile(blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))
+    open.engine().profile(blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))
 }
 
 /// Events that are known in sum only are in no slice. Returns the costs from the start to the first border after them, or null if every
 /// event is there.
 fn folded(
-    open: &Open,
+    open: &OpenTrace,
     blocks: &mut dyn Blocks,
     count: usize,
     border: impl Fn(usize) -> u64,
 ) -> Result<Value, ReportError> {
-    let Some(until) = open.engine.definitions().folded_until_ns() else { return Ok(Value::Null) };
+    let Some(until) = open.engine().definitions().folded_until_ns() else { return Ok(Value::Null) };
     let first = (1..count).find(|at| border(*at) >= until).unwrap_or(count);
     let to = if first == count { "end".into() } else { border(first).to_string() };
     let profile = profile_of(open, blocks, "0", &to)?;

@@ -4,10 +4,11 @@
 //! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
 use crate::server::{Answers, Refusal};
 use crate::sources;
-use crate::trace::{Open, Opener, Stage, Trace};
-use analysis::view::{self, AnswerError, View};
+use crate::trace::{Stage, Trace, notes};
+use analysis::view::{AnswerError, View};
 use analysis::{CodeClasses, Query, Source, StackTable, Suppressions};
 use format::Domain;
+use heaptrack_trace::{AskError, OpenTrace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,6 @@ pub struct Options {
     pub embedded: bool,
     /// Who we are.
     pub tool: String,
-    pub opener: Opener,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +53,8 @@ struct StoredTrace {
 }
 
 impl StoredTrace {
-    fn new(path: &Path, is_given: bool, opener: Opener) -> Self {
-        let trace = |domain| Trace::new(path, domain, is_given, opener);
+    fn new(path: &Path, is_given: bool) -> Self {
+        let trace = |domain| Trace::new(path, domain, is_given);
         StoredTrace { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
     }
 
@@ -101,9 +101,8 @@ impl TraceStore {
     }
 
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
-        let mut places: Vec<StoredTrace> =
-            files.iter().map(|path| StoredTrace::new(path, true, options.opener)).collect();
-        places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false, options.opener)));
+        let mut places: Vec<StoredTrace> = files.iter().map(|path| StoredTrace::new(path, true)).collect();
+        places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false)));
         Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
@@ -125,9 +124,9 @@ impl TraceStore {
         Ok(trace)
     }
 
-    fn table(&self, number: usize, version: u64, open: &Open) -> Arc<StackTable> {
+    fn table(&self, number: usize, version: u64, open: &OpenTrace) -> Arc<StackTable> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (number, open.domain);
+        let key = (number, open.domain());
         if let Some((known, table)) = tables.made.get(&key)
             && *known == version
         {
@@ -184,7 +183,7 @@ impl TraceStore {
     }
 }
 
-pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
+pub(crate) fn opened(stage: &Stage) -> Result<&OpenTrace, Refusal> {
     match stage {
         Stage::Open(open) => Ok(open),
         Stage::Failed(sentence) => Err(Refusal::new(422, sentence.clone())),
@@ -192,8 +191,8 @@ pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
     }
 }
 
-pub(crate) fn table(open: &Open, options: &Options) -> StackTable {
-    let definitions = open.engine.definitions();
+pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
+    let definitions = open.engine().definitions();
     // The rules were checked when the store was made.
     let classes =
         classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
@@ -206,18 +205,22 @@ pub(crate) fn table(open: &Open, options: &Options) -> StackTable {
     if options.embedded {
         suppressions.add(&definitions.suppressions, Source::Embedded);
     }
-    StackTable::new(definitions, &classes, suppressions)
+    open.table(&classes, suppressions)
 }
 
-pub(crate) fn answer(view: View, open: &Open, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
-    let mut blocks = open.blocks()?;
-    let mut trace = view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.is_complete() };
+pub(crate) fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
-    match view::answer(view, query, &mut trace, None, &mut out) {
+    match open.answer(view, query, table, None, &mut out) {
         Ok(()) => Ok(out),
-        Err(AnswerError::Query(bad)) => Err(Refusal::new(400, bad.to_string())),
-        Err(error) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
+        Err(AskError::Answer(AnswerError::Query(bad))) => Err(Refusal::new(400, bad.to_string())),
+        Err(AskError::Answer(error)) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
+        Err(AskError::Read(error)) => Err(cannot_be_read(&error)),
     }
+}
+
+/// For a file that could be read when it was opened, and cannot be read a second time.
+pub(crate) fn cannot_be_read(error: &format::Error) -> Refusal {
+    Refusal::new(410, format!("The trace cannot be read any more: {error}."))
 }
 
 fn classes(options: &Options, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
@@ -276,7 +279,7 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
             let (share, left) = trace.progress(*since);
             ("loading", share, left.map(|left| left.as_nanos() as u64), None)
         }
-        Stage::Open(open) => (if open.live { "live" } else { "ready" }, 1.0, None, None),
+        Stage::Open(open) => (if open.is_live() { "live" } else { "ready" }, 1.0, None, None),
         Stage::Failed(sentence) => ("failed", 0.0, None, Some(sentence.as_str())),
     };
     let open = opened(&stage).ok();
@@ -288,14 +291,14 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
         "remaining_ns": remaining,
         "error": error,
         "version": trace.version(),
-        "custom": open.is_some_and(|open| open.has_custom),
-        "notes": open.map(Open::notes).unwrap_or_default(),
+        "custom": open.is_some_and(|open| open.has_custom()),
+        "notes": open.map(|open| notes(open)).unwrap_or_default(),
         "session": open.map(session),
     })
 }
 
-fn session(open: &Open) -> Value {
-    let (definitions, totals) = (open.engine.definitions(), open.engine.totals());
+fn session(open: &OpenTrace) -> Value {
+    let (definitions, totals) = (open.engine().definitions(), open.engine().totals());
     json!({
         "command": definitions.session.command,
         "pid": definitions.session.pid,

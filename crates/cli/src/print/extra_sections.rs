@@ -1,11 +1,11 @@
 //! What only our text report says: who is to blame, which leaks are leaks, what the numbers lack.
-use super::open::Opened;
 use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
 use analysis::{Cost, Profile, Query, StackTable, to_signed};
 use format::{Exit, SymbolState};
+use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -13,8 +13,8 @@ use std::io::{self, Write};
 const ROWS: usize = 20;
 
 /// The program's way to its end.
-pub fn ending(opened: &Opened) -> String {
-    let Some(summary) = &opened.engine.definitions().summary else {
+pub fn ending(trace: &OpenTrace) -> String {
+    let Some(summary) = &trace.engine().definitions().summary else {
         return "not finished: still being recorded, or cut".into();
     };
     let exit = match summary.exit {
@@ -24,8 +24,8 @@ pub fn ending(opened: &Opened) -> String {
         Exit::Detached => "the program ran on".into(),
     };
     let exit =
-        if opened.engine.definitions().session.attached { format!("attached while it ran; {exit}") } else { exit };
-    if opened.complete() { exit } else { format!("{exit}; the trace is not complete") }
+        if trace.engine().definitions().session.attached { format!("attached while it ran; {exit}") } else { exit };
+    if trace.is_complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
 /// The innermost places in the user's own code.
@@ -116,18 +116,18 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
 /// Numbers that KDE's totals do not have. `leaked_blocks`: of those that were not freed, the ones that are no known leaks.
 pub fn details(
     out: &mut impl Write,
-    opened: &Opened,
+    trace: &OpenTrace,
     profile: &Profile,
     left: &Left,
     leaked_blocks: u64,
 ) -> io::Result<()> {
-    let totals = opened.engine.totals();
+    let totals = trace.engine().totals();
     let costs = &profile.totals;
     let amount = |bytes_of: u64, count: u64| format!("{} in {}", bytes(to_signed(bytes_of)), blocks(to_signed(count)));
     writeln!(out, "total memory allocated: {}", amount(costs.allocated_bytes, costs.allocations))?;
     writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(to_signed(costs.freed_bytes)))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
-    let definitions = opened.engine.definitions();
+    let definitions = trace.engine().definitions();
     writeln!(out, "blocks {}: {leaked_blocks}", left.state)?;
     if let Some(heap) = &definitions.heap_at_attach {
         let (size, resident) = (bytes(to_signed(heap.size_bytes)), bytes(to_signed(heap.rss_bytes)));
@@ -145,10 +145,10 @@ pub fn details(
 }
 
 /// What the trace does not have, and why.
-pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
-    let totals = opened.engine.totals();
-    let faults = opened.engine.faults();
-    let definitions = opened.engine.definitions();
+pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
+    let totals = trace.engine().totals();
+    let faults = trace.engine().faults();
+    let definitions = trace.engine().definitions();
     let unknown_frees = if definitions.session.attached {
         "frees of blocks that were allocated before the recording began"
     } else {
@@ -157,7 +157,7 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     let lacks = [
         (totals.unknown_frees, unknown_frees),
         (totals.implied_frees, "frees that were not seen, but the address came again"),
-        (opened.damage_count, "places in the file cannot be read"),
+        (trace.damage_count(), "places in the file cannot be read"),
         (faults.damaged_events, "events need what is lost"),
         (faults.missing_allocations, "allocations are in lost parts of the file"),
     ];
@@ -167,25 +167,25 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     for sentence in definitions.losses.sentences() {
         writeln!(out, "{sentence}")?;
     }
-    if let Some(until) = opened.engine.definitions().folded_until_ns() {
+    if let Some(until) = trace.engine().definitions().folded_until_ns() {
         let seconds = until as f64 / 1e9;
         writeln!(
             out,
             "of the first {seconds:.3}s the trace has only sums and the blocks that were still live, to keep the file small"
         )?;
     }
-    if let Some(note) = &opened.engine.definitions().losses.note {
+    if let Some(note) = &trace.engine().definitions().losses.note {
         writeln!(out, "{note}")?;
     }
-    for unseen in &opened.engine.definitions().unseen {
+    for unseen in &trace.engine().definitions().unseen {
         writeln!(out, "not recorded: {}", unseen.sentence)?;
     }
-    names(out, opened)
+    names(out, trace)
 }
 
 /// Modules whose names are not known for a reason that somebody can do something about.
-fn names(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
-    let definitions = opened.engine.definitions();
+fn names(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
+    let definitions = trace.engine().definitions();
     if definitions.names.is_empty() && definitions.site_count() > 0 && definitions.session.kde().is_none() {
         return writeln!(out, "no names yet: `heaptrack symbolize FILE` adds them");
     }

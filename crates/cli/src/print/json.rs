@@ -2,9 +2,9 @@
 //!
 //! Lists are written as they are walked: a trace may have a hundred thousand stacks.
 use super::lens::{Lens, Shown};
-use super::open::Opened;
 use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
+use heaptrack_trace::OpenTrace;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -14,7 +14,8 @@ const SCHEMA: u32 = 1;
 
 /// What the report is made of.
 pub struct Report<'a> {
-    pub opened: &'a Opened,
+    pub trace: &'a OpenTrace,
+    pub classes: &'a CodeClasses,
     pub profile: &'a Profile,
     pub table: &'a StackTable,
     pub lens: &'a Lens<'a>,
@@ -66,7 +67,7 @@ impl Report<'_> {
             peak_bytes: costs.peak_bytes,
             peak_allocations: costs.peak_allocations,
             peak_time_ns: *peak_time_ns,
-            ..self.opened.engine.totals()
+            ..self.trace.engine().totals()
         }
     }
 
@@ -100,14 +101,14 @@ impl Report<'_> {
 
 impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let opened = self.opened;
-        let definitions = opened.engine.definitions();
+        let trace = self.trace;
+        let definitions = trace.engine().definitions();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("command", &definitions.session.command)?;
         map.serialize_entry("pid", &definitions.session.pid)?;
         map.serialize_entry("attached", &definitions.session.attached)?;
-        map.serialize_entry("complete", &opened.complete())?;
+        map.serialize_entry("complete", &trace.is_complete())?;
         map.serialize_entry(
             "range",
             &[("from_ns", self.profile.range.from_ns), ("to_ns", self.profile.range.to_ns)]
@@ -119,7 +120,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("losses", &losses(definitions))?;
         map.serialize_entry("unseen", &analysis::unseen(definitions))?;
         map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;
-        map.serialize_entry("damage", &damage(opened))?;
+        map.serialize_entry("damage", &damage(trace))?;
         map.serialize_entry("threads", &definitions.threads.len())?;
         map.serialize_entry("modules", &definitions.modules.len())?;
         map.serialize_entry("suppressions", &definitions.suppressions)?;
@@ -230,16 +231,16 @@ fn losses(definitions: &Definitions) -> impl Serialize {
 }
 
 /// What of the file could not be read. Empty for a sound file, finished or not.
-fn damage(opened: &Opened) -> impl Serialize {
+fn damage(trace: &OpenTrace) -> impl Serialize {
     #[derive(Serialize)]
     struct DamagedPart {
         offset: Option<u64>,
         length: Option<u64>,
         reason: String,
     }
-    let faults = opened.engine.faults();
-    let mut list: Vec<DamagedPart> = opened
-        .damage
+    let faults = trace.engine().faults();
+    let mut list: Vec<DamagedPart> = trace
+        .damage()
         .iter()
         .map(|place| DamagedPart {
             offset: Some(place.offset),
@@ -322,8 +323,8 @@ impl Report<'_> {
 
 impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Report { opened, table, lens, .. } = self.report;
-        let definitions = opened.engine.definitions();
+        let Report { trace, classes, table, lens, .. } = self.report;
+        let definitions = trace.engine().definitions();
         let entries = self.stacks.iter().map(|both| {
             let (site, costs) = both;
             let stack = table.stack(*site);
@@ -344,10 +345,7 @@ impl Serialize for List<'_> {
                 peak_allocations: costs.peak_allocations,
                 blamed: blamed.and_then(|blamed| levels.iter().position(|(place, _)| *place == blamed)),
                 levels_left_out: (lens.depth > 0).then_some(left_out),
-                frames: Levels {
-                    levels: levels.into_iter().map(|(_, level)| level).collect(),
-                    classes: &opened.classes,
-                },
+                frames: Levels { levels: levels.into_iter().map(|(_, level)| level).collect(), classes },
             }
         });
         serializer.collect_seq(entries)
