@@ -66,7 +66,7 @@ fn main() {
         .map(|_| {
             let (a, b) = (random(runtime) + 1, random(runtime) + 1);
             let query = Query::new(
-                [("from", a.min(b).to_string()), ("to", a.max(b).to_string())]
+                [("from", format!("{}ns", a.min(b))), ("to", format!("{}ns", a.max(b)))]
                     .iter()
                     .map(|(name, value)| (*name, value.as_str())),
             )

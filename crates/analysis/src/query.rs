@@ -3,8 +3,9 @@
 //! The same words are options of `print` and parameters of the server's URLs; both come in through `Query::set`.
 use crate::code_class::CodeClass;
 use crate::costs::{Costs, to_signed};
-use crate::moment::{When, parse_duration};
+use crate::moment::When;
 use crate::pattern::Pattern;
+use crate::units::{parse_duration, parse_size};
 use format::Domain;
 
 /// Numbers from `min` to `max`, both included.
@@ -25,17 +26,6 @@ impl Span {
         let span = Span { min: end(min, 0)?, max: end(max, u64::MAX)? };
         (span.min <= span.max).then_some(span)
     }
-}
-
-/// Bytes, with `k`, `M`, `G` of 1024 each.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let (number, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// What makes two levels of a tree the same.
@@ -287,7 +277,7 @@ impl Query {
                     .1
             }
             "size" => {
-                let span = Span::parse(value, parse_bytes);
+                let span = Span::parse(value, parse_size);
                 self.size = Some(span.ok_or_else(|| bad("not a range of sizes (example: 100..4k)"))?);
                 "size"
             }
@@ -453,7 +443,7 @@ mod tests {
             ("include", "a"),
             ("include", "b"),
             ("thread", "3"),
-            ("size", "1k..2M"),
+            ("size", "1Ki..2Mi"),
             ("lifetime", "..1ms"),
             ("hide", "std,libc"),
             ("merge", "line"),

@@ -2,11 +2,17 @@
 mod answers;
 mod made;
 
-use crate::args::{Attach, Export, Format, Merge, Record, Symbolize, Trim};
+use crate::attach::Attach;
 use crate::diff::Diff;
-use crate::print::{Print, Wrong, write};
+use crate::export::{Export, Format};
+use crate::merge::Merge;
+use crate::print::{Print, write};
+use crate::record::Record;
 use crate::report::Report;
 use crate::support::Output;
+use crate::symbolize::Symbolize;
+use crate::trim::Trim;
+use crate::wrong_usage::Wrong;
 use analysis::view::View;
 use clap::CommandFactory;
 use made::Files;
@@ -300,7 +306,7 @@ fn no_option_of_report_is_ignored() {
     };
     let plain = report(&[]);
     let (rules, known) = (files.word("rules"), files.word("known"));
-    for options in [["--rules", rules.as_str()], ["--suppressions", known.as_str()], ["--max-size", "0.01"]] {
+    for options in [["--rules", rules.as_str()], ["--suppressions", known.as_str()], ["--max-size", "10k"]] {
         assert!(report(&options) != plain, "{options:?} is ignored");
     }
 }

@@ -1,11 +1,11 @@
 //! `heaptrack detach PID`: ends the recording of a program that was attached to, from elsewhere or after the recorder's death.
 //!
 //! Given: a pid. Gives back: 0 when nothing of a recording is in force any more, else one sentence and 3.
-use crate::args::Detach;
 use crate::attach::REFUSED;
 use crate::attach::{functions, tell_children, tell_left};
 use crate::{library, say, signals};
 use attach::{Detached, Interrupt, Refusal};
+use clap::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -14,6 +14,24 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Example:
+  heaptrack detach 4711   also after the heaptrack that recorded it was killed
+
+Exit code: 0 when nothing of a recording is left in the process; 3 that is not possible, and a sentence says why; 2 wrong usage.";
+
+/// Ends the recording of a program that was attached to, and restores its code.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack detach", bin_name = "heaptrack detach", version, after_help = HELP)]
+pub struct Detach {
+    /// Print errors only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
 
 /// How long a recorder has to end its session.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -22,6 +22,7 @@ use crate::{launch, library, say};
 use channel::Geometry;
 use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
 use options::Options;
+pub use options::command;
 #[cfg(fuzzing)]
 pub use options::command_of;
 use std::ffi::OsString;

@@ -1,12 +1,30 @@
-//! `heaptrack merge`: the traces of several processes in one. What exactly is in it: `format::merge`.
-use crate::args::Merge;
+//! `heaptrack merge`: the traces of several processes in one. `format::merge` says what exactly it contains.
 use crate::destination::{Content, Destination};
 use crate::trim::{LEVEL, say_custom_is_left_out};
 use crate::trouble::{counted, reason, unreadable};
+use clap::Parser;
 use format::{FileWriter, MergeError, Merged};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const HELP: &str = "\
+Example:
+  heaptrack merge heaptrack.worker.*.htz -o workers.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
+
+/// Joins the traces of several processes into one, by the time of day.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack merge", bin_name = "heaptrack merge", version, after_help = HELP)]
+pub struct Merge {
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The traces.
+    #[arg(value_name = "FILES", required = true, num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
 
 pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
     let files: Vec<&Path> = options.files.iter().map(|file| file.as_path()).collect();

@@ -9,6 +9,7 @@ mod files;
 mod json;
 mod lens;
 mod loaded_trace;
+mod optional_values;
 mod options;
 mod paint;
 mod progress;
@@ -18,7 +19,8 @@ mod text;
 mod text_report;
 mod units;
 
-pub use options::{Print, Wrong, with_values};
+pub use optional_values::with_values;
+pub use options::Print;
 
 use crate::destination::to_stdout;
 use crate::trouble::unreadable;

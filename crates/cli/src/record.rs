@@ -3,13 +3,17 @@
 //! Given: options and what the program is to inherit. Gives back: the program's own exit code, or 126/127 when it could
 //! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
 //! afterwards, the program runs to its end and its code is ours.
-use crate::args::{OnFull, Record, SearchOptions};
+mod options;
+
+pub use options::Record;
+
 use crate::launch;
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
 use crate::say;
+use crate::search_options::SearchOptions;
 use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
@@ -46,13 +50,13 @@ pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
-    if let Some(trouble) = options.search.trouble(options.no_symbols) {
+    if let Some(trouble) = options.recording.search.trouble(options.recording.no_symbols) {
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
-    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), word, options.debug)
+    let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), word, options.debug)
         .map_err(|error| cannot(crate::trouble::sentence(&error)))?;
     let library = library::place(&output.folder()).map_err(SetupError::Library);
     let started = library.and_then(|library| {
@@ -69,7 +73,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
-    if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
+    if let Some(warning) = program.warning.as_ref().filter(|_| !options.recording.quiet) {
         say(format_args!("heaptrack: {warning}"));
     }
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
@@ -78,10 +82,11 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
     // gdb starts the program whenever it is told to: the pid is known at the end.
     let mut path = if options.debug { None } else { name(child) };
-    let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
-    let line = StatusLine::start(recording.stats(), folder, options.quiet, options.live);
-    let with_names = !options.no_symbols && has_memory();
-    let names = with_names.then(|| Names::start(place, recording.blocks(), options.search.search(), None)).flatten();
+    let live = path.as_deref().filter(|_| options.recording.live).and_then(crate::live::start);
+    let line = StatusLine::start(recording.stats(), folder, options.recording.quiet, options.recording.live);
+    let with_names = !options.recording.no_symbols && has_memory();
+    let names =
+        with_names.then(|| Names::start(place, recording.blocks(), options.recording.search.search(), None)).flatten();
     let mut end = wait_for(child);
     signals.keep();
     line.end();
@@ -101,7 +106,8 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
             say(format_args!("heaptrack: nothing was recorded, {}", why_not(outcome.refusal)));
         }
         Some((outcome, path)) => {
-            let (search, quiet, max_size) = (&options.search, options.quiet, options.max_size);
+            let (search, quiet, max_size) =
+                (&options.recording.search, options.recording.quiet, options.recording.max_size);
             let left = "not freed at the end";
             Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, &path, &mut output);
         }
@@ -177,16 +183,13 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
         setup: Setup {
             geometry,
             clock: collector::kernel_clock(),
-            on_full: match options.on_full {
-                OnFull::Wait => channel::OnFull::Wait,
-                OnFull::Drop => channel::OnFull::Drop,
-            },
-            max_stall_ms: options.max_stall,
+            on_full: options.recording.on_full.into(),
+            max_stall_ms: options.recording.max_stall,
             lsan_symbol: program.suppressions,
             watched: false,
         },
         file,
-        bound: options.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),

@@ -3,7 +3,7 @@
 //! Given: the options that stand on the command line. Gives back: nothing, or why they cannot be heeded. What must hold: every option of
 //! these commands has a row here (a test asks clap for them). What the views heed stands in `analysis::view::heeding`, because the page's
 //! server refuses by it, too. `--help` and docs/views.md show this table.
-use crate::args::Format;
+use crate::export::Format;
 use analysis::view::{View, heeding};
 
 /// Something that `heaptrack print` or `heaptrack diff` writes.
@@ -325,7 +325,7 @@ mod tests {
         options.sort_unstable();
         assert_eq!(rows, options);
         let mut rows: Vec<&str> = EXPORT.iter().map(|(option, _)| *option).collect();
-        let mut options = longs(&crate::args::Export::command());
+        let mut options = longs(&crate::export::Export::command());
         options.retain(|option| !NO_ROW.contains(&option.as_str()));
         rows.sort_unstable();
         options.sort_unstable();

@@ -3,13 +3,14 @@
 //! Given: a trace that nobody writes to any more, and where debug files are. Gives back: the same file with Symbols blocks
 //! behind its end. What must hold: whatever happens, what was in the file stays readable; the time that is given is
 //! kept to.
-use crate::args::Symbolize;
+use crate::search_options::SearchOptions;
 use crate::trouble::{counted, reason, unreadable};
+use clap::Parser;
 use format::{Appender, RawBlock, Reader, SymbolState, Symbols};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,29 @@ use symbols::{Budget, Finder, Jit, Progress, SKIPPED, Search, Target, Wanted};
 
 const THREADS: usize = 2;
 const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+const HELP: &str = "\
+Examples:
+  heaptrack symbolize server.htz                            looks in the usual places
+  heaptrack symbolize --debug-path ./debug server.htz       also in a folder with debug files
+  heaptrack symbolize --sysroot /mnt/board server.htz       for a program that ran on another system
+  DEBUGINFOD_URLS=https://debuginfod.debian.net heaptrack symbolize --debuginfod server.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written.";
+
+/// Adds function names, files and lines to a trace that has none, or not all of them.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack symbolize", bin_name = "heaptrack symbolize", version, after_help = HELP)]
+pub struct Symbolize {
+    #[command(flatten)]
+    pub search: SearchOptions,
+    /// Print errors only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The trace. It must not be one that is still being recorded.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
 
 /// What is known besides the file.
 #[derive(Default)]

@@ -1,15 +1,42 @@
-//! `heaptrack trim`: a trace of a part of the time. What exactly is in it: `format::trim`.
-use crate::args::Trim;
+//! `heaptrack trim`: a trace of a part of the time. `format::trim` says what exactly it contains.
 use crate::destination::{Content, Destination, named_after};
 use crate::trouble::{counted, unreadable};
 use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
+use clap::Parser;
 use format::{FileWriter, Trimmed};
 use heaptrack_trace::{OpenTrace, has_custom, open_source};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Written once, read often.
+const HELP: &str = "\
+Times: 1.5s, 200ms, 2min, 50% of the runtime, start, peak, end; a number without a unit is seconds.
+
+Example:
+  heaptrack trim server.htz --from 2min --to 3min -o minute.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
+
+/// Cuts a trace to a range of time: what happened after --from, up to and including --to. Blocks that were live at --from stay, with their own
+/// stack, thread and time. Nothing else from the time before stays.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack trim", bin_name = "heaptrack trim", version, after_help = HELP)]
+pub struct Trim {
+    /// The start of the range.
+    #[arg(long, value_name = "TIME", default_value = "start")]
+    pub from: String,
+    /// The end of the range.
+    #[arg(long, value_name = "TIME", default_value = "end")]
+    pub to: String,
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// The compression of files that are written once and read often.
 pub const LEVEL: i32 = 9;
 
 pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
@@ -53,7 +80,7 @@ fn point(option: &str, text: &str) -> anyhow::Result<When> {
     When::parse(text).with_context(|| format!("--{option} {text}: {NOT_A_TIME}"))
 }
 
-/// In nanoseconds; `None`: from the first event on.
+/// The range in nanoseconds. A start of `None` means from the first event on.
 fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format::Error> {
     let needs_totals = |when| matches!(when, When::Peak | When::Percent(_));
     let totals = match needs_totals(from) || needs_totals(to) {

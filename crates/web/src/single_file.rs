@@ -236,7 +236,7 @@ fn slice(open: &OpenTrace, count: usize) -> Result<Value, ReportError> {
     let mut before: HashMap<u32, Costs> = HashMap::new();
     let mut rows = 0;
     for number in 0..count {
-        let (from, to) = (border(number).to_string(), border(number + 1).to_string());
+        let (from, to) = (format!("{}ns", border(number)), format!("{}ns", border(number + 1)));
         let to = if number + 1 == count { "end" } else { &to };
         let profile = profile_of(open, &mut blocks, &from, to)?;
         let mut now = HashMap::new();
@@ -288,7 +288,7 @@ fn folded(
 ) -> Result<Value, ReportError> {
     let Some(until) = open.engine().definitions().folded_until_ns() else { return Ok(Value::Null) };
     let first = (1..count).find(|at| border(*at) >= until).unwrap_or(count);
-    let to = if first == count { "end".into() } else { border(first).to_string() };
+    let to = if first == count { "end".into() } else { format!("{}ns", border(first)) };
     let profile = profile_of(open, blocks, "0", &to)?;
     let mut columns = HashMap::new();
     profile.stacks.iter().for_each(|(site, costs)| push(&mut columns, *site, costs));

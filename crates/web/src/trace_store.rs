@@ -2,6 +2,7 @@
 //!
 //! Given: files. Gives back: JSON. What must hold: an address names a trace by its number, never by a path; the numbers that exist are the files
 //! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
+use crate::address;
 use crate::server::{Answers, Refusal};
 use crate::sources;
 use crate::trace::{Stage, Trace, notes};
@@ -317,7 +318,7 @@ fn session(open: &OpenTrace) -> Value {
 
 impl Answers for TraceStore {
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
-        let pairs = decode(query)?;
+        let pairs = address::decode(query)?;
         let number = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.parse::<usize>());
         let trace = match number("trace") {
             None => 0,
@@ -355,43 +356,5 @@ impl Answers for TraceStore {
             place.custom.touch();
         }
         Ok(json!({ "added": added }).to_string().into_bytes())
-    }
-}
-
-/// `a=b&c=d` with %XX and + decoded.
-fn decode(query: &str) -> Result<Vec<(String, String)>, Refusal> {
-    let word = |text: &str| -> Option<String> {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.bytes();
-        while let Some(byte) = rest.next() {
-            match byte {
-                b'+' => bytes.push(b' '),
-                b'%' => {
-                    let digit = |byte: u8| (byte as char).to_digit(16);
-                    bytes.push((digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8);
-                }
-                other => bytes.push(other),
-            }
-        }
-        String::from_utf8(bytes).ok()
-    };
-    let pair = |text: &str| {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        Some((word(name)?, word(value)?))
-    };
-    let pairs: Option<Vec<_>> = query.split('&').filter(|text| !text.is_empty()).map(pair).collect();
-    pairs.ok_or_else(|| Refusal::new(400, "The address cannot be decoded."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_decoded() {
-        let pairs = decode("a=b%20c&d=%2Fx%2F&e&f=1+2").unwrap();
-        let expected = [("a", "b c"), ("d", "/x/"), ("e", ""), ("f", "1 2")];
-        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert!(decode("a=%2").is_err() && decode("a=%ff").is_err() && decode("%zz").is_err());
     }
 }
