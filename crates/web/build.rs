@@ -1,7 +1,8 @@
 //! Builds the page (`page/`, TypeScript) into `OUT_DIR/page`, from where the crate embeds it.
 //!
-//! Given: node and npm, or `HEAPTRACK_PAGE` = a folder with the four built files. What must hold: nothing is written into the source tree; packages are
-//! fetched only when `package-lock.json` has changed; whoever has no npm is told what to do.
+//! Receives: node and npm, or `HEAPTRACK_PAGE`, a folder with the four built files. Must hold: nothing is written into
+//! the source tree. Packages are fetched only when `package-lock.json` has changed. Without npm, the error says what to
+//! do.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs, io};
@@ -56,7 +57,7 @@ fn watch(line: &str) {
     }
 }
 
-/// Copies the sources. True: other packages are wanted than before.
+/// Copies the sources. Returns true if other packages are needed than before.
 fn refresh(source: &Path, work: &Path) -> io::Result<bool> {
     let lock = fs::read(source.join("package-lock.json"))?;
     let is_new = fs::read(work.join("package-lock.json")).map_or(true, |known| known != lock);

@@ -112,7 +112,7 @@ fn tell(options: &Analyze, server: &Server) {
     }
     if let Some((user, host)) = over_ssh() {
         say(format_args!("heaptrack: on your own machine, run: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));
-        say(format_args!("heaptrack: then open the address above there"));
+        say(format_args!("heaptrack: then open the address above in a browser there"));
     }
     say(format_args!("heaptrack: Press Ctrl-C to stop"));
 }

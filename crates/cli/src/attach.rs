@@ -1,8 +1,8 @@
-//! `heaptrack -p PID`: a program that runs already, from the first look at it to the detach.
+//! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
-//! Given: a pid. Gives back: a trace, and exit code 0; or one sentence and 3. What must hold: the program runs on, whatever
-//! happens to us; it is let go as it was, at Ctrl-C, SIGTERM, the end of the time, its own end; nothing is written unless
-//! recording began.
+//! Receives: a pid. Returns: a trace and exit code 0, or one sentence and exit code 3. Must hold: the program keeps
+//! running, whatever happens to us. Its code is restored at Ctrl-C, SIGTERM and the end of the given time. Nothing is
+//! written unless recording began.
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
@@ -21,14 +21,14 @@ use rustix::time::Timespec;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use symbols::Target;
 
-/// DESIGN section 7.
+/// The process cannot be attached to.
 pub const REFUSED: u8 = 3;
 /// The trace ends before the recording did: the disk was full, or writing failed otherwise.
 const CUT: u8 = 1;
@@ -66,11 +66,11 @@ impl Attach {
 /// Why the session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// We were told to, or the time is over.
+    /// The user stopped us, or the time is over.
     Asked,
-    /// Somebody else has detached.
+    /// Another heaptrack has detached.
     Detached,
-    /// The program ended, or became another one.
+    /// The program ended, or replaced itself by another one.
     Over,
 }
 
@@ -90,12 +90,46 @@ pub fn run(options: &Attach) -> ExitCode {
 
 fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag()?;
+    let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
     let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
     let with_names = !options.recording.no_symbols && has_memory();
     let target = with_names.then(|| hold_files(options.pid));
+    let pidfd = pidfd(options.pid);
+    let Begun { recording, attached, mut output, path, is_kde } = begin(options, checked)?;
+    let RecordingOptions { quiet, live, search, .. } = &options.recording;
+    let page = live.then(|| crate::live::start(&path)).flatten();
+    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
+    let names =
+        target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
+    let cause = wait(options, &attached, pidfd.as_ref(), &stop);
+    line.end();
+    // The next signal means that the user does not want to wait for the detach.
+    stop.store(false, Ordering::Release);
+    let outcome = finish(options, cause, attached, recording, &names);
+    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
+    if let Some(page) = page {
+        page.wait(|| {
+            while !stop.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+    }
+    Ok(code)
+}
+
+/// A recording that has begun.
+struct Begun {
+    recording: Recording,
+    attached: Attached,
+    output: Output,
+    path: PathBuf,
+    is_kde: bool,
+}
+
+/// Patches the program and starts to record it.
+fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let heap = heap_of(&checked.process).unwrap_or_default();
     let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
-    let pidfd = Pid::from_raw(options.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
     let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)?;
@@ -115,32 +149,10 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     if !options.recording.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    let live = options.recording.live.then(|| crate::live::start(&path)).flatten();
-    let line = StatusLine::start(
-        recording.stats(),
-        File::open(output.folder()).ok(),
-        options.recording.quiet,
-        options.recording.live,
-    );
-    let search = options.recording.search.search();
-    let names = target.and_then(|target| Names::start(output.place(), recording.blocks(), search, Some(target)));
-    let cause = wait(options, &attached, pidfd.as_ref(), &stop);
-    line.end();
-    // The next signal means that the user does not want to wait for the detach.
-    stop.store(false, Ordering::Release);
-    let outcome = finish(options, cause, attached, recording, &names);
-    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
-    if let Some(live) = live {
-        live.wait(|| {
-            while !stop.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        });
-    }
-    Ok(code)
+    Ok(Begun { recording, attached, output, path, is_kde })
 }
 
-/// The program's files, opened before it can end.
+/// Opens the program's files before it can end.
 fn hold_files(pid: u32) -> Arc<Target> {
     let target = Target::new(pid);
     target.hold_mapped();
@@ -214,7 +226,7 @@ fn wait(options: &Attach, attached: &Attached, pidfd: Option<&OwnedFd>, stop: &A
     }
 }
 
-/// Lets the program go, then ends the recording.
+/// Detaches from the program, then ends the recording.
 fn finish(
     options: &Attach,
     cause: Cause,
@@ -257,7 +269,7 @@ fn finish(
     outcome
 }
 
-/// Shared memory that could not be unmapped.
+/// Reports shared memory that could not be unmapped.
 pub fn tell_left(pid: u32, bytes: u64) {
     if bytes > 0 {
         say(format_args!(
@@ -268,7 +280,7 @@ pub fn tell_left(pid: u32, bytes: u64) {
     }
 }
 
-/// Children that were forked while the program was recorded.
+/// Reports children that were forked while the program was recorded.
 pub fn tell_children(children: &Children, quiet: bool) {
     if children.restored > 0 && !quiet {
         say(format_args!("heaptrack: {} forked meanwhile, put back as well", children_in_words(children.restored)));
@@ -289,7 +301,7 @@ fn children_in_words(count: usize) -> String {
     if count == 1 { "1 child was".to_owned() } else { format!("{count} children were") }
 }
 
-/// What was recorded; its last names, and the format that its name asks for.
+/// Adds the last names, converts the file if its name asks for that, and reports what was recorded.
 fn conclude(
     options: &Attach,
     outcome: Option<Outcome>,

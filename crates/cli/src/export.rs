@@ -149,7 +149,7 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
             let (report, file) = without_known(options, file)?;
             if report.folded_until_ns().is_some() {
                 crate::say(format_args!(
-                    "heaptrack: the trace has only sums of its oldest events (--max-size); the snapshots before that show what survived"
+                    "heaptrack: the trace has only sums of its oldest events (--max-size); snapshots of that time show only the blocks that stayed"
                 ));
             }
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);

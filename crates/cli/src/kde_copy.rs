@@ -17,7 +17,7 @@ pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
     if !source.is_raw() {
         let path = path.display();
         anyhow::bail!(
-            "{path} has its names from KDE's interpreter, which left out the addresses that finding them again would need"
+            "{path} was written by KDE's interpreter, which drops the addresses that are needed to look up names again"
         );
     }
     let target = own_name(path);

@@ -1,7 +1,7 @@
-//! `heaptrack lib`: the capture library and the header as files, for those who build against them.
+//! `heaptrack lib`: writes the capture library and the header as files, for programs that are built against them.
 //!
-//! Given: a folder. Returns: the library under the names that others link to, one file for both, and the header. What
-//! must hold: a file is replaced whole or not at all, because a program may be running from it.
+//! Receives: a folder. Returns: the library under the two names that programs link to, and the header. Must hold: a
+//! file is replaced as a whole or not at all, because a program may be running from it.
 use crate::library;
 use crate::print_out;
 use crate::unfinished::{Unfinished, replace_by_link};
@@ -69,7 +69,7 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     unfinished.finish()
 }
 
-/// Makes the second name. A link that is right already stays, and a new one is made in one step.
+/// Makes the second name. A correct link stays, and a new one is made in one step.
 fn link(folder: &Path) -> io::Result<()> {
     let path = folder.join(SECOND_NAME);
     let is_right = || fs::read_link(&path).is_ok_and(|target| target == Path::new(LIBRARY_NAME));

@@ -126,11 +126,14 @@ struct Section<'a> {
     lines: Vec<&'a str>,
 }
 
+/// A section in which each line of the text is a statement of its own.
+const VALUES: &str = "VALUES";
+
 /// The first words of a paragraph, and the section that the paragraph belongs to.
 const TITLES: [(&str, &str); 8] = [
     ("Subcommands", "COMMANDS"),
     ("Where options apply", "WHERE OPTIONS APPLY"),
-    ("Times:", "TIMES AND SIZES"),
+    ("Times:", VALUES),
     ("While it runs:", "SIGNALS"),
     ("Examples:", "EXAMPLES"),
     ("Example:", "EXAMPLES"),
@@ -168,6 +171,9 @@ impl Section<'_> {
             // A dot or an apostrophe at the start of a line would be a request.
             let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
             writeln!(out, "{guard}{line}")?;
+            if self.title == VALUES {
+                writeln!(out, ".br")?;
+            }
         }
         if is_table { writeln!(out, ".fi") } else { Ok(()) }
     }

@@ -47,7 +47,7 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
     if let Some(until) = merged.folded_until_ns {
         let seconds = until as f64 / 1e9;
         crate::say(format_args!(
-            "heaptrack: some traces have only sums of the first {seconds:.1} s (--max-size): all processes together may have had a higher peak there"
+            "heaptrack: some traces have only sums for the first {seconds:.1} s (--max-size); in that time, all processes together may have had a higher peak"
         ));
     }
     let traces = counted(files.len() as u64, "trace", "traces");

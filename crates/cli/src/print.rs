@@ -7,6 +7,7 @@ mod entry;
 mod extra_sections;
 mod files;
 mod json;
+mod json_totals;
 mod lens;
 mod loaded_trace;
 mod optional_values;

@@ -83,7 +83,7 @@ impl Trace {
         let trace = Arc::clone(self);
         let thread = std::thread::Builder::new().name("heaptrack-open".into());
         if let Err(error) = thread.spawn(move || trace.load()) {
-            self.set(Stage::Failed(format!("no thread to read it: {error}")));
+            self.set(Stage::Failed(format!("The trace cannot be read, because no thread could be started: {error}")));
         }
     }
 
@@ -176,7 +176,7 @@ pub fn notes(open: &OpenTrace) -> Vec<String> {
     notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
     if let Some(until) = definitions.folded_until_ns() {
         notes.push(format!(
-            "To keep the file small (--max-size), of the first {:.1} s there are sums and what they left: the figures of the whole session are exact, the timeline shows of that time the peak and what survived.",
+            "To keep the file small (--max-size), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are exact. For that time, the timeline shows only the peak and the blocks that stayed.",
             until as f64 / 1e9
         ));
     }

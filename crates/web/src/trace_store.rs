@@ -1,7 +1,8 @@
 //! All traces of a server, and the answers about them.
 //!
-//! Given: files. Gives back: JSON. What must hold: an address names a trace by its number, never by a path; the numbers that exist are the files
-//! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
+//! Receives: files. Returns: JSON. Must hold: an address names a trace by its number, never by a path. The numbers are
+//! those of the given files and of the traces in the same folders. Of all other files, only sources that an open trace
+//! names are read.
 use crate::address;
 use crate::server::{Answers, Refusal};
 use crate::sources;
@@ -15,19 +16,19 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Traces beside the given ones that are offered.
+/// The most traces of the same folders that are offered.
 const MOST_BESIDE: usize = 200;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whose code is whose: the text of a rules file.
+    /// The text of a rules file, which tells which code is the user's.
     pub rules: String,
     /// LSan's suppressions.
     pub suppressions: String,
     pub builtin: bool,
-    /// Those that the program brought.
+    /// Whether the suppressions that are built into the program are used.
     pub embedded: bool,
-    /// Who we are.
+    /// Our name and version.
     pub tool: String,
 }
 
@@ -47,7 +48,7 @@ pub struct TraceStore {
     tables: Mutex<Tables>,
 }
 
-/// A file: a trace for each domain. That of custom allocators is read once somebody asks for it.
+/// A file, which has a trace for each domain. The trace of custom allocators is read when it is first asked for.
 struct StoredTrace {
     malloc: Arc<Trace>,
     custom: Arc<Trace>,
@@ -67,7 +68,7 @@ impl StoredTrace {
     }
 }
 
-/// Tables of stacks, by trace; made anew when a trace has grown or there are other suppressions.
+/// The tables of stacks, by trace. A table is made again when its trace has grown or the suppressions have changed.
 #[derive(Default)]
 struct Tables {
     generation: u64,
@@ -75,7 +76,8 @@ struct Tables {
 }
 
 impl TraceStore {
-    /// One file that cannot be opened is an error; of several, the page says which.
+    /// Returns an error if there is only one file and it cannot be opened. With several files, the page shows which one
+    /// cannot be opened.
     pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
         classes(&options, "").map_err(OpenError::Rules)?;
         check_suppressions(&options.suppressions).map_err(OpenError::Suppressions)?;
@@ -96,7 +98,7 @@ impl TraceStore {
         }
     }
 
-    /// A file to which nothing may have been written yet.
+    /// For a recording that has just started, whose file may still be empty.
     pub fn growing(path: &Path, options: Options) -> Arc<Self> {
         Self::with(&[path], options)
     }
@@ -107,7 +109,7 @@ impl TraceStore {
         Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
-    /// Loads what was given, the first one first.
+    /// Starts to load the given traces, in their order.
     pub fn start(&self) {
         self.places.iter().map(|place| &place.malloc).filter(|trace| trace.is_given).for_each(Trace::start);
     }
@@ -120,7 +122,7 @@ impl TraceStore {
         let place = self.places.get(number);
         let place = place.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
         let trace = place.of(domain);
-        // Who asks for one that lies beside wants it.
+        // A request for a trace of the same folder counts as consent to open it.
         trace.start();
         Ok(trace)
     }
@@ -146,7 +148,7 @@ impl TraceStore {
         answer(view, open, &table, query)
     }
 
-    /// A trace that lies beside and was never asked for is only offered.
+    /// A trace of the same folder that was never asked for is only offered.
     fn status(&self, asked: usize, domain: Domain) -> Value {
         if let Some(place) = self.places.get(asked) {
             place.of(domain).start();
@@ -197,7 +199,7 @@ pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
     // The rules were checked when the store was made.
     let classes =
         classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
-    // In the order of `print`: a leak that several of them match is told as that of the first.
+    // The order is the one of `print`, because a leak that several suppressions match is attributed to the first one.
     let mut suppressions = Suppressions::new();
     if options.builtin {
         suppressions.add_builtin();
@@ -238,7 +240,7 @@ fn check_suppressions(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Opens just enough to know whether it is a trace.
+/// Reads only the header, to know whether the file is a trace.
 fn look(path: &Path) -> Result<(), format::Error> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
@@ -247,7 +249,7 @@ fn look(path: &Path) -> Result<(), format::Error> {
     format::Source::open(path).map(drop)
 }
 
-/// Traces in the folders of the given ones, by name.
+/// The traces in the folders of the given ones, sorted by name.
 fn beside(files: &[&Path]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned())).collect();
@@ -293,7 +295,7 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
         "error": error,
         "version": trace.version(),
         "custom": open.is_some_and(|open| open.has_custom()),
-        "notes": open.map(|open| notes(open)).unwrap_or_default(),
+        "notes": open.map(notes).unwrap_or_default(),
         "session": open.map(session),
     })
 }

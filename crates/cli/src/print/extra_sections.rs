@@ -1,4 +1,5 @@
-//! What only our text report says: who is to blame, which leaks are leaks, what the numbers lack.
+//! The sections that KDE's report does not have: the code to blame, verdicts about leaks, and what is missing in the
+//! numbers.
 use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
@@ -9,10 +10,10 @@ use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Rows of the larger tables, unless another number is asked for.
+/// The number of rows in the larger tables, unless the user gives another one.
 const ROWS: usize = 20;
 
-/// The program's way to its end.
+/// How the program ended.
 pub fn ending(trace: &OpenTrace) -> String {
     let Some(summary) = &trace.engine().definitions().summary else {
         return "not finished: still being recorded, or cut".into();
@@ -28,7 +29,7 @@ pub fn ending(trace: &OpenTrace) -> String {
     if trace.is_complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
-/// The innermost places in the user's own code.
+/// The section with the innermost frames in the user's own code.
 pub fn blamed(
     out: &mut impl Write,
     profile: &Profile,
@@ -43,7 +44,7 @@ pub fn blamed(
     }
     for (cost, heading) in costs {
         let rows = by_blamed(profile, table, query, *cost);
-        // Growth and shrinkage may add up to nothing, so shares are of both together.
+        // Growth and shrinkage may add up to zero, so shares are of the sum of their absolute values.
         let total = rows.iter().map(|row| row.value.saturating_abs()).fold(0, i64::saturating_add);
         if rows.is_empty() {
             continue;
@@ -113,7 +114,7 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
     writeln!(out)
 }
 
-/// Numbers that KDE's totals do not have. `leaked_blocks`: of those that were not freed, the ones that are no known leaks.
+/// Numbers that KDE's totals do not have. `leaked_blocks` are the blocks that were not freed and are no known leaks.
 pub fn details(
     out: &mut impl Write,
     trace: &OpenTrace,
@@ -144,7 +145,7 @@ pub fn details(
     Ok(())
 }
 
-/// What the trace does not have, and why.
+/// What is missing in the trace, and why.
 pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     let totals = trace.engine().totals();
     let faults = trace.engine().faults();
@@ -171,7 +172,7 @@ pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
         let seconds = until as f64 / 1e9;
         writeln!(
             out,
-            "of the first {seconds:.3}s the trace has only sums and the blocks that were still live, to keep the file small"
+            "for the first {seconds:.3}s, the trace has only sums and the blocks that were still live, to keep the file small"
         )?;
     }
     if let Some(note) = &trace.engine().definitions().losses.note {
@@ -183,7 +184,7 @@ pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     names(out, trace)
 }
 
-/// Modules whose names are not known for a reason that somebody can do something about.
+/// Modules whose names are missing for a reason that the user can fix.
 fn names(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     let definitions = trace.engine().definitions();
     if definitions.names.is_empty() && definitions.site_count() > 0 && definitions.session.kde().is_none() {

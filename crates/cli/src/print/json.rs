@@ -1,6 +1,7 @@
-//! The JSON of `print --json`: a contract with scripts. Names and meanings stay; new keys may come.
+//! The JSON of `print --json`, which is a contract with scripts. Keys and their meanings stay; new keys may be added.
 //!
-//! Lists are written as they are walked: a trace may have a hundred thousand stacks.
+//! Lists are written while they are walked, because a trace may have a hundred thousand stacks.
+use super::json_totals::totals;
 use super::lens::{Lens, Shown};
 use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 
 const SCHEMA: u32 = 1;
 
-/// What the report is made of.
+/// The data of the report.
 pub struct Report<'a> {
     pub trace: &'a OpenTrace,
     pub classes: &'a CodeClasses,
@@ -20,13 +21,13 @@ pub struct Report<'a> {
     pub table: &'a StackTable,
     pub lens: &'a Lens<'a>,
     pub suppress: bool,
-    /// The most entries of a list.
+    /// The largest number of entries in a list.
     pub limit: Option<usize>,
     /// Only the list by this cost.
     pub cost: Option<Cost>,
     /// Why there are no stacks.
     pub note: Option<&'a str>,
-    /// The same of the blocks that the program reported itself, if it did.
+    /// The same for the blocks that the program reported itself, if it reported any.
     pub custom: Option<&'a Report<'a>>,
 }
 
@@ -45,7 +46,7 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
     }
     let Allocation { size, stack, tid, definitions } = allocation;
     let classes = CodeClasses::new(&definitions.session.exe);
-    // With `operator new`, which is no frame of a report.
+    // Includes `operator new`, which a report leaves out.
     let frames = Levels { levels: definitions.all_levels(*stack).collect(), classes: &classes };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
@@ -53,7 +54,7 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
 }
 
 impl Report<'_> {
-    /// Those of the session, with the numbers of the part that was asked for. What is suppressed is not leaked.
+    /// The totals of the session, with the numbers of the selected part. Suppressed blocks do not count as leaked.
     fn totals(&self) -> Totals {
         let Profile { totals: costs, peak_time_ns, .. } = self.profile;
         let suppressed = self.suppressed();
@@ -90,7 +91,7 @@ impl Report<'_> {
         if self.is_suppressed(site) { (0, 0) } else { (costs.live_bytes, costs.live_allocations) }
     }
 
-    /// What is live and suppressed: bytes and blocks.
+    /// The bytes and blocks that are live and suppressed.
     fn suppressed(&self) -> (u64, u64) {
         let known = self.profile.stacks.iter().filter(|(site, _)| self.is_suppressed(*site));
         known.fold((0, 0), |sum, (_, costs)| {
@@ -132,7 +133,7 @@ impl Serialize for Report<'_> {
     }
 }
 
-/// Totals and lists as the whole report has them.
+/// Totals and lists, in the same form as in the whole report.
 struct Custom<'a>(&'a Report<'a>);
 
 impl Serialize for Custom<'_> {
@@ -144,67 +145,7 @@ impl Serialize for Custom<'_> {
     }
 }
 
-fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
-    #[derive(Serialize)]
-    struct Named {
-        allocations: u64,
-        deallocations: u64,
-        allocated_bytes: u64,
-        temporary: u64,
-        leaked_bytes: u64,
-        leaked_allocations: u64,
-        peak_bytes: u64,
-        peak_allocations: u64,
-        peak_time_ns: u64,
-        peak_rss_bytes: u64,
-        overhead_bytes: u64,
-        runtime_ns: u64,
-        unknown_frees: u64,
-        implied_frees: u64,
-        lost_events: u64,
-        /// Live at the end, but known and no fault of the program; not in `leaked_*`.
-        suppressed_bytes: u64,
-        suppressed_allocations: u64,
-    }
-    let Totals {
-        allocations,
-        deallocations,
-        allocated_bytes,
-        temporary,
-        leaked_bytes,
-        leaked_allocations,
-        peak_bytes,
-        peak_allocations,
-        peak_time_ns,
-        peak_rss_bytes,
-        overhead_bytes,
-        runtime_ns,
-        unknown_frees,
-        implied_frees,
-        lost_events,
-    } = *totals;
-    Named {
-        allocations,
-        deallocations,
-        allocated_bytes,
-        temporary,
-        leaked_bytes,
-        leaked_allocations,
-        peak_bytes,
-        peak_allocations,
-        peak_time_ns,
-        peak_rss_bytes,
-        overhead_bytes,
-        runtime_ns,
-        unknown_frees,
-        implied_frees,
-        lost_events,
-        suppressed_bytes: suppressed.0,
-        suppressed_allocations: suppressed.1,
-    }
-}
-
-/// How large the heap was already when we attached; what was in it then is not in the trace.
+/// The size of the heap when we attached. The blocks that were in it then are not in the trace.
 fn heap_at_attach(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Heap {
@@ -230,7 +171,7 @@ fn losses(definitions: &Definitions) -> impl Serialize {
     Losses { by_cause: Causes(&definitions.losses.by_cause), note: definitions.losses.note.as_deref() }
 }
 
-/// What of the file could not be read. Empty for a sound file, finished or not.
+/// The parts of the file that could not be read. Empty for an intact file, finished or not.
 fn damage(trace: &OpenTrace) -> impl Serialize {
     #[derive(Serialize)]
     struct DamagedPart {
@@ -261,7 +202,7 @@ fn damage(trace: &OpenTrace) -> impl Serialize {
     list
 }
 
-/// How the names of each module were found, or why not.
+/// How the names of each module were found, or why they were not.
 fn symbols(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Module<'a> {
@@ -288,11 +229,12 @@ pub const fn state(state: SymbolState) -> &'static str {
     }
 }
 
-/// All stacks, those that have most of one cost first; equal ones in the file's order, so that two runs print the same.
+/// All stacks, sorted by one cost, largest first. Equal ones are in the order of the file, so that two runs print the
+/// same.
 struct List<'a> {
     report: &'a Report<'a>,
     stacks: Vec<&'a (SiteId, Costs)>,
-    /// The cost that was asked for; its value is told with each stack.
+    /// The cost that the query asks for. Each stack has its value.
     cost: Option<Cost>,
 }
 
@@ -365,15 +307,15 @@ struct Entry<'a> {
     suppressed_allocations: u64,
     peak_bytes: u64,
     peak_allocations: u64,
-    /// The place in `frames` of the innermost level in the user's own code.
+    /// The index in `frames` of the innermost level in the user's own code.
     blamed: Option<usize>,
-    /// With `--depth`: how many outer levels are not in `frames`.
+    /// With `--depth`: the number of outer levels that are not in `frames`.
     #[serde(skip_serializing_if = "Option::is_none")]
     levels_left_out: Option<usize>,
     frames: Levels<'a>,
 }
 
-/// Leaf first. What was inlined has the module and offset of the frame that it is in.
+/// Innermost first. An inlined function has the module and offset of the frame that contains it.
 struct Levels<'a> {
     levels: Vec<Level<'a>>,
     classes: &'a CodeClasses,
@@ -384,7 +326,7 @@ impl Serialize for Levels<'_> {
         #[derive(Serialize)]
         struct Named<'a> {
             function: Option<&'a str>,
-            /// Without arguments that nobody reads.
+            /// The name without its arguments.
             short: Option<&'a str>,
             file: Option<&'a str>,
             line: Option<u32>,

@@ -1,10 +1,11 @@
 //! The options of `heaptrack print` (also `heaptrack_print`): those of KDE's heaptrack_print, and ours.
+mod query;
+
 use super::optional_values::{switch, with_values};
 use crate::known_leaks::KnownLeaks;
 use crate::support::{self, Given, Output};
 use crate::wrong_usage::Wrong;
 use analysis::view::View;
-use analysis::{BadQuery, Pattern, Query};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -287,52 +288,6 @@ impl Print {
         // clap requires one of the two.
         static NONE: PathBuf = PathBuf::new();
         self.positional.as_ref().or(self.file_option.as_ref()).unwrap_or(&NONE)
-    }
-
-    /// The query that the options describe.
-    pub fn query(&self) -> Result<Query, BadQuery> {
-        let mut query = Query::default();
-        let single = [
-            ("domain", &self.domain),
-            ("at", &self.at),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("size", &self.size),
-            ("lifetime", &self.lifetime),
-            ("cost", &self.cost),
-            ("hide", &self.hide),
-            ("collapse", &self.collapse),
-            ("merge", &self.merge),
-            ("compare", &self.compare),
-            ("limit", &self.limit),
-            ("depth", &self.depth),
-            ("points", &self.points),
-            ("top", &self.top),
-            ("by", &self.by),
-            ("function", &self.function),
-            ("file", &self.source_file),
-        ];
-        for (name, value) in single {
-            if let Some(value) = value {
-                query.set(name, value)?;
-            }
-        }
-        for (name, values) in [("include", &self.include), ("exclude", &self.exclude), ("thread", &self.thread)] {
-            for value in values {
-                query.set(name, value)?;
-            }
-        }
-        if let Some(text) = &self.filter_bt_function {
-            query.include.push(Pattern::exact_function(text));
-        }
-        if self.known.no_suppressions {
-            query.set("suppressions", "off")?;
-        }
-        if let Some(base) = &self.diff {
-            query.set("compare", &base.to_string_lossy())?;
-        }
-        query.check()?;
-        Ok(query)
     }
 }
 
