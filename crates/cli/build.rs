@@ -1,9 +1,9 @@
 //! Builds the capture library that the binary carries.
 //!
-//! The library is a Rust static archive, linked here by the system linker: rustc's own shared objects export every
-//! `no_mangle` symbol (memcpy would become everybody's) and cannot be told to leave out libc. Flags that matter:
-//! no vector registers (the hook must not touch what the ABI lets a careless caller keep), unwind tables (debuggers
-//! walk through the hooks), and no undefined symbols: a panic that can be reached refers to one, see capture-so.
+//! The library is a Rust static archive, which the system linker links here. A shared object of rustc would export
+//! every `no_mangle` symbol (also memcpy, to the whole program) and would need libc. These flags matter: no vector
+//! registers (a hook must not change registers that a caller relies on), unwind tables (debuggers walk through the
+//! hooks), and no undefined symbols, because a reachable panic refers to one (see capture-so).
 #![allow(clippy::expect_used, clippy::print_stdout)]
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,15 +88,16 @@ fn link(archive: &Path, library: &Path, out: &Path) {
             "-Wl,--no-undefined",
             "-Wl,--eh-frame-hdr",
             "-Wl,-z,now",
-            // Before all other constructors. Else the first allocation may be that of a constructor that changes the environment,
-            // and our variables would be cut out in the middle of libc's setenv.
+            // Our constructor must run first. Otherwise the first allocation may come from a constructor that changes
+            // the environment, and our variables would be removed in the middle of libc's setenv.
             "-Wl,-z,initfirst",
             "-Wl,-z,separate-code",
             "-Wl,-z,relro",
             "-Wl,-z,noexecstack",
             "-Wl,--hash-style=both",
             "-Wl,--build-id=sha1",
-            // What programs are linked to: the loader then takes a preloaded one for it, and has no second copy.
+            // The name that programs link to. The loader then uses the preloaded library for it, and loads no second
+            // copy.
             "-Wl,-soname,libheaptrack_preload.so",
             "-Wl,--strip-debug",
         ])
@@ -108,7 +109,7 @@ fn link(archive: &Path, library: &Path, out: &Path) {
     }
 }
 
-/// Everything that programs may bind to; all else is local.
+/// The symbols that programs may bind to. All others are local.
 fn export_map() -> String {
     const EXEC: &[&str] = &[
         "execve",
@@ -125,7 +126,7 @@ fn export_map() -> String {
     const SANDBOX: &[&str] = &["prctl", "syscall"];
     const FORK: &[&str] = &["fork"];
     const LOADER: &[&str] = &["dlclose", "dlopen"];
-    // For the profiler that lays the library out in a process that runs already.
+    // For attach, which places the library in a running process.
     const TABLE: &[&str] = &["heaptrack_core_table"];
     let families = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name);
     let hooks = capture::hooks::NAMES.iter().copied().chain(families);
@@ -135,8 +136,8 @@ fn export_map() -> String {
     format!("{{ global: {}; local: *; }};\n", names.join("; "))
 }
 
-/// Makes the functions that only an allocator brings undefined in the library's file: `capture::families` defines them in
-/// memory where the program has such an allocator. Their entries in the hash table stay.
+/// Makes the functions that only an allocator has undefined in the library's file. `capture::families` defines them in
+/// memory if the program has such an allocator. Their entries in the hash table stay.
 fn hide_families(library: &Path) {
     let mut bytes = fs::read(library).unwrap_or_else(|error| fail(&format!("cannot read the library: {error}")));
     let names: Vec<&[u8]> = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name).collect();
@@ -147,7 +148,7 @@ fn hide_families(library: &Path) {
     fs::write(library, bytes).unwrap_or_else(|error| fail(&format!("cannot write the library: {error}")));
 }
 
-/// Makes symbols of an ELF file's dynamic table weak and undefined. Returns how many it had.
+/// Makes symbols of an ELF file's dynamic table weak and undefined. Returns the number of symbols that it changed.
 fn undefine(file: &mut [u8], names: &[&[u8]]) -> Option<usize> {
     const SHT_DYNSYM: u64 = 11;
     const SECTION_SIZE: usize = 64;

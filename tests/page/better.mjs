@@ -25,7 +25,7 @@ await check("B1 brushing recomputes in place; Back and a link work", async () =>
   await page.mouse.up();
   await settled(page);
   const state = new URLSearchParams((await hash()).split("?")[1]);
-  const wanted = print("profile", trace("orders"), "--from", state.get("from"), "--to", state.get("to"));
+  const wanted = print("profile", trace("orders"), "--from", `${state.get("from")}ns`, "--to", `${state.get("to")}ns`);
   has(await text(".status-line"), wanted.totals.allocations.toLocaleString("en-US"), "all numbers are of the range");
   holds((await page.locator(".chip").count()) >= 1, "chips");
   const link = await page.evaluate(() => location.href);
@@ -138,7 +138,7 @@ await check("B8 filters recompute: include, exclude, regex, thread, size, lifeti
     ["exclude=function:formatRow", ["--exclude", "function:formatRow"]],
     ["thread=1", ["--thread", "1"]],
     ["size=64..127", ["--size", "64..127"]],
-    ["lifetime=1000000..", ["--lifetime", "1000000.."]],
+    ["lifetime=1000000..", ["--lifetime", "1000000ns.."]],
   ]) {
     await go(page, `#/bottom-up?${words}`);
     const { totals } = print("profile", trace("orders"), ...options);
@@ -212,7 +212,7 @@ await check("B11 charts: bands add up, log, zoom without a filter, RSS, lanes", 
 });
 await check("B12 sizes: powers of two, four measures, a click filters, and right", async () => {
   await go(page, "#/sizes?from=1&to=300000000");
-  const wanted = print("sizes", trace("orders"), "--from", "1", "--to", "300000000");
+  const wanted = print("sizes", trace("orders"), "--from", "1ns", "--to", "300000000ns");
   const shown = await page.locator(".bars tr td:nth-child(3)").allInnerTexts();
   // What was allocated before the range and lives in it has a bucket too, but no bar among allocations.
   const used = wanted.allocations.map((calls, index) => (calls > 0 ? index : -1)).filter((index) => index >= 0);

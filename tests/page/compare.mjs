@@ -167,9 +167,9 @@ await check("B13 any two traces, any range, any two moments: the changes are pri
         await compare(`file=${number}&compare=${base}&levels=${levels}&cost=${cost}`, [...file(number, base), ...same, "--cost", word], `${names[number]} and ${names[base]}, ${levels}, ${cost}`);
       }
     }
-    await compare(`file=3&compare=4&levels=${levels}&cost=allocations&from=1000000&to=30000000`, [...file(3, 4), ...same, "--cost", "allocations", "--from", "1000000", "--to", "30000000"], `a range, ${levels}`);
-    await compare(`compare=@50000000&at=peak&levels=${levels}&cost=live_bytes`, [trace("orders"), "--compare", "@50000000", "--at", "peak", ...same, "--cost", "live"], `two moments, ${levels}`);
-    await compare(`file=3&compare=@1000000&at=peak&levels=${levels}&cost=live_bytes`, [trace("python"), "--compare", "@1000000", "--at", "peak", ...same, "--cost", "live"], `two moments of another, ${levels}`);
+    await compare(`file=3&compare=4&levels=${levels}&cost=allocations&from=1000000&to=30000000`, [...file(3, 4), ...same, "--cost", "allocations", "--from", "1000000ns", "--to", "30000000ns"], `a range, ${levels}`);
+    await compare(`compare=@50000000&at=peak&levels=${levels}&cost=live_bytes`, [trace("orders"), "--compare", "@50000000ns", "--at", "peak", ...same, "--cost", "live"], `two moments, ${levels}`);
+    await compare(`file=3&compare=@1000000&at=peak&levels=${levels}&cost=live_bytes`, [trace("python"), "--compare", "@1000000ns", "--at", "peak", ...same, "--cost", "live"], `two moments of another, ${levels}`);
   }
 });
 await many.close();

@@ -55,7 +55,7 @@ await check("a report has the folded events where a range begins with the sessio
   for (const from of [0, Math.floor((print("timeline", file).range.to_ns * 10) / 256)]) {
     await go(own, `#/bottom-up?from=${from}&to=${end}&levels=all&cost=kept_bytes`);
     const seen = (await rows(own, "Bottom-up tree")).map((row) => ["peak_bytes", "allocations", "allocated_bytes"].map((cost) => Number(row.cells[cost])).join());
-    const { roots } = print("bottom-up", file, "--collapse", "recursion", "--from", String(from), "--to", String(end));
+    const { roots } = print("bottom-up", file, "--collapse", "recursion", "--from", `${from}ns`, "--to", `${end}ns`);
     equal(seen.sort(), roots.map(({ total }) => [total.peak_bytes, total.allocations, total.allocated_bytes].join()).sort(), `from ${from}`);
   }
   await own.close();

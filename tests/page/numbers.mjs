@@ -4,8 +4,8 @@ import { check, equal, go, holds, print, rows, serve, settled, trace, visit } fr
 const QUERIES = [
   ["", []],
   ["at=peak", ["--at", "peak"]],
-  ["at=100000000", ["--at", "100000000"]],
-  ["from=20000000&to=300000000", ["--from", "20000000", "--to", "300000000"]],
+  ["at=100000000", ["--at", "100000000ns"]],
+  ["from=20000000&to=300000000", ["--from", "20000000ns", "--to", "300000000ns"]],
   ["include=function:a&size=32..", ["--include", "function:a", "--size", "32.."]],
 ];
 const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "lifetimes", "threads", "leaks", "source", "suppressions"];

@@ -33,9 +33,9 @@ await check("every view is there", async () => {
 await check("whole session, ranges at borders and the peak are print's", async () => {
   for (const [words, options, columns] of [
     ["", [], ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"]],
-    [`from=${border(20)}&to=${border(180)}`, ["--from", String(border(20)), "--to", String(border(180))], ["peak_bytes", "growth_bytes", "allocations", "temporary", "allocated_bytes"]],
-    [`from=${border(100)}&to=${border(101)}`, ["--from", String(border(100)), "--to", String(border(101))], ["peak_bytes", "growth_bytes", "allocations", "temporary", "allocated_bytes"]],
-    [`at=${border(150)}`, ["--at", String(border(150))], ["live_bytes", "live_allocations"]],
+    [`from=${border(20)}&to=${border(180)}`, ["--from", `${border(20)}ns`, "--to", `${border(180)}ns`], ["peak_bytes", "growth_bytes", "allocations", "temporary", "allocated_bytes"]],
+    [`from=${border(100)}&to=${border(101)}`, ["--from", `${border(100)}ns`, "--to", `${border(101)}ns`], ["peak_bytes", "growth_bytes", "allocations", "temporary", "allocated_bytes"]],
+    [`at=${border(150)}`, ["--at", `${border(150)}ns`], ["live_bytes", "live_allocations"]],
     ["at=peak", ["--at", "peak"], ["live_bytes", "live_allocations"]],
     ["include=function:formatRow", ["--include", "function:formatRow"], ["peak_bytes", "allocations", "temporary"]],
   ]) {
@@ -56,7 +56,7 @@ await check("a range between borders snaps, and the page says to which", async (
 await check("a range within one slice is that slice, not a moment without a start", async () => {
   await go(page, `#/bottom-up?from=${border(100) + 1000}&to=${border(100) + 2000}&levels=mine`);
   const seen = (await rows(page, "Bottom-up tree")).map((row) => ["peak_bytes", "growth_bytes"].map((cost) => Number(row.cells[cost])).join());
-  const { roots } = print("bottom-up", trace("orders"), "--hide", "all-but-mine", "--collapse", "recursion", "--from", String(border(100)), "--to", String(border(101)));
+  const { roots } = print("bottom-up", trace("orders"), "--hide", "all-but-mine", "--collapse", "recursion", "--from", `${border(100)}ns`, "--to", `${border(101)}ns`);
   equal(seen.sort(), roots.map(({ total }) => [total.peak_bytes, total.live_bytes - total.base_bytes].join()).sort(), "the slice");
 });
 await check("what is there of the whole session only is said to be", async () => {
@@ -73,7 +73,7 @@ await check("what a report cannot do it says", async () => {
   await go(page, "#/summary");
 });
 /** What it says on the terminal. */
-const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --max-size ${most} "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
+const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --max-size ${most}M "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
 
 await check("a large trace keeps to its budget, says what was cut, and opens", async () => {
   const html = join(traces, "large.html");
@@ -92,7 +92,7 @@ await check("a large trace keeps to its budget, says what was cut, and opens", a
   const [from, to] = [1, slices - 1].map((border) => String(Math.floor((length * border) / slices)));
   await go(own, `#/bottom-up?levels=all&from=${from}&to=${to}`);
   const shown = (await rows(own, "Bottom-up tree")).map((row) => Number(row.cells.peak_bytes));
-  const wanted = print("bottom-up", trace("compiler"), "--collapse", "recursion", "--depth", "1", "--from", from, "--to", to).roots.map(({ total }) => total.peak_bytes);
+  const wanted = print("bottom-up", trace("compiler"), "--collapse", "recursion", "--depth", "1", "--from", `${from}ns`, "--to", `${to}ns`).roots.map(({ total }) => total.peak_bytes);
   equal(shown, wanted.slice(0, shown.length), "the peak of a range");
   await own.close();
 });

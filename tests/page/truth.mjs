@@ -27,7 +27,7 @@ await check("1 at a chosen moment the cards, the lists and the legend have the s
   const slice = answer.live_bytes.findIndex((bytes, at) => bytes - answer.live_bytes_end[at] >= 300_000);
   holds(slice > 0, "a slice with a flicker");
   const at = answer.time_ns[slice];
-  const moment = print("profile", trace("screens"), "--at", String(at)).totals.live_bytes;
+  const moment = print("profile", trace("screens"), "--at", `${at}ns`).totals.live_bytes;
   const written = (bytes) => (bytes >= 1e6 ? `${(bytes / 1e6).toFixed(2)} MB` : `${(bytes / 1e3).toFixed(1)} kB`);
   for (const view of ["summary", "consumed"]) {
     await go(page, `#/${view}?at=${at}`);
@@ -242,7 +242,7 @@ await check("a timeline that is zoomed calls only the session's peak the peak", 
   equal(await page.locator(".timeline .peak").count(), 0, "it is not in sight");
   const border = Math.round(totals.peak_time_ns / 1e6) * 1_000_000;
   await go(page, `#/summary?zoomFrom=${border - 5_000_000}&zoomTo=${border + 5_000_000}&lifetime=5000000..`);
-  const wanted = print("profile", trace("screens"), "--lifetime", "5000000..").totals.peak_bytes;
+  const wanted = print("profile", trace("screens"), "--lifetime", "5000000ns..").totals.peak_bytes;
   equal(await page.locator(".timeline .peak span").getAttribute("data-value"), String(wanted), "the filter means the same blocks");
 });
 await check("the source's cost is called what it is in a range", async () => {

@@ -210,7 +210,7 @@ fn parts_of_a_filtered_trace_add_up_to_the_whole() {
     let both = |one: &Value, other: &Value, cost: &str| total(one, cost) + total(other, cost);
     let (with, without) = (ask(&["--include", "forget"]), ask(&["--exclude", "forget"]));
     let (small, large) = (ask(&["--size", "..201"]), ask(&["--size", "202.."]));
-    let (short, long) = (ask(&["--lifetime", "..10ms"]), ask(&["--lifetime", "10000001.."]));
+    let (short, long) = (ask(&["--lifetime", "..10ms"]), ask(&["--lifetime", "10000001ns.."]));
     for cost in ["allocations", "deallocations", "peak_bytes", "live_bytes", "temporary"] {
         assert_eq!(both(&with, &without, cost), total(&whole, cost), "{cost}");
         assert_eq!(both(&small, &large, cost), total(&whole, cost), "{cost}");

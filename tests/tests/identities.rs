@@ -409,7 +409,7 @@ fn a_trace_made_of_another_answers_as_the_other() {
         let (trimmed, merged) = (library.folder.join("trimmed.htz"), library.folder.join("merged.htz"));
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let (source, trimmed_name, merged_name) = (path(file), path(&trimmed), path(&merged));
-        run(&["trim", &source, "--from", &from.to_string(), "--to", &to.to_string(), "-o", &trimmed_name]);
+        run(&["trim", &source, "--from", &format!("{from}ns"), "--to", &format!("{to}ns"), "-o", &trimmed_name]);
         run(&["merge", &source, "-o", &merged_name]);
         run(&["symbolize", &source]);
         // When a program replaces itself, its blocks are freed in a merged trace, and a message says so.

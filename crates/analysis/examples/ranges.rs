@@ -63,7 +63,7 @@ fn main() {
         .map(|_| {
             let (a, b) = (rng.u64(1..=runtime), rng.u64(1..=runtime));
             let query = Query::new(
-                [("from", a.min(b).to_string()), ("to", a.max(b).to_string())]
+                [("from", format!("{}ns", a.min(b))), ("to", format!("{}ns", a.max(b)))]
                     .iter()
                     .map(|(name, value)| (*name, value.as_str())),
             )

@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// All that is known of the whole session, except own peaks and lifetimes, for which you need a profile.
-    pub(crate) fn into_report(self) -> Report {
+    pub fn into_report(self) -> Report {
         let totals = self.totals();
         let faults = self.faults();
         let profile = self.whole_profile();

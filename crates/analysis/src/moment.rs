@@ -1,4 +1,5 @@
 //! Points in a trace: as people name them (`When`), and as a walk finds them (`Moment`).
+use crate::units::parse_duration;
 use std::fmt;
 
 /// A point as a query names it.
@@ -47,18 +48,6 @@ impl Moment {
     }
 }
 
-const UNITS: [(&str, f64); 6] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
-
-/// Nanoseconds of `1.5s`, `200ms`, `2min`, or of a plain number.
-pub fn parse_duration(text: &str) -> Option<u64> {
-    if let Ok(ns) = text.parse::<u64>() {
-        return Some(ns);
-    }
-    let (number, unit) = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
-    let value: f64 = number.trim_end().parse().ok()?;
-    (value >= 0.0 && value.is_finite()).then_some((value * unit).round() as u64)
-}
-
 impl When {
     pub fn parse(text: &str) -> Option<When> {
         Some(match text {
@@ -84,7 +73,7 @@ impl fmt::Display for When {
             When::Start => f.write_str("start"),
             When::Peak => f.write_str("peak"),
             When::End => f.write_str("end"),
-            When::Ns(ns) => write!(f, "{ns}"),
+            When::Ns(ns) => write!(f, "{ns}ns"),
             When::Percent(share) => write!(f, "{share}%"),
         }
     }
@@ -102,7 +91,8 @@ mod tests {
             ("0s", Some(When::Start)),
             ("peak", Some(When::Peak)),
             ("end", Some(When::End)),
-            ("12", Some(When::Ns(12))),
+            ("12ns", Some(When::Ns(12))),
+            ("12", Some(When::Ns(12_000_000_000))),
             ("1.5s", Some(When::Ns(1_500_000_000))),
             ("200ms", Some(When::Ns(200_000_000))),
             ("300us", Some(When::Ns(300_000))),
@@ -113,7 +103,8 @@ mod tests {
             ("-1s", None),
             ("soon", None),
             ("", None),
-            ("1.5", None),
+            ("1.5", Some(When::Ns(1_500_000_000))),
+            ("2m", Some(When::Ns(120_000_000_000))),
         ] {
             assert_eq!(When::parse(text), expected, "{text}");
         }

@@ -330,7 +330,7 @@ mod tests {
             ("include", "a"),
             ("include", "b"),
             ("thread", "3"),
-            ("size", "1k..2M"),
+            ("size", "1Ki..2Mi"),
             ("lifetime", "..1ms"),
             ("hide", "std,libc"),
             ("merge", "line"),

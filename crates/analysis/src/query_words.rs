@@ -3,9 +3,10 @@
 //! The same words are options of `print` and parameters of the server's URLs. Must hold: a view refuses a word that it does not heed, and never
 //! ignores it (`view/support.rs`). docs/views.md shows this table; a test compares the two.
 use crate::code_class::CodeClass;
-use crate::moment::{When, parse_duration};
+use crate::moment::When;
 use crate::pattern::Pattern;
 use crate::query::{By, CodeClassSet, Compare, Cost, Merge, NOT_A_TIME, Query, Span};
+use crate::units::{parse_duration, parse_size};
 use crate::view::View;
 use format::Domain;
 
@@ -117,10 +118,10 @@ pub const WORDS: &[Word] = &[
     word(
         "size",
         "`MIN..MAX`",
-        "only blocks of that many bytes, both ends included, either may be missing; suffixes `k`, `M`, `G` are 1024 each",
+        "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` of 1024",
         EVERY,
         |query, value| {
-            let span = Span::parse(value, parse_bytes);
+            let span = Span::parse(value, parse_size);
             query.size = Some(span.ok_or("not a range of sizes (example: 100..4k)")?);
             Ok(())
         },
@@ -259,17 +260,6 @@ fn number(value: &str) -> Result<usize, String> {
 fn choose<T: Copy>(value: &str, choices: &[(&str, T)], otherwise: &str) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == value);
     found.map(|(_, choice)| *choice).ok_or_else(|| otherwise.into())
-}
-
-/// Bytes, with the suffixes `k`, `M` and `G` of 1024 each.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let (number, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn parse_classes(text: &str) -> Option<CodeClassSet> {

@@ -1,7 +1,7 @@
 //! `heaptrack analyze`: the page over one or several traces.
 //!
-//! Given: files, and where to listen. Gives back: the address, on stdout, then serves until it is stopped. What must hold: a file that is no trace is
-//! told before anything is opened; where no browser can be (ssh), the line to type is printed instead.
+//! Receives: files, and where to listen. Returns: the address on stdout, then serves until it is stopped. Must hold: a file that is no trace is
+//! reported before the server starts. Where no browser can be opened (ssh), the command to type is printed instead.
 use crate::say;
 use crate::trouble::unreadable;
 use anyhow::Context;
@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use web::{Options, Server, TraceStore};
 
-/// Opens the page: a timeline, trees, a flame graph and more over one or several traces, in the browser.
+/// Opens the page in the browser: a timeline, trees, a flame graph and more, for one or several traces.
 #[derive(Debug, Parser)]
 #[command(
     name = "heaptrack analyze",
@@ -25,34 +25,36 @@ use web::{Options, Server, TraceStore};
   heaptrack analyze new.htz --compare old.htz             what changed
   heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
 
-Only this machine can connect, and only with the token in the address. Over ssh the line to type is printed."
+Only this machine can connect, and only with the token in the address. Over ssh, the command for your own machine is printed.
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read."
 )]
 pub struct Analyze {
-    /// A trace to compare with: all numbers are differences. Of several files, each is compared to it.
+    /// A trace to compare with. All numbers are then differences to it, also for several files.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub compare: Option<PathBuf>,
     /// Known leaks, in LSan's format: lines of leak:NAME.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub suppressions: Vec<PathBuf>,
-    /// Do not use the suppressions that the program brought.
+    /// Do not use the suppressions that are built into the program.
     #[arg(long)]
     pub disable_embedded_suppressions: bool,
     /// Do not use our own list of known leaks.
     #[arg(long)]
     pub disable_builtin_suppressions: bool,
-    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    /// Rules that tell which code is yours, as for `heaptrack print`.
     #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
-    /// The port; any free one if not given.
+    /// The port. Without it, any free port.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub port: u16,
-    /// Another address to listen on than this machine's own; who knows the token can then connect from elsewhere.
+    /// Listen on this address instead of localhost. Anyone who knows the token can then connect from other machines.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
     pub listen: Option<std::net::IpAddr>,
-    /// Only print the address.
+    /// Print the address, and do not open a browser.
     #[arg(long)]
     pub no_browser: bool,
-    /// The traces; one that is still growing is followed.
+    /// The traces. One that is still being recorded is followed.
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
 }
@@ -62,13 +64,13 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     let server = Server::bind(options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.port)?;
     let mut address = server.address();
     if options.compare.is_some() {
-        // All of them, to the one that was given last.
+        // Every file is compared to the last one of the store, which is the base.
         let runs: String = (1..options.files.len()).map(|run| format!("&runs={run}")).collect();
         address.push_str(&format!("#/summary?compare={}{runs}", options.files.len()));
     }
     writeln!(std::io::stdout(), "{address}")
         .and_then(|()| std::io::stdout().flush())
-        .context("cannot say the address")?;
+        .context("cannot print the address")?;
     tell(options, &server);
     store.start();
     if !options.no_browser && is_at_hand() {
@@ -87,9 +89,9 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
         suppressions.push('\n');
     }
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
-    // Of several files the page names the bad one, and the others open.
+    // With several files, the page shows which one is bad and opens the others.
     if let [file] = files.as_slice() {
-        crate::source::open_file(file).map_err(|error| unreadable(file, &error))?;
+        heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;
     }
     let settings = Options {
         rules,
@@ -97,7 +99,6 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
         builtin: !options.disable_builtin_suppressions,
         embedded: !options.disable_embedded_suppressions,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
-        opener: crate::source::open,
     };
     Ok(TraceStore::new(&files, settings)?)
 }
@@ -110,13 +111,13 @@ fn tell(options: &Analyze, server: &Server) {
         ));
     }
     if let Some((user, host)) = over_ssh() {
-        say(format_args!("heaptrack: on your own machine type: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));
-        say(format_args!("heaptrack: then open the address above there"));
+        say(format_args!("heaptrack: on your own machine, run: ssh -N -L {port}:127.0.0.1:{port} {user}{host}"));
+        say(format_args!("heaptrack: then open the address above in a browser there"));
     }
     say(format_args!("heaptrack: Press Ctrl-C to stop"));
 }
 
-/// Who is logged in from elsewhere, and what this machine is called there.
+/// In an ssh session, returns the user (with `@`) and the address under which the client reaches this machine.
 fn over_ssh() -> Option<(String, String)> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     let host = connection.split(' ').nth(2)?.to_owned();
@@ -124,13 +125,13 @@ fn over_ssh() -> Option<(String, String)> {
     Some((user, host))
 }
 
-/// A browser that we start would be seen by whoever sits here.
+/// True if a browser that we start appears on the user's own screen.
 pub fn is_at_hand() -> bool {
     let has_screen = std::env::var_os("DISPLAY").is_some() || std::env::var_os("WAYLAND_DISPLAY").is_some();
     std::env::var_os("BROWSER").is_some() || has_screen && std::env::var_os("SSH_CONNECTION").is_none()
 }
 
-/// Nothing is waited for: whoever has no browser has the address.
+/// Does not wait for the browser. If there is none, the user still has the address.
 pub fn open_browser(address: &str) {
     let own = std::env::var_os("BROWSER").into_iter();
     for program in own.chain(["xdg-open", "gio", "wslview", "x-www-browser"].map(OsString::from)) {
@@ -145,10 +146,10 @@ pub fn open_browser(address: &str) {
     }
 }
 
-/// As `--listen` has it.
+/// Parses the value of `--listen`.
 pub fn parse_listen(text: &str) -> Result<IpAddr, String> {
     match text {
         "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
-        _ => text.parse().map_err(|_| "an address of this machine, as 127.0.0.1 or 0.0.0.0".to_owned()),
+        _ => text.parse().map_err(|_| "must be an address of this machine, as 127.0.0.1 or 0.0.0.0".to_owned()),
     }
 }

@@ -1,16 +1,18 @@
-//! `heaptrack -p PID`: a program that runs already, from the first look at it to the detach.
+//! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
-//! Given: a pid. Gives back: a trace, and exit code 0; or one sentence and 3. What must hold: the program runs on, whatever
-//! happens to us; it is let go as it was, at Ctrl-C, SIGTERM, the end of the time, its own end; nothing is written unless
-//! recording began.
-use crate::args::{Attach, OnFull};
+//! Receives: a pid. Returns: a trace and exit code 0, or one sentence and exit code 3. Must hold: the program keeps
+//! running, whatever happens to us. Its code is restored at Ctrl-C, SIGTERM and the end of the given time. Nothing is
+//! written unless recording began.
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
-use crate::record::{Ending, FAILED_CHECK, has_memory};
+use crate::record::{Ending, FAILED_CHECK, Record, has_memory};
+use crate::recording_options::RecordingOptions;
 use crate::status::{Bytes, Count, StatusLine};
+use crate::values::duration;
 use crate::{say, signals};
 use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing, heap_of};
+use clap::Parser;
 use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,32 +21,61 @@ use rustix::time::Timespec;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use symbols::Target;
 
-/// DESIGN section 7.
+/// The process cannot be attached to.
 pub const REFUSED: u8 = 3;
 /// The trace ends before the recording did: the disk was full, or writing failed otherwise.
 const CUT: u8 = 1;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+const HELP: &str = "\
+Examples:
+  heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
+  heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
+
+Exit code: 0; 3 the process cannot be attached to, and a sentence says why; 1 the trace was cut, for example by a full disk;
+2 wrong usage.";
+
+/// Records a program that is already running, until it ends, Ctrl-C, or the given time is over.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack attach", bin_name = "heaptrack attach", version, after_help = HELP)]
+pub struct Attach {
+    /// Detach after this time, as 30s, 5m, 1h. Without it, detach at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub recording: RecordingOptions,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
+impl Attach {
+    /// `heaptrack -p PID`, if the user typed that.
+    pub fn of(record: &Record) -> Option<Attach> {
+        Some(Attach { duration: record.duration, recording: record.recording.clone(), pid: record.pid? })
+    }
+}
+
 /// Why the session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// We were told to, or the time is over.
+    /// The user stopped us, or the time is over.
     Asked,
-    /// Somebody else has detached.
+    /// Another heaptrack has detached.
     Detached,
-    /// The program ended, or became another one.
+    /// The program ended, or replaced itself by another one.
     Over,
 }
 
 pub fn run(options: &Attach) -> ExitCode {
-    if let Some(trouble) = options.search.trouble(options.no_symbols) {
+    if let Some(trouble) = options.recording.search.trouble(options.recording.no_symbols) {
         say(format_args!("heaptrack: {trouble}"));
         return ExitCode::from(crate::USAGE);
     }
@@ -59,15 +90,49 @@ pub fn run(options: &Attach) -> ExitCode {
 
 fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag()?;
+    let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
     let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
-    let with_names = !options.no_symbols && has_memory();
+    let with_names = !options.recording.no_symbols && has_memory();
     let target = with_names.then(|| hold_files(options.pid));
+    let pidfd = pidfd(options.pid);
+    let Begun { recording, attached, mut output, path, is_kde } = begin(options, checked)?;
+    let RecordingOptions { quiet, live, search, .. } = &options.recording;
+    let page = live.then(|| crate::live::start(&path)).flatten();
+    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
+    let names =
+        target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
+    let cause = wait(options, &attached, pidfd.as_ref(), &stop);
+    line.end();
+    // The next signal means that the user does not want to wait for the detach.
+    stop.store(false, Ordering::Release);
+    let outcome = finish(options, cause, attached, recording, &names);
+    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
+    if let Some(page) = page {
+        page.wait(|| {
+            while !stop.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+    }
+    Ok(code)
+}
+
+/// A recording that has begun.
+struct Begun {
+    recording: Recording,
+    attached: Attached,
+    output: Output,
+    path: PathBuf,
+    is_kde: bool,
+}
+
+/// Patches the program and starts to record it.
+fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let heap = heap_of(&checked.process).unwrap_or_default();
     let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
-    let pidfd = Pid::from_raw(options.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
-    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), OsStr::new(&exe), false)?;
+    let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)?;
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
@@ -81,30 +146,13 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let path = output.name(options.pid)?;
-    if !options.quiet {
+    if !options.recording.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    let live = options.live.then(|| crate::live::start(&path)).flatten();
-    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), options.quiet, options.live);
-    let search = options.search.search();
-    let names = target.and_then(|target| Names::start(output.place(), recording.blocks(), search, Some(target)));
-    let cause = wait(options, &attached, pidfd.as_ref(), &stop);
-    line.end();
-    // The next signal means that the user does not want to wait for the detach.
-    stop.store(false, Ordering::Release);
-    let outcome = finish(options, cause, attached, recording, &names);
-    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
-    if let Some(live) = live {
-        live.wait(|| {
-            while !stop.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        });
-    }
-    Ok(code)
+    Ok(Begun { recording, attached, output, path, is_kde })
 }
 
-/// The program's files, opened before it can end.
+/// Opens the program's files before it can end.
 fn hold_files(pid: u32) -> Arc<Target> {
     let target = Target::new(pid);
     target.hold_mapped();
@@ -116,16 +164,13 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
         setup: Setup {
             geometry: prepared.geometry(),
             clock: collector::kernel_clock(),
-            on_full: match options.on_full {
-                OnFull::Wait => channel::OnFull::Wait,
-                OnFull::Drop => channel::OnFull::Drop,
-            },
-            max_stall_ms: options.max_stall,
+            on_full: options.recording.on_full.into(),
+            max_stall_ms: options.recording.max_stall,
             lsan_symbol: 0,
             watched: false,
         },
         file,
-        bound: options.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         folder: output.folder(),
         command: prepared.command(),
         exe,
@@ -181,7 +226,7 @@ fn wait(options: &Attach, attached: &Attached, pidfd: Option<&OwnedFd>, stop: &A
     }
 }
 
-/// Lets the program go, then ends the recording.
+/// Detaches from the program, then ends the recording.
 fn finish(
     options: &Attach,
     cause: Cause,
@@ -203,28 +248,28 @@ fn finish(
     let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect);
     match detached {
         Ok(Ok(restored)) => {
-            if !options.quiet {
+            if !options.recording.quiet {
                 let pause = restored.pause.as_secs_f64() * 1e3;
                 say(format_args!("heaptrack: detached from {}, paused the program for {pause:.2} ms", options.pid));
             }
             tell_left(options.pid, restored.shared_bytes);
-            tell_children(&restored.children, options.quiet);
+            tell_children(&restored.children, options.recording.quiet);
         }
         Ok(Err(refusal)) => say(format_args!(
             "heaptrack: recording has ended, but not everything could be put back: {refusal}; `heaptrack detach {}` tries again",
             options.pid
         )),
         Err(children) => {
-            if !options.quiet {
+            if !options.recording.quiet {
                 say(format_args!("heaptrack: the program has ended, or become another one"));
             }
-            tell_children(&children, options.quiet);
+            tell_children(&children, options.recording.quiet);
         }
     }
     outcome
 }
 
-/// Shared memory that could not be unmapped.
+/// Reports shared memory that could not be unmapped.
 pub fn tell_left(pid: u32, bytes: u64) {
     if bytes > 0 {
         say(format_args!(
@@ -235,7 +280,7 @@ pub fn tell_left(pid: u32, bytes: u64) {
     }
 }
 
-/// Children that were forked while the program was recorded.
+/// Reports children that were forked while the program was recorded.
 pub fn tell_children(children: &Children, quiet: bool) {
     if children.restored > 0 && !quiet {
         say(format_args!("heaptrack: {} forked meanwhile, put back as well", children_in_words(children.restored)));
@@ -256,7 +301,7 @@ fn children_in_words(count: usize) -> String {
     if count == 1 { "1 child was".to_owned() } else { format!("{count} children were") }
 }
 
-/// What was recorded; its last names, and the format that its name asks for.
+/// Adds the last names, converts the file if its name asks for that, and reports what was recorded.
 fn conclude(
     options: &Attach,
     outcome: Option<Outcome>,
@@ -270,7 +315,8 @@ fn conclude(
         return ExitCode::from(CUT);
     };
     let is_cut = outcome.write_error.is_some();
-    let (search, quiet, max_size, with_names) = (&options.search, options.quiet, options.max_size, names.is_some());
+    let (search, quiet, max_size, with_names) =
+        (&options.recording.search, options.recording.quiet, options.recording.max_size, names.is_some());
     let left = "still live at detach";
     Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, path, output);
     match outcome.failed_check {

@@ -1,18 +1,25 @@
-//! Every output with every option: the option is refused with a sentence that names it, or the output is another one. None is ignored.
+//! Tries every option with every output. Either the option is refused with a sentence that names it, or the output
+//! changes. No option is ignored.
 mod answers;
 mod made;
 
-use crate::args::{Attach, Export, Format, Merge, Record, Symbolize, Trim};
+use crate::attach::Attach;
 use crate::diff::Diff;
-use crate::print::{Print, Wrong, write};
+use crate::export::{Export, Format};
+use crate::merge::Merge;
+use crate::print::{Print, write};
+use crate::record::Record;
 use crate::report::Report;
 use crate::support::Output;
+use crate::symbolize::Symbolize;
+use crate::trim::Trim;
+use crate::wrong_usage::Wrong;
 use analysis::view::View;
 use clap::CommandFactory;
 use made::Files;
 use std::ffi::OsString;
 
-/// An option, a value that must make a difference, and the other options without which it makes none.
+/// An option, a value that must make a difference, and the other options that it needs to make one.
 struct TriedOption {
     option: &'static str,
     value: Option<String>,
@@ -33,7 +40,7 @@ impl TriedOption {
     }
 }
 
-/// The options of `print` with a value for each; of `output`, because some need others there.
+/// The options of `print`, with a value for each. The list depends on `output`, because some options need others there.
 fn options(files: &Files, output: Output) -> Vec<TriedOption> {
     let switch = |option, value: &str| TriedOption { option, value: Some(value.into()), with: Vec::new() };
     let file = |option, name: &str| switch(option, &files.word(name));
@@ -80,13 +87,13 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
         switch("compare", if is(View::Diff) { "@2500ms" } else { "@1s" }),
         switch("cost", if is(View::Diff) { "leaked" } else { "allocations" }),
         needing(switch("hide", "libc"), if is(View::Diff) { "--by function" } else { "" }),
-        // A function that is twice in a stack counts once: only its callers and callees tell of recursion.
+        // A function that is in a stack twice counts once, so recursion only shows in callers and callees.
         needing(switch("collapse", "recursion"), if is(View::Callers) { "--function grow" } else { "" }),
         switch(
             "merge",
             match output {
                 Output::Text => "function",
-                // Functions of two traces are matched by name: lines are none of their business.
+                // Functions of two traces are matched by name, so lines make no difference.
                 Output::Difference => "module",
                 _ => "line",
             },
@@ -101,7 +108,7 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
     ]
 }
 
-/// Words that ask for an output.
+/// The words of a command line that ask for an output.
 fn asking(files: &Files, output: Output) -> Vec<String> {
     let file = |option: &str, name: &str| vec![option.to_owned(), files.word(name)];
     match output {
@@ -123,7 +130,7 @@ struct Written {
     files: Vec<String>,
 }
 
-/// What a command line writes, without the words of the question, which a view tells again; or the sentence that refuses it.
+/// Returns what a command line writes, without the query that a view repeats, or the sentence that refuses it.
 fn run(files: &Files, options: &[String]) -> Result<Written, String> {
     let mut line: Vec<OsString> = vec!["print".into()];
     line.extend(options.iter().map(OsString::from));
@@ -157,7 +164,7 @@ fn outputs() -> Vec<Output> {
     outputs
 }
 
-/// Pairs that are left out.
+/// Pairs of an output and an option that are not tried.
 fn is_left_out(output: Output, option: &str) -> bool {
     let asks_for_it = match output {
         Output::Text => false,
@@ -169,7 +176,7 @@ fn is_left_out(output: Output, option: &str) -> bool {
         Output::Folded => option == "print-flamegraph",
         Output::Massif => option == "print-massif",
     };
-    // A view is JSON with `--json` and without, and so is an event: scripts write both.
+    // A view and an event are JSON with and without `--json`, because scripts give both options.
     asks_for_it || option == "json" && matches!(output, Output::View(_) | Output::Event)
 }
 
@@ -178,7 +185,7 @@ fn lines(files: &Files, output: Output, asked: &TriedOption) -> (Vec<String>, Ve
     let without = [asking(files, output), asked.with.clone()].concat();
     let is_base = matches!(asked.option, "diff" | "compare");
     if output == Output::View(View::Diff) && is_base {
-        // A diff has one base: the option takes the place of the other.
+        // A diff has one base, so the option replaces the other one.
         return (without, [words("--view diff"), asked.words()].concat());
     }
     let with = [without.clone(), asked.words()].concat();
@@ -300,12 +307,12 @@ fn no_option_of_report_is_ignored() {
     };
     let plain = report(&[]);
     let (rules, known) = (files.word("rules"), files.word("known"));
-    for options in [["--rules", rules.as_str()], ["--suppressions", known.as_str()], ["--max-size", "0.01"]] {
+    for options in [["--rules", rules.as_str()], ["--suppressions", known.as_str()], ["--max-size", "10k"]] {
         assert!(report(&options) != plain, "{options:?} is ignored");
     }
 }
 
-/// Every option of one command that is none of another is refused there, by its name.
+/// A command refuses the options of the other commands, and names the option.
 #[test]
 fn commands_refuse_the_options_of_others() {
     let commands = [

@@ -1,8 +1,9 @@
-//! Which functions of interest a program file defines itself.
+//! Finds out which functions of a list a program file defines itself.
 //!
-//! Given: an ELF file and names. Gives back: those that are functions defined in it, exported or not, and their addresses. What must
-//! hold: exported ones are found as the loader finds them; of the others, if there are any, one pass over the names, one over the
-//! symbols, in pieces: a program may have 100 MB, and waits for us to start.
+//! Receives: an ELF file and names. Returns: the names that are functions defined in the file, exported or not, and
+//! their addresses. Must hold: exported functions are found as the loader finds them. Local ones take one pass over the
+//! strings and one over the symbols, piece by piece, because a program may have 100 MB of symbols and its start waits
+//! for us.
 use object::Endianness;
 use object::elf;
 use object::pod;
@@ -15,10 +16,10 @@ use std::path::Path;
 type Section = elf::SectionHeader64<Endianness>;
 type Symbol = elf::Sym64<Endianness>;
 
-/// A multiple of a symbol's size.
+/// Must be a multiple of a symbol's size.
 const PIECE: usize = 24 << 13;
 
-/// A function of interest.
+/// A function that the file defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defined {
     pub name: &'static [u8],
@@ -29,13 +30,14 @@ pub struct Defined {
 /// Which symbols count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that other files could be linked to.
+    /// Only symbols that other files can be linked to.
     Global,
-    /// Local ones, too: what a library keeps to itself.
+    /// Also local symbols, which a library does not export.
     All,
 }
 
-/// Those of `names` that the file at `path` defines. Nothing if it cannot be read, or is no ELF file.
+/// Returns those of `names` that the file at `path` defines. Returns nothing if the file cannot be read or is not an
+/// ELF file.
 pub fn of_file(path: &Path, names: &[&'static [u8]], scope: Scope) -> Vec<Defined> {
     let Ok(file) = File::open(path) else { return Vec::new() };
     let data = ReadCache::new(&file);
@@ -47,7 +49,7 @@ pub fn of_file(path: &Path, names: &[&'static [u8]], scope: Scope) -> Vec<Define
     headers().map_or_else(|_| Vec::new(), |(endian, sections)| find(&file, sections, endian, names, scope))
 }
 
-/// Those of `names` that the file defines, without order.
+/// Returns those of `names` that the file defines, in no particular order.
 pub fn find(
     file: &File,
     sections: &[Section],
@@ -62,7 +64,7 @@ pub fn find(
     tables.sort_by_key(|(_, section)| !is_dynamic(section));
     let mut exported = 0;
     for (number, symbols) in tables {
-        // All of them were found already: what a linker exports stands in both tables.
+        // An exported symbol is in both tables, so all of these were found already.
         if scope == Scope::Global && !is_dynamic(symbols) && globals(symbols, endian) <= exported {
             continue;
         }
@@ -85,12 +87,12 @@ pub fn find(
     found
 }
 
-/// Symbols of a table that other files could see; the local ones come first.
+/// The symbols of a table that other files can see. In a table, local symbols come first.
 fn globals(symbols: &Section, endian: Endianness) -> u64 {
     (symbols.sh_size(endian) / size_of::<Symbol>() as u64).saturating_sub(symbols.sh_info(endian) as u64)
 }
 
-/// The table that the loader looks symbols up in.
+/// The hash table in which the loader looks up symbols.
 ///
 /// ```text
 /// .gnu.hash:  buckets u32, first symbol u32, filter words u32, shift u32 | filter u64 ... | buckets u32 ... | chains u32 ...
@@ -106,7 +108,7 @@ struct Exports<'a> {
 }
 
 impl Exports<'_> {
-    /// `None`: the table makes no sense.
+    /// Returns `None` if the table is malformed.
     fn find_all(&self, names: &[&'static [u8]]) -> Option<Vec<Defined>> {
         let [buckets, first, filters, _] = self.words(self.hash, 0)?;
         if buckets == 0 {
@@ -132,7 +134,7 @@ impl Exports<'_> {
         Some(found)
     }
 
-    /// The symbol, if it is a function with that name.
+    /// Returns the symbol if it is a function with that name.
     fn defined(&self, symbol: u32, name: &'static [u8]) -> Option<Option<Defined>> {
         let mut bytes = [0; size_of::<Symbol>()];
         self.read(self.symbols, symbol as u64 * bytes.len() as u64, &mut bytes)?;
@@ -165,18 +167,18 @@ fn is_defined_function(symbol: &Symbol, endian: Endianness, scope: Scope) -> boo
     is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && counts
 }
 
-/// Where a symbol's name may begin.
+/// A position at which a symbol's name may begin.
 #[derive(Clone, Copy)]
 struct Occurrence {
     offset: u64,
     name: &'static [u8],
 }
 
-/// Everywhere that one of `names` stands in the strings, also as the end of a longer one: linkers share those.
+/// Finds every occurrence of `names` in the strings, also at the end of a longer string, because linkers share endings.
 fn occurrences(file: &File, strings: &Section, endian: Endianness, names: &[&'static [u8]]) -> Vec<Occurrence> {
     let longest = names.iter().map(|name| name.len() + 1).max().unwrap_or(0);
     let ended: Vec<(&'static [u8], Vec<u8>)> = names.iter().map(|name| (*name, [name, &b"\0"[..]].concat())).collect();
-    // Names with the same ending are looked for once, by that ending.
+    // Names with the same ending are searched once, by that ending.
     let mut needles: Vec<&[u8]> = Vec::new();
     for (_, name) in &ended {
         if !ended.iter().any(|(_, other)| other.len() < name.len() && name.ends_with(other)) {
@@ -222,7 +224,8 @@ fn definitions(
     });
 }
 
-/// Hands out a section's bytes in pieces that overlap by `overlap`, each with its place in the section. Ends early where the file does.
+/// Calls `take` with the bytes of a section in pieces that overlap by `overlap`, each with its position in the section.
+/// Stops where the file ends.
 fn in_pieces(file: &File, section: &Section, endian: Endianness, overlap: usize, mut take: impl FnMut(u64, &[u8])) {
     let (start, size) = (section.sh_offset(endian), section.sh_size(endian));
     let mut buffer = vec![0u8; (PIECE as u64).min(size) as usize];
@@ -255,17 +258,17 @@ mod tests {
         find(&File::open(path).unwrap(), sections, elf_file.endian(), names, Scope::Global)
     }
 
-    /// The test's own binary has symbols enough for several pieces.
+    /// The test's own binary has enough symbols for several pieces.
     #[test]
     fn what_a_file_defines_is_found_with_its_address() {
         let own = std::env::current_exe().unwrap();
         let found = defined(&own, &[b"main", b"ain", b"malloc", b"no_such_name"]);
-        // Neither the end of a name, nor what is called and not defined.
+        // Neither the end of a longer name, nor a function that is called but not defined.
         assert!(found.iter().all(|one| one.name == b"main" && one.address != 0), "{found:?}");
         assert_eq!(found.len(), 1, "{found:?}");
     }
 
-    /// Both ways to look, on every file that is likely to be here.
+    /// Compares both ways of searching, on files that most systems have.
     #[test]
     fn the_table_of_exports_says_what_the_symbols_say() {
         let names: [&'static [u8]; 8] =

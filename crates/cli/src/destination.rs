@@ -1,8 +1,8 @@
-//! Where a command writes its file: the one way for everything that is made out of a trace.
+//! The file that a command writes: the one way for everything that is made from a trace.
 //!
-//! Given: what stands behind `-o`, and the files that the command reads. Returns: a place to write to. What must hold: no input, no
-//! trace and no recording that is still going on is written over, by whatever name it is reached; a file is there whole or
-//! not at all, and until then the old one stays; an error names the file that could not be written, and only that.
+//! Receives: the value of `-o`, and the files that the command reads. Returns: a place to write to. Must hold: no
+//! input, no trace and no running recording is overwritten, whatever name leads to it. A file appears whole or not at
+//! all, and until then the old file stays. An error names only the file that could not be written.
 use crate::unfinished::Unfinished;
 use anyhow::{Context, bail};
 use export::{Packed, Packing};
@@ -19,16 +19,16 @@ const BUFFER: usize = 1 << 17;
 /// What kind of file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A trace of ours: its name gets `.htz`, and it may replace another one that is finished.
+    /// A trace of ours. Its name gets `.htz`, and it may replace another finished trace.
     Trace,
-    /// Anything else: it never replaces a trace.
+    /// Anything else. It never replaces a trace.
     Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DestinationKind {
     Stdout,
-    /// A device, a pipe or an open descriptor: written to as it is.
+    /// A device, a pipe or an open descriptor, which is written to directly.
     Special,
     File,
 }
@@ -40,8 +40,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// `option`: a name, a folder, a device, or `-`. `default_name`: of the file, if a folder was given. `inputs`: the files
-    /// that the command reads.
+    /// `option` is a name, a folder, a device, or `-`. `default_name` is the name of the file in a folder. `inputs` are
+    /// the files that the command reads.
     pub fn new(option: &Path, default_name: &OsStr, content: Content, inputs: &[&Path]) -> anyhow::Result<Self> {
         let destination = Self::find(option, default_name, content)?;
         destination.refuse_inputs(inputs)?;
@@ -77,7 +77,7 @@ impl Destination {
         &self.path
     }
 
-    /// By device and inode, so that links, relative paths and other mounts do not hide an input.
+    /// Compares device and inode, so that links, relative paths and other mounts do not hide an input.
     fn refuse_inputs(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         let there = match self.place {
             DestinationKind::Stdout => rustix::fs::fstat(io::stdout()).ok().map(|stat| (stat.st_dev, stat.st_ino)),
@@ -104,7 +104,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Has `write` make the content. A name that ends in `.gz` or `.zst` is packed, unless it is a trace.
+    /// Calls `write` for the content. A file whose name ends in `.gz` or `.zst` is compressed, unless it is a trace.
     pub fn write(
         &self,
         content: Content,
@@ -118,7 +118,7 @@ impl Destination {
         if self.place == DestinationKind::Special {
             let file = File::options().write(true).open(&self.path).with_context(cannot)?;
             return match whole(file, packing, cannot, write) {
-                // The reader of a pipe has seen enough.
+                // The reader of a pipe has closed it.
                 Err(error) if is_broken_pipe(&error) => Ok(()),
                 other => other.map(drop),
             };
@@ -130,7 +130,8 @@ impl Destination {
     }
 }
 
-/// Writes everything to `file` and returns it. If writing fails, that is the error, whatever `write` made of it.
+/// Writes everything to `file` and returns it. If a write fails, its error is returned, even if `write` returns another
+/// one.
 fn whole(
     file: File,
     packing: Packing,
@@ -144,7 +145,7 @@ fn whole(
         Ok(())
     });
     if let Some(error) = checked.error.take() {
-        // What is still in the buffer cannot be written either.
+        // The rest of the buffer cannot be written either.
         drop(checked.inner.into_parts());
         return Err(error).with_context(cannot);
     }
@@ -156,13 +157,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Has `write` write to stdout. A reader that has seen enough (`| head`) is no error.
+/// Calls `write` with stdout. It is no error if the reader closes the pipe (`| head`).
 pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut out = Checked { inner: BufWriter::with_capacity(BUFFER, io::stdout().lock()), error: None };
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     let error = out.error.take();
     if written.is_err() {
-        // Nothing more is said after an error.
+        // Nothing more is written after an error.
         drop(out.inner.into_parts());
     }
     match error {
@@ -172,7 +173,7 @@ pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> an
     }
 }
 
-/// Remembers the first error of a writer, however the code above it wraps that.
+/// Remembers the first error of a writer, because the code above may wrap it in another one.
 struct Checked<W: Write> {
     inner: W,
     error: Option<io::Error>,
@@ -202,18 +203,18 @@ impl<W: Write> Write for Checked<W> {
     }
 }
 
-/// `-`, and every name of our own stdout, which may be a file that was opened for appending.
+/// True for `-` and for every name of our own stdout, which may be a file that was opened for appending.
 pub fn is_stdout(option: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| option == Path::new(name))
 }
 
-/// True for what can only be a folder: `x/`, `.` and `..`, and what is one.
+/// True for an existing folder, and for `x/`, `.` and `..`, which can only be folders.
 pub fn names_folder(option: &Path) -> bool {
     let bytes = option.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || matches!(bytes, b"." | b"..") || option.is_dir()
 }
 
-/// A device, a pipe, a socket, or a descriptor that is open.
+/// True for a device, a pipe, a socket, or an open descriptor.
 pub fn is_special(path: &Path) -> bool {
     let is_descriptor = ["/dev/fd", "/proc/self/fd", "/dev/stderr"].iter().any(|folder| path.starts_with(folder));
     fs::metadata(path).is_ok_and(|data| {
@@ -227,7 +228,7 @@ fn is_trace(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok_and(|()| first == FILE_MAGIC)
 }
 
-/// Ours are called `.htz`.
+/// Adds `.htz`, the ending of our traces, if it is missing.
 pub fn with_htz(path: &Path) -> PathBuf {
     if path.extension().is_some_and(|extension| extension == "htz") {
         return path.to_owned();
@@ -237,7 +238,7 @@ pub fn with_htz(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// `part.htz` for the trace `a/b.htz`: what a file made out of a trace is called in a folder.
+/// The name of a file that is made from a trace and written to a folder: `b.svg` for `a/b.htz`.
 pub fn named_after(input: &Path, ending: &str) -> OsString {
     let mut name = input.file_stem().unwrap_or(OsStr::new("trace")).to_owned();
     name.push(ending);

@@ -1,11 +1,13 @@
-//! `heaptrack detach PID`: ends the recording of a program that was attached to, from elsewhere or after the recorder's death.
+//! `heaptrack detach PID`: ends the recording of a program that was attached to, from another process or after the
+//! recorder was killed.
 //!
-//! Given: a pid. Gives back: 0 when nothing of a recording is in force any more, else one sentence and 3.
-use crate::args::Detach;
+//! Receives: a pid. Returns: exit code 0 when nothing of a recording is left in the process, or one sentence and exit
+//! code 3.
 use crate::attach::REFUSED;
 use crate::attach::{functions, tell_children, tell_left};
 use crate::{library, say, signals};
 use attach::{Detached, Interrupt, Refusal};
+use clap::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -15,9 +17,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+const HELP: &str = "\
+Example:
+  heaptrack detach 4711   also after the heaptrack that recorded it was killed
+
+Exit code: 0 when nothing of a recording is left in the process; 3 that is not possible, and a sentence says why; 2 wrong usage.";
+
+/// Ends the recording of a program that was attached to, and restores its code.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack detach", bin_name = "heaptrack detach", version, after_help = HELP)]
+pub struct Detach {
+    /// Print errors only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
 /// How long a recorder has to end its session.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for a recorder to put a program back.
+/// Long enough for a recorder to restore a program.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -49,7 +69,7 @@ fn try_run(options: &Detach) -> Result<(), String> {
                 tell_children(&restored.children, options.quiet);
                 return Ok(());
             }
-            // It puts the program back, and writes its trace to the end.
+            // The recorder restores the program and finishes its trace.
             Ok(Detached::Recorder(pid)) if started.elapsed() < PATIENCE => {
                 if asked.as_ref().is_none_or(|recorder| recorder.pid != pid) {
                     let told = Recorder::end(pid);
@@ -60,11 +80,12 @@ fn try_run(options: &Detach) -> Result<(), String> {
             Ok(Detached::Recorder(recorder)) => {
                 return Err(format!("the recorder (pid {recorder}) does not end; kill it and try again"));
             }
-            // The recorder has stopped the program to put it back.
+            // The recorder has stopped the program in order to restore it.
             Err(Refusal::Traced { .. }) if asked.is_some() && started.elapsed() < PATIENCE => (),
             Err(refusal) => return Err(refusal.to_string()),
         }
-        // Looking stops the program for a moment, and only one process at a time can do that: so the recorder goes first.
+        // Each attempt stops the program for a moment, and only one process at a time can do that. So we wait for the
+        // recorder first.
         if let Some(recorder) = &mut asked {
             recorder.wait(LOOK_EVERY, &stop);
         }
@@ -93,7 +114,7 @@ impl Recorder {
         }
     }
 
-    /// Waits until it has ended, or for so long, or until `stop` is set.
+    /// Waits until the recorder has ended, `most` has passed, or `stop` is set.
     fn wait(&mut self, most: Duration, stop: &AtomicBool) {
         let until = Instant::now() + most;
         while let Some(process) = &self.process

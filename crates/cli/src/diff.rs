@@ -1,12 +1,13 @@
-//! `heaptrack diff BASE FILE`: the same as `heaptrack print --diff BASE FILE`, with the traces in the order in which they were made.
-use crate::print::{Print, Wrong, with_values};
+//! `heaptrack diff BASE FILE`: the same as `heaptrack print --diff BASE FILE`, with the older trace first.
+use crate::print::{Print, with_values};
 use crate::support;
+use crate::wrong_usage::Wrong;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Functions are the same in both traces if their names are, whatever became of files, lines and addresses.
+Functions of the two traces match by name, even if their files, lines and addresses have changed.
 
 Examples:
   heaptrack diff before.htz after.htz
@@ -19,11 +20,11 @@ fn after_help() -> String {
     format!("{}\n{EXAMPLES}", support::help())
 }
 
-/// Says what changed between two traces.
+/// Shows what changed between two traces.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack diff", bin_name = "heaptrack diff", after_help = after_help(), version, disable_version_flag = true)]
 pub struct Diff {
-    /// The trace of before.
+    /// The earlier trace.
     #[arg(value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     base: PathBuf,
     #[command(flatten)]
@@ -38,7 +39,9 @@ impl Diff {
         let Diff { base, mut print } = Diff::from_arg_matches(&matches).map_err(Wrong::Words)?;
         let given = support::given(&command, &matches);
         if let Some(option) = given.iter().find(|option| matches!(option.as_str(), "diff" | "compare")) {
-            return Err(Wrong::Option(format!("--{option}: `heaptrack diff` compares with BASE; leave it out")));
+            return Err(Wrong::Option(format!(
+                "--{option}: `heaptrack diff` compares with BASE; leave this option out"
+            )));
         }
         print.diff = Some(base);
         print.take(given)?;

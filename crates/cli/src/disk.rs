@@ -1,16 +1,16 @@
-//! The disk that the trace is written to: a warning while there is still time to make room.
+//! Watches the disk that the trace is written to, and warns while there is still time to make room.
 //!
-//! Given: the folder of the trace. Gives back: one sentence, once. What must hold: nothing else; when the disk is full, it is the collector
-//! that ends the file and counts what is missing.
+//! Receives: the folder of the trace. Returns: one sentence, once. When the disk is full, the collector ends the file
+//! and counts the missing events.
 use crate::status::Bytes;
 use std::fs::File;
 
-/// A minute or more of what a busy program writes.
+/// A busy program needs a minute or more to write this much.
 const LOW: u64 = 200_000_000;
 
 #[derive(Debug)]
 pub struct Disk {
-    /// `None`: there is nothing more to say.
+    /// `None` after the warning.
     folder: Option<File>,
 }
 
@@ -28,7 +28,7 @@ impl Disk {
         self.folder = None;
         let free = Bytes(free);
         Some(format!(
-            "only {free} are left on the trace's disk; when it is full the trace ends there, the program goes on"
+            "only {free} are left on the trace's disk; when it is full, the trace ends there and the program continues"
         ))
     }
 }

@@ -1,17 +1,111 @@
 //! `heaptrack export`: a trace in another tool's format.
 //!
-//! Given: a trace, a format, a name. Gives back: a file, or bytes on stdout. What must hold: a file is there whole or not at all.
-use crate::args::{Cost, Export, Format};
+//! Receives: a trace, a format, a name. Returns: a file, or bytes on stdout. Must hold: a file appears whole or not at all.
 use crate::destination::{Content, Destination, named_after};
+use crate::known_leaks::KnownLeaks;
+use crate::support;
 use crate::trouble::{counted, unreadable};
-use analysis::{Costs, Replay, Report};
+use crate::wrong_usage::Wrong;
+use analysis::{Costs, Report};
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use export::{folded, heaptrack, massif, svg};
 use format::{Domain, Source};
-use std::ffi::OsStr;
+use heaptrack_trace::{OpenOptions, TraceFile, has_custom};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const HELP: &str = "\
+Examples:
+  heaptrack export --to heaptrack x.htz -o x.zst        for KDE's heaptrack_gui and heaptrack_print
+  heaptrack export --to folded --cost leaked x.htz      for flame graph tools, on stdout
+  heaptrack export --to svg x.htz -o peak.svg           a flame graph
+  heaptrack export --to massif x.htz -o massif.out      for ms_print and massif-visualizer
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
+
+/// Writes a trace, ours or KDE's, in another tool's format.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
+#[command(after_help = format!("{}\n{HELP}", support::export_help()))]
+pub struct Export {
+    /// The format.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub to: Format,
+    /// The file to write; `-` is stdout. A name that ends in .gz or .zst is compressed.
+    #[arg(short, long, value_name = "OUT", default_value = "-", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// What folded stacks and flame graphs count.
+    #[arg(long, visible_alias = "flamegraph-cost-type", value_enum, default_value_t = Cost::Peak, value_name = "COST")]
+    pub cost: Cost,
+    /// Massif: branches below this share of the total are summed up.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub massif_threshold: f64,
+    /// Massif: every N-th snapshot has a tree; 0 = only the highest.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub massif_detailed_freq: usize,
+    /// The blocks of custom allocators instead of malloc's.
+    #[arg(long)]
+    pub custom: bool,
+    #[command(flatten)]
+    pub known: KnownLeaks,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+impl Export {
+    /// `Err` on wrong usage, `--help` and `--version`.
+    pub fn from_words(words: Vec<OsString>) -> Result<Export, Wrong> {
+        let mut command = Export::command();
+        let matches = command.try_get_matches_from_mut(words).map_err(Wrong::Words)?;
+        let export = Export::from_arg_matches(&matches).map_err(Wrong::Words)?;
+        match support::export_trouble(&support::given(&command, &matches), export.to) {
+            Some(sentence) => Err(Wrong::Option(sentence)),
+            None => Ok(export),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The format of KDE's heaptrack.
+    Heaptrack,
+    /// A line for each stack, for flame graph tools.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// The format of Valgrind's massif.
+    Massif,
+}
+
+impl Format {
+    /// The value of `--to`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Heaptrack => "heaptrack",
+            Format::Folded => "folded",
+            Format::Svg => "svg",
+            Format::Massif => "massif",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cost {
+    /// Bytes at the peak.
+    Peak,
+    /// Bytes that were not freed.
+    Leaked,
+    /// Calls.
+    Allocations,
+    /// Blocks that were freed again immediately.
+    Temporary,
+    /// Bytes of all calls.
+    Allocated,
+}
 
 pub fn run(options: &Export) -> anyhow::Result<ExitCode> {
     let inputs: Vec<&Path> = [Some(&options.file), options.known.suppressions.as_ref()]
@@ -25,7 +119,7 @@ pub fn run(options: &Export) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of a file in a folder.
+/// The ending of a file that is written into a folder.
 const fn ending(format: Format) -> &'static str {
     match format {
         Format::Heaptrack => ".zst",
@@ -41,61 +135,57 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
         export::Error::Read(error) => read(error),
         write => write.into(),
     };
-    let mut trace = crate::source::Trace::new(&options.file).map_err(read)?;
-    if options.custom {
-        if !crate::source::has_custom(&options.file).map_err(read)? {
-            let file = options.file.display();
-            anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out --custom");
-        }
-        trace.set_domain(Domain::Custom);
-    }
-    let open = || trace.open();
+    let file = trace_file(options)?;
     match options.to {
-        Format::Heaptrack => say_changes(&heaptrack::write(&open, out).map_err(read_again)?),
-        Format::Folded => {
-            folded::write(&folded::rows(&without_known(options, open().map_err(read)?)?, cost(options.cost)), out)?
-        }
+        Format::Heaptrack => say_changes(&heaptrack::write(&|| file.source(), out).map_err(read_again)?),
+        Format::Folded => folded::write(&folded::rows(&without_known(options, file)?.0, cost(options.cost)), out)?,
         Format::Svg => {
-            let report = without_known(options, open().map_err(read)?)?;
+            let (report, _) = without_known(options, file)?;
             let (title, unit) = caption(options.cost);
             let title = format!("{title}: {}", report.session.command.join(" "));
             svg::write(&folded::rows(&report, cost(options.cost)), svg::Caption { title: &title, unit }, out)?;
         }
         Format::Massif => {
-            let report = without_known(options, open().map_err(read)?)?;
+            let (report, file) = without_known(options, file)?;
             if report.folded_until_ns().is_some() {
                 crate::say(format_args!(
-                    "heaptrack: the trace has only sums of its oldest events (--max-size); the snapshots before that show what survived"
+                    "heaptrack: the trace has only sums of its oldest events (--max-size); snapshots of that time show only the blocks that stayed"
                 ));
             }
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let options = massif::Options { threshold, detailed_every, ..massif::Options::default() };
-            massif::write(&open, &report, &options, out).map_err(read_again)?;
+            massif::write(&|| file.source(), &report, &options, out).map_err(read_again)?;
         }
     }
     Ok(())
 }
 
-/// What is known to leak is not leaked, as `print` has it.
-fn without_known(options: &Export, source: Source) -> anyhow::Result<Report> {
-    let mut report = report(source).map_err(|error| unreadable(&options.file, &error))?;
+/// The file, of which the domain that was asked for is read.
+fn trace_file(options: &Export) -> anyhow::Result<TraceFile> {
+    let read = |error: format::Error| unreadable(&options.file, &error);
+    let file = TraceFile::open(&options.file).map_err(read)?;
+    if options.custom && !has_custom(&options.file).map_err(read)? {
+        let file = options.file.display();
+        anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out --custom");
+    }
+    Ok(file.with_domain(domain(options)))
+}
+
+const fn domain(options: &Export) -> Domain {
+    if options.custom { Domain::Custom } else { Domain::Malloc }
+}
+
+/// Counts the trace. Known leaks do not count as leaked, as in `print`.
+fn without_known(options: &Export, file: TraceFile) -> anyhow::Result<(Report, TraceFile)> {
+    let trace = OpenOptions::new().domain(domain(options)).open_file(file, |_, _| ());
+    let (mut report, file) = trace.map_err(|error| unreadable(&options.file, &error))?.into_report();
     if !options.known.no_suppressions {
         let known = options.known.load(&report.suppressions)?;
         report.suppress(known);
     }
-    Ok(report)
+    Ok((report, file))
 }
 
-/// What the whole session cost.
-pub fn report(mut source: Source) -> Result<Report, format::Error> {
-    let mut replay = Replay::new();
-    while let Some(block) = source.next_block()? {
-        replay.add(block);
-    }
-    Ok(replay.finish())
-}
-
-/// The cost that was asked for.
 fn cost(cost: Cost) -> fn(&Costs) -> u64 {
     match cost {
         Cost::Peak => |costs| costs.peak_bytes,
@@ -116,7 +206,7 @@ const fn caption(cost: Cost) -> (&'static str, &'static str) {
     }
 }
 
-/// KDE's format for a recording whose name asks for it: `name.zst` out of `name.zst.htz`, which is removed then.
+/// Converts a recording whose name asks for KDE's format: makes `name.zst` from `name.zst.htz`, which is then removed.
 pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
     let target = trace.with_extension("");
     let output = Destination::new(&target, OsStr::new("trace.zst"), Content::Other, &[trace])?;
@@ -124,8 +214,8 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
         heaptrack::write(&|| Source::open(trace), out)?;
         Ok(())
     })?;
-    // KDE's format has one domain; what it cannot hold is not thrown away.
-    if crate::source::has_custom(trace)? {
+    // KDE's format has only one domain. The blocks of the other one must not be lost.
+    if has_custom(trace)? {
         let (kept, target) = (trace.display(), target.display());
         crate::say(format_args!("heaptrack: {kept} stays: {target} cannot hold its blocks of custom allocators"));
     } else {

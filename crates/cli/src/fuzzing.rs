@@ -1,14 +1,14 @@
 //! The fuzzer of the command line (`fuzz/`, target `command_line`). Built only with `--cfg fuzzing`.
 //!
-//! The input is the words of a command line, one a line. What must hold: no panic; the program and its arguments are the
-//! last words as they were given; whatever word follows them is one more argument of the program.
+//! The input has one word of a command line per line. Must hold: no panic. The program and its arguments are the last
+//! words, unchanged, and any further word is one more argument of the program.
 use crate::args::{Invocation, try_parse};
 use crate::heaptrace;
 use libfuzzer_sys::fuzz_target;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Words that mean something to us, but not behind a program.
+/// Words that mean something to us, but not after a program.
 const FURTHER: [&str; 6] = ["--help", "-o", "--", "print", "--no-such-option", "-"];
 
 fn command_of(words: &[OsString]) -> Option<Vec<OsString>> {
@@ -16,7 +16,7 @@ fn command_of(words: &[OsString]) -> Option<Vec<OsString>> {
         Invocation::Record(record) => Some(record.command),
         Invocation::Heaptrace(words) => heaptrace::command_of(words),
         Invocation::Print(print) => {
-            // The values of its options are looked at later.
+            // The values of its options are parsed only when the query is made.
             let _ = print.query();
             None
         }

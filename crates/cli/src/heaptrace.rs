@@ -1,8 +1,8 @@
-//! `heaptrace PROGRAM`: what lives in a program and in everything it starts, told while it runs and at its end; no file.
+//! `heaptrace PROGRAM`: prints what is live in a program and in everything it starts, while it runs and at its end.
+//! Writes no trace.
 //!
-//! Given: the words of the command line, and what the program is to inherit. Gives back: the program's own exit code, 64 when
-//! it was called wrongly. What must hold: a program is not started unless everything that was asked for can be done;
-//! nothing is written but reports.
+//! Receives: the words of the command line, and what the program inherits. Returns: the program's own exit code, or 64
+//! on wrong usage. Must hold: the program is started only if all options can be followed. Only reports are written.
 mod attach;
 mod flame;
 mod frame_names;
@@ -23,6 +23,7 @@ use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
 use options::Options;
+pub use options::command;
 #[cfg(fuzzing)]
 pub use options::command_of;
 use std::ffi::OsString;
@@ -30,9 +31,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use tree::Tree;
 
-/// Wrong usage, as the original has it.
+/// Wrong usage, as in LG's heaptrace.
 const USAGE: u8 = 64;
-/// Attaching is refused.
+/// The process cannot be attached to.
 const NO_ATTACH: u8 = 3;
 
 pub fn run(words: Vec<OsString>, inherited: &Inherited) -> ExitCode {
@@ -68,7 +69,7 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let started = library.and_then(|library| Ok((library, hub?, Recording::live(plan)?)));
     let (library, mut hub, recording) = match started {
         Ok(all) => all,
-        // The limit that stops us also holds for the program, which may live well within it.
+        // The same limit holds for the program, which may never reach it. So the program runs without us.
         Err(error) if error.is_out_of_room() && inherited.limits_file_size() => {
             say(format_args!("heaptrace: not watched, the limit on file sizes (ulimit -f) leaves no room: {error}"));
             return unwatched(&options, &program.path, inherited, &signals);

@@ -1,4 +1,4 @@
-//! The known leaks that a command is told of: ours, those of a file, the program's own.
+//! The lists of known leaks that a command uses: ours, the user's file, and the program's own.
 use crate::trouble::unreadable;
 use analysis::{BadSuppression, Source, Suppressions};
 use std::fmt::Display;
@@ -10,19 +10,20 @@ pub struct KnownLeaks {
     /// Known leaks, in LeakSanitizer's syntax: lines of leak:PATTERN.
     #[arg(long, value_name = "LIST", value_hint = clap::ValueHint::FilePath, help_heading = "Known leaks")]
     pub suppressions: Option<PathBuf>,
-    /// Leave out those that the program brings itself.
+    /// Do not use the suppressions that are built into the program.
     #[arg(long, help_heading = "Known leaks")]
     pub disable_embedded_suppressions: bool,
-    /// Leave out ours.
+    /// Do not use our own list.
     #[arg(long, help_heading = "Known leaks")]
     pub disable_builtin_suppressions: bool,
-    /// Leave out all of them.
+    /// Do not use any of these lists.
     #[arg(long, help_heading = "Known leaks")]
     pub no_suppressions: bool,
 }
 
 impl KnownLeaks {
-    /// `embedded`: what the program brings itself. That none of them are to be used is for others to heed: they may still be told.
+    /// `embedded` is the program's own list. `--no-suppressions` is not handled here, because the output may still list
+    /// suppressions.
     pub fn load(&self, embedded: &str) -> anyhow::Result<Suppressions> {
         let mut known = Suppressions::new();
         if !self.disable_builtin_suppressions {
@@ -33,7 +34,7 @@ impl KnownLeaks {
             complain(&file.display(), &known.add(&text, Source::File));
         }
         if !self.disable_embedded_suppressions {
-            // What is wrong there is the program's business; LeakSanitizer has told it.
+            // Mistakes in the program's own list are not reported. LeakSanitizer has reported them.
             known.add(embedded, Source::Embedded);
         }
         Ok(known)

@@ -1,8 +1,8 @@
-//! What is executed to become the target.
+//! The command that becomes the target.
 //!
-//! Given: the program, the library, the channel's variable. Returns: a launch of the program, or of gdb. What must hold: the
-//! program gets its own words and its own environment in its own order. Our variables are appended after it, where the
-//! library cuts them off again.
+//! Receives: the program, the library, the channel's variable. Returns: a launch of the program, or of gdb. Must hold:
+//! the program gets its own words and its own environment in its own order. Our variables are appended after it, where
+//! the library cuts them off again.
 use collector::{Launch, environment};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 const CHANNEL: &str = "HEAPTRACK_CHANNEL";
-/// Where a whole tree of processes is followed: the path of its hub.
+/// The variable with the path of the hub, if a whole tree of processes is followed.
 const FOLLOW: &str = "HEAPTRACK_FOLLOW";
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -21,19 +21,19 @@ fn entry(name: &str, value: impl AsRef<OsStr>) -> OsString {
     entry
 }
 
-/// The value, if this entry is of the variable `name`.
+/// Returns the value if this entry is the variable `name`.
 fn value_of(entry: &OsStr, name: &str) -> Option<OsString> {
     let value = entry.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
     Some(OsString::from_vec(value.to_vec()))
 }
 
-/// The entry that the loader heeds: it takes the last of several.
+/// The entry that the loader uses, which is the last of several.
 fn last_preload(environment: &[OsString]) -> Option<(usize, OsString)> {
     let value = |(at, entry): (usize, &OsString)| Some((at, value_of(entry, PRELOAD)?));
     environment.iter().enumerate().rev().find_map(value)
 }
 
-/// Our library before those that the user preloads.
+/// Puts our library before those that the user preloads.
 fn before(library: &Path, theirs: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     if let Some(theirs) = theirs.filter(|theirs| !theirs.is_empty()) {
@@ -43,12 +43,13 @@ fn before(library: &Path, theirs: Option<OsString>) -> OsString {
     value
 }
 
-/// The program as it was called, unrecorded.
+/// The program, unrecorded.
 pub fn plain(program: &Path, words: &[OsString]) -> io::Result<Launch> {
     Launch::new(program, words.to_vec(), environment())
 }
 
-/// A user's own LD_PRELOAD stays where it is. Ours is a second one at the end, which the loader heeds and the library removes.
+/// A user's own LD_PRELOAD stays where it is. Ours is a second entry at the end, which the loader uses and our library
+/// removes.
 pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
     let mut entries = environment();
     // heaptrace follows this process if it follows us. It does not follow what we record.
@@ -75,7 +76,7 @@ pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &st
     Launch::new(program, words.to_vec(), entries)
 }
 
-/// gdb, in which `run` starts the recorded program. gdb itself and its helpers stay as they are.
+/// Starts gdb, in which `run` starts the recorded program. gdb itself and its helpers are not recorded.
 pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
     let entries = environment();
     let mut line = vec![OsString::from("gdb")];
@@ -86,7 +87,7 @@ pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path,
     };
     set(PRELOAD, &before(library, last_preload(&entries).map(|(_, value)| value)));
     set(CHANNEL, OsStr::new(channel));
-    // Without a shell in between: the first process that has the variables is the program.
+    // gdb must not start a shell, because the first process that has the variables is taken for the program.
     line.extend(["-iex", "set startup-with-shell off", "--args"].map(OsString::from));
     line.push(program.into());
     line.extend(words.iter().skip(1).cloned());

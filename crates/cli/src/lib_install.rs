@@ -1,16 +1,16 @@
-//! `heaptrack lib`: the capture library and the header as files, for those who build against them.
+//! `heaptrack lib`: writes the capture library and the header as files, for programs that are built against them.
 //!
-//! Given: a folder. Returns: the library under the names that others link to, one file for both, and the header. What
-//! must hold: a file is replaced whole or not at all, because a program may be running from it.
-use crate::args::Lib;
+//! Receives: a folder. Returns: the library under the two names that programs link to, and the header. Must hold: a
+//! file is replaced as a whole or not at all, because a program may be running from it.
 use crate::library;
 use crate::print_out;
 use crate::unfinished::{Unfinished, replace_by_link};
 use anyhow::Context;
+use clap::Parser;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HEADER: &[u8] = include_bytes!("../../../include/heaptrack_api.h");
@@ -18,6 +18,26 @@ const LIBRARY_NAME: &str = "libheaptrack_preload.so";
 /// The other name of the same library.
 const SECOND_NAME: &str = "libheaptrack_inject.so";
 const HEADER_NAME: &str = "heaptrack_api.h";
+
+const HELP: &str = "\
+Examples:
+  heaptrack lib --install ./ht            ./ht/heaptrack_api.h, ./ht/libheaptrack_preload.so, ./ht/libheaptrack_inject.so
+  cc -I$(pwd)/ht pool.c                   the header is enough, there is nothing to link
+  heaptrack lib --path                    a copy that stays, for LD_LIBRARY_PATH and the like
+
+Exit code: 0; 2 wrong usage, or a folder that cannot be written to.";
+
+/// Writes the library that runs inside programs, and the header for custom allocators.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack lib", bin_name = "heaptrack lib", version, after_help = HELP)]
+pub struct Lib {
+    /// Write them to this folder, which is created if it does not exist.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with = "path", required_unless_present = "path")]
+    pub install: Option<PathBuf>,
+    /// Print the path of the library that recordings of this user load.
+    #[arg(long)]
+    pub path: bool,
+}
 
 pub fn run(options: &Lib) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &options.install {
@@ -49,7 +69,7 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     unfinished.finish()
 }
 
-/// Makes the second name. A link that is right already stays, and a new one is made in one step.
+/// Makes the second name. A correct link stays, and a new one is made in one step.
 fn link(folder: &Path) -> io::Result<()> {
     let path = folder.join(SECOND_NAME);
     let is_right = || fs::read_link(&path).is_ok_and(|target| target == Path::new(LIBRARY_NAME));

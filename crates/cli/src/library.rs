@@ -1,9 +1,9 @@
 //! Puts the capture library where the loader can map it.
 //!
-//! Given: the library inside this binary. Returns: a path for LD_PRELOAD. What must hold: only we can write there (a folder of
-//! mode 0711 that is ours); others can read it, because a program that gives up its privileges may start others that
-//! preload it; what is already there is compared byte by byte; a folder that is mounted noexec is left alone; where
-//! there is no other place, the library lives in our memory.
+//! Receives: the library inside this binary. Returns: a path for LD_PRELOAD. Must hold: only we can write there (a
+//! folder of mode 0711 that we own). Others can read it, because a program that gives up its privileges may start
+//! others that preload it. An existing file is compared byte by byte. A folder that is mounted noexec is not used. If
+//! there is no other place, the library is in our memory.
 use collector::part;
 use rustix::fs::{MemfdFlags, Mode, OFlags, StatVfsMountFlags};
 use std::fs::{self, File};
@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 
 pub const CONTENT: &[u8] = include_bytes!(env!("HEAPTRACK_CAPTURE_SO"));
 
-/// Others may pass through our folder, but neither list nor change it; they may read and execute the library.
+/// Others may pass through our folder, but neither list nor change it. They may read and execute the library.
 const OWN_FOLDER: u32 = 0o711;
 const LIBRARY: u32 = 0o555;
 
-/// The library on disk or in memory; it must be kept until the program has started, and longer if that may `exec`.
+/// The library on disk or in memory. It must be kept until the program has started, and longer if the program may call
+/// `exec`.
 #[derive(Debug)]
 pub struct Library {
     pub path: PathBuf,
@@ -27,7 +28,7 @@ pub struct Library {
     _memory: Option<OwnedFd>,
 }
 
-/// `output_folder`: where the trace goes, the last place to try.
+/// `output_folder` is the folder of the trace, which is tried last.
 pub fn place(output_folder: &Path) -> io::Result<Library> {
     match on_disk(output_folder) {
         Some(path) => Ok(Library { path, _memory: None }),
@@ -35,7 +36,7 @@ pub fn place(output_folder: &Path) -> io::Result<Library> {
     }
 }
 
-/// A file that stays when we are gone. Folders that every user can reach come first.
+/// Returns a file that stays after we have ended. Folders that every user can reach are tried first.
 pub fn on_disk(last: &Path) -> Option<PathBuf> {
     let variables = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let folders = variables.chain([PathBuf::from("/tmp"), last.to_path_buf()]);
@@ -44,7 +45,7 @@ pub fn on_disk(last: &Path) -> Option<PathBuf> {
     folders.iter().find_map(|folder| place_in(folder).ok())
 }
 
-/// True when every user may go through the folder and all that it is in.
+/// True if every user may pass through the folder and all its parents.
 fn is_open_to_all(folder: &Path) -> bool {
     let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0);
     folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(is_open))
@@ -67,7 +68,7 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// `heaptrack-<uid>` in `folder`: ours alone, or an error.
+/// Returns `heaptrack-<uid>` in `folder`, or an error if it is not ours alone.
 fn own_folder(folder: &Path) -> io::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let own = folder.join(format!("heaptrack-{user}"));
@@ -75,7 +76,7 @@ fn own_folder(folder: &Path) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => (),
     }
-    // Through a descriptor: what is checked is what is changed.
+    // A descriptor ensures that the folder that is checked is the folder that is changed.
     let folder = rustix::fs::open(&own, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let status = rustix::fs::fstat(&folder)?;
     let mode = status.st_mode & 0o7777;
@@ -83,7 +84,7 @@ fn own_folder(folder: &Path) -> io::Result<PathBuf> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     if mode != OWN_FOLDER {
-        // Made just now, where the umask may have taken bits away, or by an older version.
+        // The umask may have removed bits, or an older version may have created the folder.
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(OWN_FOLDER))?;
     }
     Ok(own)
@@ -99,7 +100,7 @@ fn is_ours(path: &Path) -> bool {
     is_sound && fs::read(path).is_ok_and(|bytes| bytes == CONTENT)
 }
 
-/// Whole or not at all: another heaptrack may start at the same moment.
+/// The file appears as a whole, because another heaptrack may start at the same moment.
 fn write(own: &Path, path: &Path) -> io::Result<()> {
     part::remove_abandoned(own);
     let (unfinished, mut file) = part::create(own)?;
@@ -111,7 +112,7 @@ fn write(own: &Path, path: &Path) -> io::Result<()> {
 }
 
 fn in_memory() -> io::Result<Library> {
-    // Some kernels refuse executable memfds unless asked for; older ones do not know the flag.
+    // Some kernels refuse executable memfds without this flag. Older kernels do not know the flag.
     let create = |flags| rustix::fs::memfd_create("heaptrack-library", flags);
     let memory = create(MemfdFlags::CLOEXEC | MemfdFlags::EXEC).or_else(|_| create(MemfdFlags::CLOEXEC))?;
     let mut file = File::from(memory);

@@ -1,7 +1,7 @@
-//! `heaptrack --live PROGRAM`: the page beside a recording.
+//! `heaptrack --live PROGRAM`: the page while a program is recorded.
 //!
-//! Given: the trace that is being written. Gives back: nothing; a thread serves the page. What must hold: the recording never waits for it, and goes
-//! on if it cannot be had; when the program has ended, the page stays until somebody ends us.
+//! Receives: the trace that is being written. A thread serves the page. Must hold: the recording never waits for the page, and continues if the page
+//! cannot be served. After the program has ended, the page stays until Ctrl-C.
 use crate::analyze::{is_at_hand, open_browser};
 use crate::say;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ pub struct Live {
     address: String,
 }
 
-/// `None`: there is no page, and somebody was told why.
+/// Returns `None` if the page cannot be served. A line on stderr has said why.
 pub fn start(path: &Path) -> Option<Live> {
     let result = try_start(path);
     result
@@ -26,14 +26,7 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
     let server = Server::bind(Ipv4Addr::LOCALHOST.into(), 0)?;
     let address = server.address();
     let tool = concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned();
-    let options = Options {
-        rules: String::new(),
-        suppressions: String::new(),
-        builtin: true,
-        embedded: true,
-        tool,
-        opener: crate::source::open,
-    };
+    let options = Options { rules: String::new(), suppressions: String::new(), builtin: true, embedded: true, tool };
     let store = TraceStore::growing(path, options);
     store.start();
     std::thread::Builder::new().name("heaptrack-page".into()).spawn(move || server.serve(store))?;
@@ -45,7 +38,7 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
 }
 
 impl Live {
-    /// Serves the page until `interrupted` returns: at Ctrl-C, SIGTERM or the terminal's end.
+    /// Serves the page until `interrupted` returns, which happens at Ctrl-C, SIGTERM or when the terminal closes.
     pub fn wait(self, interrupted: impl FnOnce()) {
         say(format_args!("heaptrack: the page stays at {} until Ctrl-C", self.address));
         interrupted();

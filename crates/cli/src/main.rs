@@ -1,7 +1,7 @@
 //! The `heaptrack` command: the only place that composes the other crates.
 //!
-//! Given: a command line. Gives back: an exit code that scripts can rely on (DESIGN section 7). What must hold: nothing
-//! of ours goes to the program's stdout; whoever reads an error knows what to do next.
+//! Receives: a command line. Returns: an exit code that scripts can rely on. Must hold: nothing of ours goes to the stdout of a recorded program, and
+//! every error says what to do next.
 #![cfg_attr(not(fuzzing), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 // `fuzz/` builds this file as the fuzzer of the command line: `fuzzing.rs` is then called instead of `main`.
@@ -21,20 +21,23 @@ mod export;
 #[cfg(fuzzing)]
 mod fuzzing;
 mod heaptrace;
+mod kde_copy;
 mod known_leaks;
 mod launch;
 mod lib_install;
 mod library;
 mod live;
+mod man;
 mod merge;
 mod naming_thread;
 mod output;
 mod print;
 mod program;
 mod record;
+mod recording_options;
 mod report;
+mod search_options;
 mod signals;
-mod source;
 mod status;
 mod support;
 mod symbolize;
@@ -42,6 +45,8 @@ mod trim;
 mod trouble;
 mod unfinished;
 mod unseen;
+mod values;
+mod wrong_usage;
 
 use args::Invocation;
 use std::io::Write;
@@ -51,9 +56,9 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // A library that reads debug files may panic on a hostile one. That costs the names of one file, and is caught.
+    // A library that reads debug files may panic on a hostile file. The panic is caught and costs only the names of that file.
     std::panic::set_hook(Box::new(|_| ()));
-    // Before anything else: what the program inherits must be as we found it.
+    // This comes first, because the program must inherit everything as we found it.
     let inherited = collector::Inherited::take();
     match args::parse(std::env::args_os()) {
         Invocation::Record(options) => record::run(&options, &inherited),
@@ -68,19 +73,13 @@ fn main() -> ExitCode {
         Invocation::Merge(options) => answer(merge::run(&options)),
         Invocation::Analyze(options) => answer(analyze::run(&options)),
         Invocation::Report(options) => answer(report::run(&options)),
-        Invocation::Completions(shell) => {
+        Invocation::Completions(options) => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut args::command(), "heaptrack", &mut text);
+            clap_complete::generate(options.shell, &mut args::command(), "heaptrack", &mut text);
             answer(print_out(&text))
         }
-        Invocation::Man => answer(man()),
+        Invocation::Man(options) => answer(man::run(&options)),
     }
-}
-
-fn man() -> anyhow::Result<ExitCode> {
-    let mut text = Vec::new();
-    clap_mangen::Man::new(args::command()).render(&mut text)?;
-    print_out(&text)
 }
 
 /// To stdout.
@@ -96,7 +95,7 @@ fn answer(result: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// A line for people, on stderr. That nobody can read it is no reason to stop.
+/// Prints a line for people on stderr. A closed stderr must not end a recording, so the write error is ignored.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{}", trouble::without_numbers(&line.to_string()));
 }

@@ -1,19 +1,37 @@
-//! `heaptrack merge`: the traces of several processes in one. What exactly is in it: `format::merge`.
-use crate::args::Merge;
+//! `heaptrack merge`: the traces of several processes in one. `format::merge` says what exactly it contains.
 use crate::destination::{Content, Destination};
-use crate::trim::LEVEL;
+use crate::trim::{LEVEL, say_custom_is_left_out};
 use crate::trouble::{counted, reason, unreadable};
+use clap::Parser;
 use format::{FileWriter, MergeError, Merged};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const HELP: &str = "\
+Example:
+  heaptrack merge heaptrack.worker.*.htz -o workers.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
+
+/// Joins the traces of several processes into one, by the time of day.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack merge", bin_name = "heaptrack merge", version, after_help = HELP)]
+pub struct Merge {
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The traces.
+    #[arg(value_name = "FILES", required = true, num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
 
 pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
     let files: Vec<&Path> = options.files.iter().map(|file| file.as_path()).collect();
     let output = Destination::new(&options.output, OsStr::new("merged.htz"), Content::Trace, &files)?;
     let mut sources = Vec::with_capacity(files.len());
     for file in &files {
-        sources.push(crate::source::open_file(file).map_err(|error| unreadable(file, &error))?);
+        sources.push(heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?);
     }
     let mut merged = Merged::default();
     output.write(Content::Trace, |out| {
@@ -24,12 +42,12 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     for file in &files {
-        crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+        say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     }
     if let Some(until) = merged.folded_until_ns {
         let seconds = until as f64 / 1e9;
         crate::say(format_args!(
-            "heaptrack: some traces have only sums of the first {seconds:.1} s (--max-size): all processes together may have had a higher peak there"
+            "heaptrack: some traces have only sums for the first {seconds:.1} s (--max-size); in that time, all processes together may have had a higher peak"
         ));
     }
     let traces = counted(files.len() as u64, "trace", "traces");

@@ -1,8 +1,9 @@
-//! Names while recording: a thread of the lowest priority that reads the growing trace and resolves what is new in it.
+//! Names while recording: a thread of the lowest priority reads the growing trace and resolves its new frames.
 //!
-//! Given: the trace's file, and where blocks go. Gives back: Symbols blocks, within seconds of a frame's first use; at the end
-//! what is known about the target's files. What must hold: recording never waits for it; its memory is bounded; files
-//! that the target has open are held, so that they can be read when they, or the target, are gone.
+//! Receives: the trace's file, and a sender for blocks. Returns: Symbols blocks, within seconds of a frame's first use,
+//! and at the end what it knows about the target's files. Must hold: recording never waits for this thread. Its memory
+//! is bounded. It keeps the target's files open, so that they can be read after they were deleted or the target has
+//! ended.
 use collector::TracePath;
 use format::{BlockKind, RawBlock, Reader};
 use std::fs::File;
@@ -14,14 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use symbols::{Finder, Jit, ModuleWork, SKIPPED, Search, Target, Wanted};
 
-/// How often the file is looked at: files that the target opens are held soon after.
+/// The time between two reads of the trace. It is short, so that files that the target maps are opened soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// When new frames are resolved first, so that little is left for the end of a program of a few seconds. What lives shorter is named
-/// once, at the end.
+/// The time after which frames are resolved for the first time, so that little is left for the end of a program that
+/// runs for a few seconds. A shorter program gets all its names at its end.
 const FIRST: Duration = Duration::from_millis(1500);
-/// And how often from then on.
+/// The time between two rounds of resolving after that.
 const RESOLVE_EVERY: Duration = Duration::from_secs(4);
-/// Until the first time nobody asks for the stacks: a program that ends before has them read once, at its end.
+/// Stacks are not read before the first round, because a program that ends earlier has them read once, at its end.
 const SKIPPED_AT_FIRST: &[BlockKind] = &[
     BlockKind::Events,
     BlockKind::AllocClasses,
@@ -30,14 +31,14 @@ const SKIPPED_AT_FIRST: &[BlockKind] = &[
     BlockKind::Stacks,
     BlockKind::Symbols,
 ];
-/// Bytes of debug information at a time. Files that need more are left to the end. Up to the second time, large sections are kept:
-/// an end that comes before need not unpack them again.
+/// The most bytes of debug information in memory. Files that need more are left to the end. Large sections are kept
+/// until the second round, so that a program that ends before need not unpack them again.
 const MOST_MEMORY: u64 = 24 << 20;
 const LOWEST: i32 = 19;
-/// Demanglers go down by recursion.
+/// A large stack, because demanglers are recursive.
 const STACK: usize = 8 << 20;
 
-/// The thread, and what it shares with the end of the recording.
+/// The thread, and the state that it shares with the end of the recording.
 pub struct Names {
     shared: Arc<Shared>,
 }
@@ -49,7 +50,7 @@ struct Shared {
     jit: Mutex<Jit>,
 }
 
-/// What is left for the end.
+/// What the thread knows when the recording ends.
 #[derive(Default)]
 pub struct Known {
     pub target: Option<Arc<Target>>,
@@ -57,8 +58,8 @@ pub struct Known {
 }
 
 impl Names {
-    /// `None`: there is no second way into the file; names come at the end then.
-    /// `target`: the process, if files of it are held already.
+    /// Returns `None` if the file cannot be opened a second time. Names then come at the end. `target` is the process,
+    /// if its files are open already.
     pub fn start(
         place: Arc<TracePath>,
         blocks: mpsc::Sender<RawBlock>,
@@ -73,12 +74,12 @@ impl Names {
         Some(Names { shared })
     }
 
-    /// Does not wait: the thread may be in the middle of a large file.
+    /// Tells the thread to stop. Does not wait for it, because it may be in the middle of a large file.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
     }
 
-    /// After the target's end: what the thread learned, and the rest of what a JIT compiler wrote.
+    /// Called after the target's end. Returns what the thread knows, including the rest of what a JIT compiler wrote.
     pub fn known(self) -> Known {
         self.stop();
         let target = self.shared.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -90,7 +91,7 @@ impl Names {
     }
 }
 
-/// Reads on where the file has grown.
+/// Reads what was added to the file.
 struct Growing {
     file: File,
     at: u64,
@@ -135,7 +136,7 @@ fn work(place: &TracePath, file: File, blocks: &mpsc::Sender<RawBlock>, search: 
     }
 }
 
-/// Reads what is new. `None`: it is over.
+/// Reads the new blocks. Returns `None` if the thread must stop.
 fn read<R: Read>(reader: &mut Reader<R>, wanted: &mut Wanted, shared: &Shared) -> Option<()> {
     while let Some(block) = reader.next_block().ok()? {
         wanted.add(block);
@@ -148,7 +149,7 @@ fn read<R: Read>(reader: &mut Reader<R>, wanted: &mut Wanted, shared: &Shared) -
 
 struct Watcher<'a> {
     place: &'a TracePath,
-    /// What `reader` reads.
+    /// The file of `reader`.
     file: File,
     reader: Reader<Growing>,
     wanted: Wanted,
@@ -159,7 +160,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// `None`: it is over.
+    /// Returns `None` if the thread must stop.
     fn round(&mut self, finder: Finder<'_>) -> Option<()> {
         self.keep_up()?;
         read(&mut self.reader, &mut self.wanted, self.shared)?;
@@ -192,7 +193,7 @@ impl Watcher<'_> {
         Some(())
     }
 
-    /// A file with a bound on its size is replaced by a shorter one, which has what was named so far.
+    /// A recording with a limited size replaces its file by a shorter one, which contains the names so far.
     fn keep_up(&mut self) -> Option<()> {
         if self.place.is(&self.file).unwrap_or(true) {
             return Some(());
@@ -215,7 +216,7 @@ impl Watcher<'_> {
         let send = |piece: format::Symbols, _: usize| blocks.send(piece.to_block()).is_ok() && !is_over();
         match &work.module {
             None => {
-                // The file that names them may still be behind the code that runs.
+                // The JIT compiler may not have written their names to its file yet.
                 let jit = shared.jit.lock().unwrap_or_else(PoisonError::into_inner);
                 if !jit.is_empty() {
                     symbols::resolve_jit(work, Some(&jit), send);

@@ -1,10 +1,9 @@
 //! The trace's name and its file.
 //!
-//! Given: `-o` and the program's name. Returns: an open file that gets its final name when the pid is known. A device or a pipe gets the
-//! whole trace at the end. What must hold: no
-//! file is left when the program did not start; a file is never half renamed; no recording takes the name of another
-//! one that is still being written. Every recorder holds a lock on its file, and a lock on the folder while it takes
-//! a name.
+//! Receives: `-o` and the program's name. Returns: an open file that gets its final name when the pid is known. A
+//! device or a pipe gets the whole trace at the end. Must hold: no file is left if the program did not start. No
+//! recording takes the name of another one that is still being written: every recorder holds a lock on its file, and a
+//! lock on the folder while it takes a name.
 use crate::destination::{is_special, is_stdout, names_folder};
 use crate::unfinished::behind_links;
 use anyhow::{Context, anyhow};
@@ -23,7 +22,7 @@ use std::time::Duration;
 pub struct Output {
     pattern: PathBuf,
     place: Arc<TracePath>,
-    /// Folders that we made, outermost first.
+    /// The folders that we created, outermost first.
     made: Vec<PathBuf>,
     is_named: bool,
     /// A device or a pipe that was asked for.
@@ -36,12 +35,12 @@ struct Sink {
     file: File,
 }
 
-/// The name with `%p` still in it, and whether KDE's format was asked for by its suffix.
+/// Returns the name with `%p` still in it, and whether its ending asks for KDE's format.
 fn pattern(option: Option<&Path>, program: &OsStr) -> (PathBuf, bool) {
     let Some(name) = option.filter(|name| !names_folder(name)) else {
         let folder = option.unwrap_or(Path::new(""));
         let program = Path::new(program).file_name().unwrap_or(program).as_bytes();
-        // A percent sign in a program's name is not ours to expand.
+        // A percent sign in a program's name must not be expanded.
         let mut name = b"heaptrack.".to_vec();
         name.extend(program.iter().flat_map(|byte| if *byte == b'%' { vec![b'%', b'%'] } else { vec![*byte] }));
         name.extend(b".%p.htz");
@@ -56,7 +55,7 @@ fn pattern(option: Option<&Path>, program: &OsStr) -> (PathBuf, bool) {
     (PathBuf::from(named), is_kde)
 }
 
-/// `%h`, `%p`, `%%`; anything else stays.
+/// Expands `%h`, `%p` and `%%`. Everything else stays.
 fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
     let (mut out, mut bytes) = (Vec::new(), pattern.as_os_str().as_bytes().iter().copied());
     while let Some(byte) = bytes.next() {
@@ -74,14 +73,14 @@ fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
 }
 
 impl Output {
-    /// Makes the folder and the file, under a name that shows that it is not finished. `named_late`: it gets its name when the recording
-    /// is over. Returns true if KDE's format was meant.
+    /// Creates the folder and the file, under a name that shows that it is not finished. With `named_late`, the file
+    /// gets its name when the recording is over. Also returns true if the name asks for KDE's format.
     pub fn create(option: Option<&Path>, program: &OsStr, named_late: bool) -> anyhow::Result<(Output, File, bool)> {
         let sink = option.map(Sink::find).transpose()?.flatten();
         let hidden = sink.as_ref().map(|_| std::env::temp_dir().join("heaptrack"));
         let (pattern, is_kde) = pattern(hidden.as_deref().or(option), program);
         let own = expand(&pattern, host().as_bytes(), std::process::id());
-        // On the disk that a link leads to, because the file is renamed to there.
+        // The file is created on the disk to which a link leads, because it is renamed to that place.
         let folder = folder_of(&behind_links(&own));
         let mut output = Output {
             pattern,
@@ -98,10 +97,12 @@ impl Output {
             anyhow::bail!("{} is being written by another recording: give another name with -o", own.display());
         }
         part::remove_abandoned(&folder);
-        // A trace that is hidden for long is worth keeping if the recorder is killed.
+        // A file that keeps its temporary name for long is not removed if the recorder is killed, because it is a
+        // usable trace.
         let made =
             if named_late || output.sink.is_some() { part::create_trace(&folder) } else { part::create(&folder) };
-        // Its lock is held as long as we write: a command that wants to append waits for us, and no other recording takes the name.
+        // The lock is held while we write, so that no command appends to the file and no other recording takes its
+        // name.
         let (path, file) =
             made.map_err(|error| anyhow!("cannot write to {}: {error}; give another place with -o", folder.display()))?;
         output.place = Arc::new(TracePath::new(path));
@@ -128,7 +129,8 @@ impl Output {
         Arc::clone(&self.place)
     }
 
-    /// The program runs, as `pid`: the file gets its name, or a similar one if another recording took that name meanwhile.
+    /// Called when the program runs as `pid`. The file gets its name, or a similar one if another recording has taken
+    /// that name.
     pub fn name(&mut self, pid: u32) -> std::io::Result<PathBuf> {
         if self.sink.is_some() {
             return Ok(self.place.path());
@@ -150,8 +152,8 @@ impl Output {
 }
 
 impl Output {
-    /// The recording is over: a device or a pipe gets the trace. Returns its name, if there is one. If it takes no more, the trace
-    /// stays where it is.
+    /// Called when the recording is over. Copies the trace to the device or pipe, if one was given, and returns its
+    /// name. If that fails, the trace stays where it is.
     pub fn deliver(&mut self) -> anyhow::Result<Option<PathBuf>> {
         let Some(Sink { path, file }) = &mut self.sink else { return Ok(None) };
         let copied = File::open(self.place.path()).and_then(|mut trace| io::copy(&mut trace, file));
@@ -162,7 +164,7 @@ impl Output {
 }
 
 impl Sink {
-    /// `None`: an ordinary file is meant.
+    /// Returns `None` if the option names an ordinary file.
     fn find(option: &Path) -> anyhow::Result<Option<Self>> {
         if is_stdout(option) {
             anyhow::bail!("the trace cannot go to stdout, where the program writes: give -o the name of a file");
@@ -171,7 +173,7 @@ impl Sink {
             return Ok(None);
         }
         let path = option.to_owned();
-        // A pipe without a reader would be waited for, and the program with it.
+        // Opening a pipe without a reader would block, and the program would wait with us.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::open(option, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -197,16 +199,16 @@ impl Drop for Output {
     }
 }
 
-/// True when another process holds the lock of a recorder on this file.
+/// True if another process holds the lock of a recorder on this file.
 pub fn is_being_written(path: &Path) -> bool {
     let locked = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    // Nothing is opened that could block or that has an effect when it is opened.
+    // Only regular files are opened. Opening anything else could block or have an effect.
     let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
     is_file && File::open(path).is_ok_and(|file| locked(file) == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
-/// Two recordings that start at once look for a name one after the other. A lock that somebody else holds for long is not
-/// waited for: it is not one of ours.
+/// The lock makes recordings that start together take their names one after the other. A lock that is held for long is
+/// ignored, because it is not one of ours.
 fn lock_folder(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
     for _ in 0..200 {
@@ -218,7 +220,7 @@ fn lock_folder(folder: &Path) -> Option<File> {
     None
 }
 
-/// `x.htz`, `x.2.htz`, `x.3.htz` and so on; what stands before a `.zst.htz` or `.gz.htz` gets the number.
+/// Returns `x.htz`, `x.2.htz`, `x.3.htz` and so on. The number comes before `.zst.htz` and `.gz.htz`.
 fn similar_names(wanted: &Path) -> impl Iterator<Item = PathBuf> {
     let bytes = wanted.as_os_str().as_bytes();
     let ending = [&b".zst.htz"[..], b".gz.htz", b".htz"].into_iter().find(|ending| bytes.ends_with(ending));

@@ -1,7 +1,7 @@
-//! Finds the program, and says before it starts whether it can be recorded.
+//! Finds the program, and decides before its start whether it can be recorded.
 //!
-//! Given: the word on the command line. Gives back: the file to execute, or one sentence with an exit code. What must
-//! hold: nothing is started or written here; whatever bytes the file holds, there is an answer.
+//! Receives: the word on the command line. Returns: the file to execute, or one sentence with an exit code. Must hold:
+//! nothing is started or written here. There is an answer for every content of the file.
 use crate::definitions::{self, Scope};
 use object::Endianness;
 use object::ReadRef;
@@ -32,15 +32,16 @@ fn refuse<T>(path: &Path, sentence: &str) -> Result<T, Refusal> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
-    /// The file that is really executed: for a script its interpreter.
+    /// The file that is really executed, which is the interpreter for a script.
     pub image: PathBuf,
-    /// Something to say that does not stop us.
+    /// A warning that does not prevent the recording.
     pub warning: Option<String>,
-    /// Where in the image's address space its LeakSanitizer suppressions function is, 0 = nowhere. Programs rarely export it.
+    /// The address of the function with its LeakSanitizer suppressions, in the image's own address space; 0 = there is
+    /// none. Programs rarely export it.
     pub suppressions: u64,
 }
 
-/// What is found about the file that is really executed; as in `Program`.
+/// What is known about the file that is really executed. The fields are as in `Program`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Image {
     path: PathBuf,
@@ -48,7 +49,7 @@ struct Image {
     suppressions: u64,
 }
 
-/// Interpreters of interpreters; the kernel allows four.
+/// The most interpreters of interpreters. The kernel allows four.
 const MOST_SCRIPTS: usize = 4;
 /// Bytes 4, 5 and 18 of the only ELF files that we record.
 const CLASS_64: u8 = 2;
@@ -56,11 +57,11 @@ const LITTLE_ENDIAN: u8 = 1;
 const EM_X86_64: u16 = 62;
 const MALLOC: &[u8] = b"malloc";
 const SUPPRESSIONS: &[u8] = b"__lsan_default_suppressions";
-/// Allocators that are linked in under names of their own: calls of those are not seen.
+/// Allocators that are linked into programs under names of their own. Their calls are not seen.
 const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
 
-/// Tools that replace the allocator and must be loaded first: a function that they define in the program, a part of their
-/// library's name (GCC's and Clang's), and their name.
+/// Tools that replace the allocator and must be loaded first. For each: a function that it defines in the program, a
+/// part of its library's name (GCC's and Clang's), and its name.
 const SANITIZERS: [(&[u8], &[u8], &str); 3] = [
     (b"__asan_init", b"asan.so", "AddressSanitizer"),
     (b"__hwasan_init", b"hwasan.so", "HWAddressSanitizer"),
@@ -69,7 +70,7 @@ const SANITIZERS: [(&[u8], &[u8], &str); 3] = [
 
 type Section = elf::SectionHeader64<Endianness>;
 
-/// Bytes of a dynamic section or its strings that are read; no program has more.
+/// The most bytes that are read of a dynamic section or its strings. No program has more.
 const MOST_DYNAMIC: u64 = 16 << 20;
 
 fn bytes_of(file: &File, section: &Section, endian: Endianness) -> Option<Vec<u8>> {
@@ -104,7 +105,7 @@ pub fn look_up_in_path(name: &str) -> Result<PathBuf, Refusal> {
     look_up(OsStr::new(name), std::env::var_os("PATH").as_deref())
 }
 
-/// As a shell does it: a word with a slash is a path, any other is looked for in PATH.
+/// Searches as a shell does: a word with a slash is a path, any other word is looked up in PATH.
 fn look_up(word: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Refusal> {
     let missing = |sentence: String| Err(Refusal { code: NOT_FOUND, sentence });
     if word.is_empty() {
@@ -145,12 +146,12 @@ fn check(path: &Path, scripts_left: usize) -> Result<Image, Refusal> {
         return refuse(path, "is a folder, not a program");
     }
     if !metadata.is_file() || !is_executable(path) {
-        return refuse(path, "is not executable (chmod +x makes it so)");
+        return refuse(path, "is not executable (run chmod +x)");
     }
     let mut start = Vec::new();
     let file = match File::open(path) {
         Ok(file) => file,
-        // Executable but not readable: the kernel can run it, and nothing more is known.
+        // The file is executable but not readable. The kernel can run it, and nothing more is known.
         Err(_) => return Ok(Image { path: path.to_path_buf(), ..Image::default() }),
     };
     if (&file).take(512).read_to_end(&mut start).is_err() {
@@ -184,7 +185,7 @@ fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<Image, 
     check(&interpreter, scripts_left - 1)
 }
 
-/// The kernel then tells the loader to ignore LD_PRELOAD.
+/// True if the kernel tells the loader to ignore LD_PRELOAD.
 fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != user.as_raw();
@@ -202,7 +203,7 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     if machine.is_ok_and(|machine| machine != EM_X86_64) || class != [CLASS_64, LITTLE_ENDIAN] {
         return refuse(path, "is built for another architecture; this heaptrack records 64-bit x86 programs");
     }
-    // The headers alone: a whole file of `object` reads all symbols at once.
+    // Reads only the headers, because `object` would read all symbols of a whole file at once.
     let headers = || {
         let header = elf::FileHeader64::<Endianness>::parse(&data)?;
         let endian = header.endian()?;
@@ -212,11 +213,22 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
         return refuse(path, "is a damaged ELF file");
     };
     let has_interpreter = segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
-    // The loader itself has no interpreter, and takes LD_PRELOAD for the program it is given.
+    // The loader itself has no interpreter. It uses LD_PRELOAD for the program that it is given.
     let is_loader = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-"));
     if !has_interpreter && !is_loader {
         return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
     }
+    check_allocator(path, file, sections, endian, is_loader)
+}
+
+/// Refuses a program whose allocator hides its allocations, and warns about allocators under other names.
+fn check_allocator(
+    path: &Path,
+    file: &File,
+    sections: &[elf::SectionHeader64<Endianness>],
+    endian: Endianness,
+    is_loader: bool,
+) -> Result<Image, Refusal> {
     let initializers = SANITIZERS.map(|(initializer, _, _)| initializer);
     let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).chain(initializers).collect();
     let found = definitions::find(file, sections, endian, &names, Scope::Global);

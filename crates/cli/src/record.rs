@@ -1,15 +1,20 @@
 //! `heaptrack PROGRAM`: from the command line to the exit code.
 //!
-//! Given: options and what the program is to inherit. Gives back: the program's own exit code, or 126/127 when it could
-//! not be recorded. What must hold: nothing is written unless the program starts; whatever goes wrong with recording
-//! afterwards, the program runs to its end and its code is ours.
-use crate::args::{OnFull, Record, SearchOptions};
+//! Receives: options, and what the program inherits. Returns: the program's own exit code, or 126 or 127 if it could
+//! not be recorded. Must hold: nothing is written unless the program starts. Whatever goes wrong with the recording
+//! afterwards, the program runs to its end and its exit code is ours.
+mod options;
+
+pub use options::Record;
+
 use crate::launch;
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
+use crate::recording_options::RecordingOptions;
 use crate::say;
+use crate::search_options::SearchOptions;
 use crate::signals::Signals;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
@@ -24,15 +29,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long the program's end may be followed by work of ours.
+/// The most time that we take for names after the program's end.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
-/// The same for a user who asked for files from servers.
+/// The same if the user asked for files from servers.
 const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
-/// Bytes of debug information, a file; two are read at a time. Larger ones are left to `heaptrack symbolize`.
+/// The most bytes of debug information for a file. Two files are read at a time. Larger files are left to `heaptrack
+/// symbolize`.
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
-/// Only in a build with the feature `checks`: a check failed. The program may have a handler for SIGILL, so its own code would
-/// not tell.
+/// A check failed, in a build with the feature `checks`. The program's own exit code may hide that, because the program
+/// may handle SIGILL.
 pub(crate) const FAILED_CHECK: u8 = 70;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
@@ -47,13 +53,14 @@ pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
-    if let Some(trouble) = options.search.trouble(options.no_symbols) {
+    let RecordingOptions { search, no_symbols, quiet, .. } = &options.recording;
+    if let Some(trouble) = search.trouble(*no_symbols) {
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
-    let (mut output, file, is_kde) = Output::create(options.output.as_deref(), word, options.debug)
+    let (output, file, is_kde) = Output::create(options.recording.output.as_deref(), word, options.debug)
         .map_err(|error| cannot(crate::trouble::sentence(&error)))?;
     let library = library::place(&output.folder()).map_err(SetupError::Library);
     let started = library.and_then(|library| {
@@ -62,7 +69,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     });
     let (library, recording) = match started {
         Ok(both) => both,
-        // The limit that stops us also holds for the program, which may live well within it.
+        // The same limit holds for the program, which may never reach it. So the program runs unrecorded.
         Err(error) if error.is_out_of_room() && inherited.limits_file_size() => {
             say(format_args!("heaptrack: not recorded, the limit on file sizes (ulimit -f) leaves no room: {error}"));
             drop(output);
@@ -70,19 +77,32 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
-    if let Some(warning) = program.warning.as_ref().filter(|_| !options.quiet) {
+    if let Some(warning) = program.warning.as_ref().filter(|_| !quiet) {
         say(format_args!("heaptrack: {warning}"));
     }
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
+    Ok(follow(options, child, recording, &signals, output, is_kde))
+}
+
+/// Records the running program to its end, and returns its exit code.
+fn follow(
+    options: &Record,
+    child: u32,
+    recording: Recording,
+    signals: &Signals,
+    mut output: Output,
+    is_kde: bool,
+) -> ExitCode {
+    let RecordingOptions { search, no_symbols, quiet, live, max_size, .. } = &options.recording;
     let place = output.place();
     let folder = File::open(output.folder()).ok();
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
-    // gdb starts the program whenever it is told to: the pid is known at the end.
+    // gdb starts the program when the user says so, so the pid is known only at the end.
     let mut path = if options.debug { None } else { name(child) };
-    let live = path.as_deref().filter(|_| options.live).and_then(crate::live::start);
-    let line = StatusLine::start(recording.stats(), folder, options.quiet, options.live);
-    let with_names = !options.no_symbols && has_memory();
-    let names = with_names.then(|| Names::start(place, recording.blocks(), options.search.search(), None)).flatten();
+    let page = path.as_deref().filter(|_| *live).and_then(crate::live::start);
+    let line = StatusLine::start(recording.stats(), folder, *quiet, *live);
+    let with_names = !no_symbols && has_memory();
+    let names = with_names.then(|| Names::start(place, recording.blocks(), search.search(), None)).flatten();
     let mut end = wait_for(child);
     signals.keep();
     line.end();
@@ -95,25 +115,28 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     }
     let outcome = recording.finish_inspected(end, crate::unseen::inspect);
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
-    match outcome.zip(path) {
+    let left = "not freed at the end";
+    let ending = Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, left };
+    conclude(outcome.zip(path), ending, &mut output);
+    if let Some(page) = page {
+        page.wait(|| signals.wait_for_interrupt());
+    }
+    if has_failed_check { ExitCode::from(FAILED_CHECK) } else { code(end.exit) }
+}
+
+/// Reports what was recorded, or why there is no trace.
+fn conclude(recorded: Option<(Outcome, PathBuf)>, ending: Ending<'_>, output: &mut Output) {
+    match recorded {
         None => say(format_args!("heaptrack: recording failed, there is no trace")),
         Some((outcome, path)) if !outcome.started => {
             let _ = std::fs::remove_file(path);
             say(format_args!("heaptrack: nothing was recorded, {}", why_not(outcome.refusal)));
         }
-        Some((outcome, path)) => {
-            let (search, quiet, max_size) = (&options.search, options.quiet, options.max_size);
-            let left = "not freed at the end";
-            Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, &path, &mut output);
-        }
+        Some((outcome, path)) => ending.conclude(&outcome, &path, output),
     }
-    if let Some(live) = live {
-        live.wait(|| signals.wait_for_interrupt());
-    }
-    Ok(if has_failed_check { ExitCode::from(FAILED_CHECK) } else { code(end.exit) })
 }
 
-/// What is left to do when everything was recorded.
+/// The work that is left when everything was recorded.
 pub(crate) struct Ending<'a> {
     pub search: &'a SearchOptions,
     pub quiet: bool,
@@ -126,7 +149,8 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// The last names, the format that the file's name asks for, and what was recorded where. A trace that was cut gets neither.
+    /// Adds the last names, converts the file if its name asks for KDE's format, and reports what was recorded. A trace
+    /// that was cut gets neither names nor a conversion.
     pub fn conclude(self, outcome: &Outcome, path: &Path, output: &mut Output) {
         status::report_losses(outcome, path);
         let mut file = path.to_owned();
@@ -138,7 +162,7 @@ impl Ending<'_> {
                 file = convert(self.quiet, path).unwrap_or(file);
             }
         }
-        // Only now: names are a good part of the file.
+        // Measured only now, because names are a large part of the file.
         let bytes = std::fs::metadata(&file).map_or(outcome.file_bytes, |data| data.len());
         let sink = output.deliver().unwrap_or_else(|error| {
             say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
@@ -150,7 +174,7 @@ impl Ending<'_> {
     }
 }
 
-/// Into KDE's format, which the name asked for. The trace goes only when that is there.
+/// Converts the trace to KDE's format. The trace is removed only when the new file exists.
 fn convert(quiet: bool, path: &Path) -> Option<PathBuf> {
     match crate::export::convert(path) {
         Ok(target) => {
@@ -161,7 +185,7 @@ fn convert(quiet: bool, path: &Path) -> Option<PathBuf> {
         }
         Err(error) => {
             let (path, error) = (path.display(), crate::trouble::sentence(&error));
-            say(format_args!("heaptrack: not converted to KDE's format, {path} stays: {error}"));
+            say(format_args!("heaptrack: {path} was not converted to KDE's format: {error}"));
             None
         }
     }
@@ -179,16 +203,13 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
         setup: Setup {
             geometry,
             clock: collector::kernel_clock(),
-            on_full: match options.on_full {
-                OnFull::Wait => channel::OnFull::Wait,
-                OnFull::Drop => channel::OnFull::Drop,
-            },
-            max_stall_ms: options.max_stall,
+            on_full: options.recording.on_full.into(),
+            max_stall_ms: options.recording.max_stall,
             lsan_symbol: program.suppressions,
             watched: false,
         },
         file,
-        bound: options.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),
@@ -196,7 +217,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
     }
 }
 
-/// The pid of our child: the target, or gdb.
+/// Returns the pid of our child, which is the target or gdb.
 fn start(
     options: &Record,
     inherited: &Inherited,
@@ -209,7 +230,7 @@ fn start(
     let ready = |pid| signals.pass_on_to(pid);
     if options.debug {
         let gdb = program::look_up_in_path("gdb")?;
-        // The first process that comes with the variables is the target: gdb starts it when told to.
+        // The first process that has the variables is the target, which gdb starts when the user says so.
         return launch::under_gdb(&gdb, &program.path, words, library, &recording.variable_by_path())
             .and_then(|launch| spawn(&launch, None, inherited, ready))
             .map_err(|error| cannot(format_args!("cannot start gdb: {error}")));
@@ -230,8 +251,7 @@ fn unrecorded(launch: io::Result<Launch>, inherited: &Inherited, signals: &Signa
     Ok(code(wait_for(child).exit))
 }
 
-/// Waits for our child. Other children are orphans that came to us as the first process of a container: they are
-/// buried on the way.
+/// Waits for our child. As the first process of a container we also inherit orphans, which are reaped here.
 pub(crate) fn wait_for(child: u32) -> End {
     let mut is_only_child = true;
     loop {
@@ -263,12 +283,12 @@ pub(crate) fn code(exit: Exit) -> ExitCode {
     })
 }
 
-/// Reading debug information takes memory, and where that is short (`ulimit -v`) recording comes first.
+/// False if memory is limited (`ulimit -v`). Reading debug information takes memory, and recording is more important.
 pub fn has_memory() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
 }
 
-/// The names that did not come while recording. What takes longer is left to `heaptrack symbolize`.
+/// Adds the names that were not found while recording. Names that take too long are left to `heaptrack symbolize`.
 fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, names: Option<Names>, path: &Path) {
     let known = names.map(Names::known).unwrap_or_default();
     let help = Help {

@@ -1,4 +1,4 @@
-//! `heaptrack report`: one self-contained page.
+//! `heaptrack report`: the page as one self-contained file.
 use crate::destination::{Content, Destination, named_after};
 use crate::say;
 use crate::status::Bytes;
@@ -8,26 +8,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use web::{Options, report};
 
-/// Writes the page with all its data into one file: no server, no network, opens from disk.
+/// Writes the page with all its data into one file, which opens from disk without a server or a network.
 #[derive(Debug, Parser)]
 #[command(
     name = "heaptrack report",
     bin_name = "heaptrack report",
     version,
-    after_help = "Example:
-  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine"
+    after_help = "Examples:
+  heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine
+  heaptrack report --max-size 5M big.htz            leaves out source texts and fine ranges of time to stay below 5 MB
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written."
 )]
 pub struct Report {
-    /// Where to write it; the trace's name with .html if not given.
+    /// The file to write. Without it, the trace's name with .html.
     #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// The most megabytes; what does not fit is left out, and said.
-    #[arg(long, default_value_t = 24.0, value_name = "MB")]
-    pub max_size: f64,
+    /// The largest size of the file. What does not fit is left out, and the report says what that is.
+    #[arg(long, default_value = "24M", value_name = "SIZE", value_parser = crate::values::size)]
+    pub max_size: u64,
     /// Known leaks, in LSan's format: lines of leak:NAME.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub suppressions: Option<PathBuf>,
-    /// Rules that tell whose code is whose, as for `heaptrack print`.
+    /// Rules that tell which code is yours, as for `heaptrack print`.
     #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
     /// The trace.
@@ -47,11 +50,10 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         builtin: true,
         embedded: true,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
-        opener: crate::source::open,
     };
-    // What cannot be read is told as for every other command.
-    crate::source::open_file(&options.file).map_err(|error| unreadable(&options.file, &error))?;
-    let page = report(&options.file, settings, (options.max_size.max(0.0) * 1e6) as u64)?;
+    // Opened here first, so that a bad file gives the same error as in every other command.
+    heaptrack_trace::open_without_names(&options.file).map_err(|error| unreadable(&options.file, &error))?;
+    let page = report(&options.file, settings, options.max_size)?;
     output.write(Content::Other, |out| Ok(out.write_all(&page.html)?))?;
     for note in &page.notes {
         say(format_args!("heaptrack: {note}"));

@@ -1,8 +1,9 @@
-//! Signals sent to us: passed on to a program that we launched, the end of the recording of one that we attached to.
+//! Signals that are sent to us. They are passed on to a program that we launched. They end the recording of a program
+//! that we attached to.
 //!
-//! Given: the target's pid. Returns: nothing; a thread waits. What must hold: we never die of a signal that the program could
-//! survive; a signal that comes before the program has started reaches it when it starts; what the terminal sends to the
-//! whole process group is not sent twice.
+//! Receives: the target's pid. A thread waits for signals. Must hold: we never die of a signal that the program could
+//! survive. A signal that arrives before the program has started reaches it when it starts. A signal that the terminal
+//! sends to the whole process group is not sent twice.
 use collector::{Inbox, Received};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Everything that people send to a service whose pid they take ours for: as the first process of a container ours is the
-/// only one they know. Left out are signals that stop a process or report its own fault.
+/// All signals that people send to a service. In a container we are the first process, so they send them to our pid.
+/// Signals that stop a process or report a fault of its own are not passed on.
 const PASSED_ON: [i32; 13] =
     [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH];
 
@@ -26,13 +27,13 @@ pub fn pass_on(target: i32, signal: i32) {
     }
 }
 
-/// True for what the terminal sends to every process of the group, so to the program as well.
+/// True for a signal that the terminal sends to every process of the group, and so also to the program.
 pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
 }
 
-/// Signals that end a process which has no handler for them: all but those about a mistake of its own, and
-/// SIGPIPE and SIGXFSZ, which we ignore. Real-time signals are added.
+/// Signals that end a process without a handler, except those about a fault of its own, and except SIGPIPE and SIGXFSZ,
+/// which we ignore. Real-time signals are added.
 const TERMINATING: [i32; 13] =
     [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, PWR];
 const STKFLT: i32 = 16;
@@ -49,14 +50,14 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Signals that we were started with ignored: one bit for each, from 1.
+/// The signals that were ignored when we were started, as a bit for each, from 1.
 pub fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Blocks signals from now on; they are passed on once the target is there.
+/// Blocks signals from now on. They are passed on once the target exists.
 #[derive(Debug)]
 pub struct Signals {
     inbox: Inbox,
@@ -101,12 +102,12 @@ impl Signals {
         let _ = self.start.send(());
     }
 
-    /// The target is gone, and its pid may soon be another process's.
+    /// The target has ended, and its pid may soon belong to another process.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
     }
 
-    /// Returns when somebody interrupts us after the target's end.
+    /// Returns when the user interrupts us after the target's end.
     pub fn wait_for_interrupt(&self) {
         let _ = self.interrupts.recv();
     }

@@ -1,7 +1,7 @@
-//! What people see: one line while the program runs, a few at the end.
+//! What the user sees: one line while the program runs, and a few at the end.
 //!
-//! Given: live numbers, an outcome. Gives back: text on stderr. What must hold: no line unless stderr is a terminal;
-//! the line is erased before anything else is printed.
+//! Receives: live numbers, an outcome. Returns: text on stderr. Must hold: the line is drawn only if stderr is a
+//! terminal, and it is erased before anything else is printed.
 use crate::disk::Disk;
 use crate::say;
 use collector::{Outcome, Stats};
@@ -16,14 +16,15 @@ use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(300);
 
-/// The line, and a warning about the disk, by a thread of its own: a slow terminal holds nobody up.
+/// The status line and the warning about the disk. They have a thread of their own, so that a slow terminal delays
+/// nothing else.
 #[derive(Debug)]
 pub struct StatusLine {
     stop: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl StatusLine {
-    /// `folder`: where the trace is, whose disk is watched. `hidden`: warnings only.
+    /// `folder` is the folder of the trace, whose disk is watched. With `hidden`, only warnings are printed.
     pub fn start(stats: Arc<Stats>, folder: Option<File>, quiet: bool, hidden: bool) -> Self {
         if quiet {
             return StatusLine { stop: None };
@@ -107,7 +108,8 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
     if unit == 0 { write!(f, "{value}{name}") } else { write!(f, "{number:.1}{name}") }
 }
 
-/// The few lines at the end. `left`: what blocks are called that were not freed. `can_be_read`: the trace is a file.
+/// Prints the lines at the end. `left` is what blocks that were not freed are called. `can_be_read` is true if the
+/// trace is a file.
 pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_read: bool) {
     let totals = &outcome.totals;
     say(format_args!("heaptrack: {} ({})", path.display(), Bytes(bytes)));
@@ -132,7 +134,7 @@ pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_rea
     if let Some(until) = outcome.folded_until_ns {
         let seconds = until as f64 / 1e9;
         say(format_args!(
-            "  of the first {seconds:.1} s the trace has only sums and the blocks that were still live (--max-size)"
+            "  for the first {seconds:.1} s, the trace has only sums and the blocks that were still live (--max-size)"
         ));
     }
     if can_be_read {
@@ -148,7 +150,7 @@ fn allocations(count: u64) -> String {
     format!("{} {}", Count(count), if count == 1 { "allocation" } else { "allocations" })
 }
 
-/// What is missing from the trace; said even with `-q`, for a silent loss is a wrong result.
+/// Prints what is missing in the trace, even with `-q`, because a silent loss is a wrong result.
 pub fn report_losses(outcome: &Outcome, path: &Path) {
     if let Some(error) = &outcome.write_error {
         let (path, hint) =
@@ -166,7 +168,7 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
     }
 }
 
-/// As a shell would take it.
+/// The path as it can be pasted into a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+%:,@=".contains(c);

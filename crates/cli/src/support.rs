@@ -1,9 +1,10 @@
-//! Which options each output of `print`, `diff` and `export` heeds. An option that an output would ignore is refused with a sentence.
+//! The table of which options have an effect on which output of `print`, `diff` and `export`. An option that an output
+//! would ignore is refused with a sentence.
 //!
-//! Given: the options that stand on the command line. Gives back: nothing, or why they cannot be heeded. What must hold: every option of
-//! these commands has a row here (a test asks clap for them). What the views heed stands in `analysis::view::heeding`, because the page's
-//! server refuses by it, too. `--help` and docs/views.md show this table.
-use crate::args::Format;
+//! Receives: the options that were given. Returns: nothing, or a sentence about an option that would have no effect.
+//! Must hold: every option of these commands has a row here (a test asks clap for them). The options of views are in
+//! `analysis::view::heeding`, because the page's server uses them, too. `--help` and docs/views.md show this table.
+use crate::export::Format;
 use analysis::view::{View, heeding};
 
 /// Something that `heaptrack print` or `heaptrack diff` writes.
@@ -24,7 +25,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// All but the views.
+    /// All outputs except the views.
     const OTHERS: [Output; 7] = [
         Output::Text,
         Output::Difference,
@@ -35,7 +36,7 @@ impl Output {
         Output::Massif,
     ];
 
-    /// The table says that this output heeds the option.
+    /// True if the option has an effect on this output.
     #[cfg(test)]
     pub fn heeds(self, option: &str) -> bool {
         ROWS.iter().any(|row| row.option == option && row.has(self))
@@ -55,19 +56,19 @@ impl Output {
     }
 }
 
-/// Which of the outputs of one command must heed an option.
+/// On which of the outputs of one command an option must have an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// All of them: it says what is shown, and an output that ignored it would show something else.
+    /// On all of them, because the option selects what is shown.
     All,
-    /// At least one: it is about that one.
+    /// On at least one of them.
     One,
 }
 
 struct Row {
     /// Its long name.
     option: &'static str,
-    /// The word of a query, by which views heed it.
+    /// The word of a query that stands for the option in views.
     word: &'static str,
     others: &'static [Output],
     by: By,
@@ -79,10 +80,10 @@ const fn row(option: &'static str, word: &'static str, others: &'static [Output]
 
 use Output::{Difference, Event, Folded, Histogram, Json, Massif, Text};
 
-/// Outputs of stacks and what they cost.
+/// Outputs with stacks and their costs.
 const REPORTS: &[Output] = &[Text, Difference, Json];
 const TEXTS: &[Output] = &[Text, Difference];
-/// Outputs that can be of a part of the trace.
+/// Outputs that can show a part of the trace.
 const PARTS: &[Output] = &[Text, Difference, Json, Histogram, Folded];
 const NO_WORD: &str = "";
 
@@ -135,7 +136,7 @@ const ROWS: &[Row] = &[
     row("source-file", "file", &[], By::One),
 ];
 
-/// Whose code is whose matters to views that name a level to blame, or that show or hide classes.
+/// The rules matter to views that name a level to blame, or that show or hide classes.
 const RULES: &str = "rules";
 const RULED: &[View] = &[
     View::Summary,
@@ -154,7 +155,7 @@ impl Row {
     fn views(&self) -> &'static [View] {
         match self.word {
             RULES => RULED,
-            // Another trace has other stacks: only one view can show both.
+            // Only one view can show the stacks of two traces.
             "diff" => &[View::Diff],
             word => heeding(word),
         }
@@ -167,7 +168,7 @@ impl Row {
         }
     }
 
-    /// Where the option applies, as a list for people.
+    /// The outputs on which the option has an effect, as a list for people.
     fn places(&self) -> String {
         let mut places: Vec<String> =
             Output::OTHERS.into_iter().filter(|output| self.has(*output)).map(Output::name).collect();
@@ -181,11 +182,11 @@ impl Row {
     }
 }
 
-/// What stands on a command line.
+/// The relevant parts of a command line.
 pub struct Given<'a> {
     /// Long names of options.
     pub options: &'a [String],
-    /// What it asks for; the first is what goes to stdout.
+    /// The outputs that it asks for. The first one goes to stdout.
     pub outputs: &'a [Output],
 }
 
@@ -194,7 +195,7 @@ impl Given<'_> {
         self.options.iter().any(|given| given == option)
     }
 
-    /// Why an option cannot be heeded.
+    /// Returns a sentence if an option would have no effect.
     pub fn trouble(&self) -> Option<String> {
         ROWS.iter().filter(|row| self.has(row.option)).find_map(|row| self.ignored(row)).or_else(|| self.useless())
     }
@@ -216,14 +217,14 @@ impl Given<'_> {
         Some(format!("--{} changes nothing in {}; it is for {}", row.option, ignoring.name(), row.places()))
     }
 
-    /// An option that another one makes useless.
+    /// Returns a sentence if one option makes another one useless.
     fn useless(&self) -> Option<String> {
         let both = self.has("limit") && self.has("peak-limit");
         both.then(|| "--limit and --peak-limit both say how many rows a list has: give one of them".to_owned())
     }
 }
 
-/// Rows with the same places together, as (options, places).
+/// Groups rows with the same places, as (options, places).
 fn groups() -> Vec<(Vec<&'static str>, String)> {
     let mut groups: Vec<(Vec<&'static str>, String)> = Vec::new();
     for row in ROWS.iter().filter(|row| !matches!(row.option, "json" | "view" | "event")) {
@@ -262,7 +263,7 @@ fn page() -> String {
     text
 }
 
-/// `heaptrack export`: an option and the formats that heed it.
+/// `heaptrack export`: an option and the formats on which it has an effect.
 const EXPORT: [(&str, &[Format]); 9] = [
     ("output", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
     ("custom", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
@@ -285,7 +286,7 @@ pub fn export_help() -> String {
     text
 }
 
-/// Why an export cannot heed an option.
+/// Returns a sentence if an option has no effect on an export.
 pub fn export_trouble(options: &[String], to: Format) -> Option<String> {
     let (option, formats) = EXPORT
         .iter()
@@ -294,7 +295,7 @@ pub fn export_trouble(options: &[String], to: Format) -> Option<String> {
     Some(format!("--{option} changes nothing in --to {}; it is for {}", to.name(), formats.join(", ")))
 }
 
-/// The long names of the options that stand on the command line.
+/// The long names of the options that were given.
 pub fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
     let is_given = |arg: &&clap::Arg| {
         matches!(matches.try_contains_id(arg.get_id().as_str()), Ok(true))
@@ -325,14 +326,14 @@ mod tests {
         options.sort_unstable();
         assert_eq!(rows, options);
         let mut rows: Vec<&str> = EXPORT.iter().map(|(option, _)| *option).collect();
-        let mut options = longs(&crate::args::Export::command());
+        let mut options = longs(&crate::export::Export::command());
         options.retain(|option| !NO_ROW.contains(&option.as_str()));
         rows.sort_unstable();
         options.sort_unstable();
         assert_eq!(rows, options);
     }
 
-    /// What the page says is what this table says. If it fails, put what it prints below the mark.
+    /// The page docs/views.md shows this table. If the test fails, put the table that it prints below the mark.
     #[test]
     fn the_page_has_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/views.md");

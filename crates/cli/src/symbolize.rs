@@ -1,45 +1,69 @@
-//! `heaptrack symbolize FILE`: names for a trace that has none, or not all.
+//! `heaptrack symbolize FILE`: adds names to a trace that has none, or not all of them.
 //!
-//! Given: a trace that nobody writes to any more, and where debug files are. Gives back: the same file with Symbols blocks
-//! behind its end. What must hold: whatever happens, what was in the file stays readable; the time that is given is
-//! kept to.
-use crate::args::Symbolize;
+//! Receives: a trace that is no longer being written, and the places of debug files. Returns: the same file with
+//! Symbols blocks after its end. Must hold: whatever happens, the old content of the file stays readable. The time
+//! limit is kept.
+use crate::search_options::SearchOptions;
 use crate::trouble::{counted, reason, unreadable};
-use format::{Appender, RawBlock, Reader, SymbolState, Symbols};
+use clap::Parser;
+use format::{Appender, RawBlock, Reader, Session, SymbolState, Symbols};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use symbols::{Budget, Finder, Jit, Progress, SKIPPED, Search, Target, Wanted};
+use symbols::{Budget, Finder, Jit, ModuleWork, Progress, SKIPPED, Search, Target, Wanted};
 
 const THREADS: usize = 2;
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// What is known besides the file.
+const HELP: &str = "\
+Examples:
+  heaptrack symbolize server.htz                            looks in the usual places
+  heaptrack symbolize --debug-path ./debug server.htz       also in a folder with debug files
+  heaptrack symbolize --sysroot /mnt/board server.htz       for a program that ran on another system
+  DEBUGINFOD_URLS=https://debuginfod.debian.net heaptrack symbolize --debuginfod server.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written.";
+
+/// Adds function names, files and lines to a trace that has none, or not all of them.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack symbolize", bin_name = "heaptrack symbolize", version, after_help = HELP)]
+pub struct Symbolize {
+    #[command(flatten)]
+    pub search: SearchOptions,
+    /// Print errors only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The trace. It must not be one that is still being recorded.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// What the caller knows besides the file.
 #[derive(Default)]
 pub struct Help {
     pub search: Search,
-    /// The process, if it was watched while it lived: it holds files that may be gone.
+    /// The process, if it was watched while it ran. It keeps files open that may have been deleted.
     pub target: Option<Arc<Target>>,
     pub jit: Option<Jit>,
     pub time: Option<Duration>,
-    /// Bytes of debug information, a file.
+    /// The most bytes of debug information for a file.
     pub memory: Option<u64>,
-    /// The most that the trace may have with its names.
+    /// The most bytes that the trace may have with its names.
     pub max_size: Option<u64>,
     pub quiet: bool,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Named {
     pub frames: usize,
     /// Frames that got no name.
     pub unknown: usize,
-    /// Everything that was asked was answered.
+    /// Every frame was looked up.
     pub all: bool,
     /// Sentences about modules whose file is not the one that ran, or cannot be read.
     pub notes: Vec<String>,
@@ -51,8 +75,8 @@ pub fn run(options: &Symbolize) -> anyhow::Result<ExitCode> {
         anyhow::bail!(trouble);
     }
     let (path, quiet, search) = (options.file.as_path(), options.quiet, options.search.search_everywhere());
-    // KDE's files cannot be added to.
-    let own = crate::source::as_own(path, &search)?;
+    // Nothing can be appended to KDE's files.
+    let own = crate::kde_copy::as_own(path, &search)?;
     let path = own.as_deref().unwrap_or(path);
     let named = add_names(path, Help { search, quiet, ..Help::default() })?;
     if !quiet {
@@ -77,14 +101,30 @@ fn cannot_add(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
     anyhow::Error::msg(format!("cannot add names to {}: {}", path.display(), reason(error)))
 }
 
-/// Resolves what has no name yet, and appends it.
+/// Resolves the frames that have no name yet, and appends the names.
 pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     let file = File::options().read(true).write(true).open(path).map_err(|error| cannot_add(path, &error))?;
-    // The recorder holds a lock as long as it writes.
+    // The recorder holds a lock while it writes.
     let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
     if locked == Err(rustix::io::Errno::WOULDBLOCK) {
         return Err(cannot_add(path, &"it is still being recorded, or another `heaptrack symbolize` is at work"));
     }
+    let mut wanted = wanted_names(path, &help)?;
+    if let Some(target) = &help.target {
+        for module in wanted.new_modules() {
+            target.hold(module.instance, module.start, Path::new(&module.path));
+        }
+    }
+    let works = wanted.take();
+    if works.iter().all(|work| work.frames.is_empty()) {
+        return Ok(Named { all: true, ..Named::default() });
+    }
+    let session = wanted.session.unwrap_or_default();
+    resolve(works, session, file, help).map_err(|error| cannot_add(path, &error))
+}
+
+/// Reads the trace and returns the frames that have no name.
+fn wanted_names(path: &Path, help: &Help) -> anyhow::Result<Wanted> {
     let has_more_places = !help.search.debug_paths.is_empty() || help.search.debuginfod.is_some();
     let mut wanted = if has_more_places { Wanted::hopeful() } else { Wanted::new() };
     let read = |error: format::Error| unreadable(path, &error);
@@ -93,56 +133,41 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
     while let Some(block) = reader.next_block().map_err(read)? {
         wanted.add(block);
     }
-    if let Some(target) = &help.target {
-        for module in wanted.new_modules() {
-            target.hold(module.instance, module.start, Path::new(&module.path));
-        }
-    }
-    let works = wanted.take();
-    let total: usize = works.iter().map(|work| work.frames.len()).sum();
-    if total == 0 {
-        return Ok(Named { all: true, ..Named::default() });
-    }
+    Ok(wanted)
+}
+
+/// Looks up names and appends them to the file.
+fn resolve(works: Vec<ModuleWork>, session: Session, file: File, help: Help) -> Result<Named, format::Error> {
     let Help { mut search, target, jit, time, memory, max_size, quiet } = help;
-    let session = wanted.session.unwrap_or_default();
     search.started_unix_ns = session.started_unix_ns;
     let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
     let servers = search.debuginfod.clone();
-    let mut appender = Appender::new(file).map_err(|error| cannot_add(path, &error))?;
-    let mut tally = Tally::default();
-    let mut bar = Bar::new(quiet);
+    let mut appender = Appender::new(file)?;
+    let (mut tally, mut bar) = (Tally::default(), Bar::new(quiet));
     let mut failed: Option<io::Error> = None;
     let mut is_full = false;
-    let all = symbols::resolve_all(
-        works,
-        search,
-        target,
-        jit,
-        Budget { threads: THREADS, time, memory },
-        |piece, progress| {
-            bar.draw(progress);
-            let Some(piece) = piece else { return };
-            let block: RawBlock = piece.to_block();
-            is_full = is_full || max_size.is_some_and(|most| appender.len_with(&block) > most);
-            if is_full {
-                return;
-            }
-            tally.count(&piece);
-            if failed.is_none() {
-                failed = appender.write(&block).err();
-            }
-        },
-    );
-    bar.end();
-    match failed {
-        Some(error) => Err(cannot_add(path, &error)),
-        None => {
-            appender.finish().map_err(|error| cannot_add(path, &error))?;
-            let mut named = tally.named(all && !is_full);
-            named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
-            Ok(named)
+    let budget = Budget { threads: THREADS, time, memory };
+    let all = symbols::resolve_all(works, search, target, jit, budget, |piece, progress| {
+        bar.draw(progress);
+        let Some(piece) = piece else { return };
+        let block: RawBlock = piece.to_block();
+        is_full = is_full || max_size.is_some_and(|most| appender.len_with(&block) > most);
+        if is_full {
+            return;
         }
+        tally.count(&piece);
+        if failed.is_none() {
+            failed = appender.write(&block).err();
+        }
+    });
+    bar.end();
+    if let Some(error) = failed {
+        return Err(error.into());
     }
+    appender.finish()?;
+    let mut named = tally.named(all && !is_full);
+    named.notes.extend(servers.iter().flat_map(|servers| servers.troubles()));
+    Ok(named)
 }
 
 #[derive(Default)]
@@ -168,7 +193,7 @@ impl Tally {
     }
 }
 
-/// A line on the terminal that goes away again.
+/// A progress bar on the terminal, which is erased at the end.
 struct Bar {
     shown: bool,
     next: Instant,
@@ -177,7 +202,7 @@ struct Bar {
 
 impl Bar {
     fn new(quiet: bool) -> Self {
-        // What is done at once needs no bar.
+        // Short work shows no bar.
         Bar { shown: !quiet && io::stderr().is_terminal(), next: Instant::now() + 3 * DRAW_EVERY, drawn: false }
     }
 

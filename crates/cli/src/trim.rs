@@ -1,14 +1,42 @@
-//! `heaptrack trim`: a trace of a part of the time. What exactly is in it: `format::trim`.
-use crate::args::Trim;
+//! `heaptrack trim`: a trace of a part of the time. `format::trim` says what exactly it contains.
 use crate::destination::{Content, Destination, named_after};
 use crate::trouble::{counted, unreadable};
 use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
+use clap::Parser;
 use format::{FileWriter, Trimmed};
-use std::path::Path;
+use heaptrack_trace::{OpenTrace, has_custom, open_source};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Written once, read often.
+const HELP: &str = "\
+Times: 1.5s, 200ms, 2min, 50% of the runtime, start, peak, end; a number without a unit is seconds.
+
+Example:
+  heaptrack trim server.htz --from 2min --to 3min -o minute.htz
+
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
+
+/// Cuts a trace to a range of time: what happened after --from, up to and including --to. Blocks that were live at --from stay, with their own
+/// stack, thread and time. Nothing else from the time before stays.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack trim", bin_name = "heaptrack trim", version, after_help = HELP)]
+pub struct Trim {
+    /// The start of the range.
+    #[arg(long, value_name = "TIME", default_value = "start")]
+    pub from: String,
+    /// The end of the range.
+    #[arg(long, value_name = "TIME", default_value = "end")]
+    pub to: String,
+    /// The new trace; .htz is added.
+    #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The trace.
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// The compression of files that are written once and read often.
 pub const LEVEL: i32 = 9;
 
 pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
@@ -19,7 +47,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
         anyhow::bail!("--from {} is not before --to {}: nothing would be left", options.from, options.to);
     }
     let output = Destination::new(&options.output, &named_after(file, ".trimmed.htz"), Content::Trace, &[file])?;
-    let mut source = crate::source::open(file).map_err(|error| unreadable(file, &error))?;
+    let mut source = open_source(file).map_err(|error| unreadable(file, &error))?;
     let mut trimmed = Trimmed::default();
     output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
@@ -27,11 +55,11 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
         writer.finish()?;
         Ok(())
     })?;
-    crate::source::say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+    say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     if let Some(until) = trimmed.folded_until_ns {
         let (file, seconds) = (file.display(), until as f64 / 1e9);
         crate::say(format_args!(
-            "heaptrack: {file} has only sums of its first {seconds:.1} s (--max-size), which cannot be cut: of that time there is only what was still live at its end"
+            "heaptrack: {file} has only sums for its first {seconds:.1} s (--max-size), which cannot be cut; from that time, only the blocks that were live at its end remain"
         ));
     }
     let allocations = counted(trimmed.summary.totals.allocations, "allocation", "allocations");
@@ -39,15 +67,24 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// For commands that write only malloc's blocks of a trace.
+pub fn say_custom_is_left_out(path: &Path) -> Result<(), format::Error> {
+    if has_custom(path)? {
+        let path = path.display();
+        crate::say(format_args!("heaptrack: the blocks of custom allocators in {path} are left out"));
+    }
+    Ok(())
+}
+
 fn point(option: &str, text: &str) -> anyhow::Result<When> {
     When::parse(text).with_context(|| format!("--{option} {text}: {NOT_A_TIME}"))
 }
 
-/// In nanoseconds; `None`: from the first event on.
+/// The range in nanoseconds. A start of `None` means from the first event on.
 fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format::Error> {
     let needs_totals = |when| matches!(when, When::Peak | When::Percent(_));
     let totals = match needs_totals(from) || needs_totals(to) {
-        true => crate::export::report(crate::source::open(file)?)?.totals,
+        true => OpenTrace::open(file)?.engine().totals(),
         false => format::Totals::default(),
     };
     let ns = |when| match when {

@@ -1,4 +1,4 @@
-//! Errors as sentences: what people read has no numbers of the system in it and says nothing twice.
+//! Errors as sentences, without error numbers and without repetitions.
 use std::fmt::Display;
 use std::path::Path;
 
@@ -7,7 +7,7 @@ pub fn reason(error: &dyn Display) -> String {
     without_numbers(&error.to_string())
 }
 
-/// Takes every " (os error N)" out.
+/// Removes every " (os error N)".
 pub fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -23,7 +23,7 @@ pub fn without_numbers(text: &str) -> String {
     out
 }
 
-/// An error and its causes. A cause that the text before it ends with already is not told again.
+/// An error and its causes. A cause with which the text already ends is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {

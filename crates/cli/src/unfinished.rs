@@ -1,7 +1,7 @@
-//! A file that is being written, under a name of its own until it is whole.
+//! A file that is being written, under a temporary name until it is complete.
 //!
-//! What must hold: whatever ends the writing, an error or a signal, leaves nothing of it behind. What SIGKILL leaves is removed by the next
-//! command that writes into the same folder.
+//! Must hold: an error or a signal leaves no temporary file. A file that SIGKILL leaves is removed by the next command
+//! that writes into the same folder.
 use collector::part;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -11,27 +11,27 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// What a signal has to remove: the names for now, and what they are for.
+/// The files that a signal must remove: their temporary names, and the names that they will have.
 static CURRENT: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 static WATCHED: Once = Once::new();
 
 pub struct Unfinished {
     part: PathBuf,
     path: PathBuf,
-    /// Held until the file has its name or is removed: no other command takes it for abandoned.
+    /// The lock is held until the file has its name or is removed, so that no other command takes it for abandoned.
     _lock: File,
 }
 
 impl Unfinished {
     /// For a file that will be called `path`.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
-        // Without that thread a signal leaves the file behind, as a loss of power would.
+        // Without this thread, a signal leaves the file, as a loss of power would.
         WATCHED.call_once(|| drop(watch()));
-        // What a link leads to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let path = behind_links(path);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         part::remove_abandoned(folder);
-        // Locked first: a signal may come when the file is there, and must find it in the list.
+        // The list is locked first, because a signal that arrives when the file exists must find it in the list.
         let mut current = current();
         let (name, file) = part::create(folder)?;
         let lock = file.try_clone().inspect_err(|_| drop(fs::remove_file(&name)))?;
@@ -40,7 +40,7 @@ impl Unfinished {
         Ok((Unfinished { part: name, path, _lock: lock }, file))
     }
 
-    /// It is whole.
+    /// Gives the complete file its name.
     pub fn finish(self) -> io::Result<()> {
         let mut current = current();
         fs::rename(&self.part, &self.path)?;
@@ -59,7 +59,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes `path` a link to `target`, in the place of whatever is there. A signal comes before that or after it.
+/// Makes `path` a link to `target`, and replaces whatever is there. A signal cannot interrupt that.
 pub fn replace_by_link(path: &Path, target: &Path) -> io::Result<()> {
     WATCHED.call_once(|| drop(watch()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -68,10 +68,11 @@ pub fn replace_by_link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&link, path).inspect_err(|_| drop(fs::remove_file(&link)))
 }
 
-/// The file that a path leads to, also where a link leads to a file that is not there yet. What is no link stays as it was typed.
+/// The file that a path leads to, also if a link leads to a file that does not exist yet. A path that is no link stays
+/// as the user typed it.
 pub fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // As many as the kernel follows.
+    // The kernel follows this many links.
     for _ in 0..40 {
         let Ok(next) = fs::read_link(&path) else { break };
         path = path.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
@@ -79,7 +80,7 @@ pub fn behind_links(path: &Path) -> PathBuf {
     path
 }
 
-/// A file that takes the place of another one is its owner's, and can be read by the same people, as far as we may decide that.
+/// A file that replaces another one gets its owner and permissions, as far as we are allowed to set them.
 fn keep_owner(old: &Path, new: &File) {
     if let Ok(old) = fs::metadata(old) {
         let _ = fchown(new, Some(old.uid()), Some(old.gid()));
@@ -91,9 +92,9 @@ fn current() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a signal ends the process as it would anyway, but tidily.
+/// From now on, a signal ends the process as before, but removes unfinished files first.
 fn watch() -> io::Result<()> {
-    // What we were started with ignored (`nohup`) stays ignored.
+    // Signals that were ignored when we were started (`nohup`) stay ignored.
     let ignored = crate::signals::ignored();
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
@@ -105,7 +106,7 @@ fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// A signal arrived where all threads block it (`signals.rs`): ends the process if a file is unfinished.
+/// Called for a signal that all threads block (`signals.rs`). Ends the process if a file is unfinished.
 pub fn interrupt(signal: i32) {
     let current = current();
     if !current.is_empty() {

@@ -1,7 +1,7 @@
-//! What the program may have allocated without being seen, and why.
+//! Reasons why the program may have allocated memory that was not recorded.
 //!
-//! Given: what the collector knows at the end, and the files of the modules. Gives back: one sentence for each reason. What
-//! must hold: a reason is given only where something was found that is known to allocate past the hooks.
+//! Receives: what the collector knows at the end, and the files of the modules. Returns: one sentence for each reason.
+//! Must hold: a reason is given only if the program has something that is known to allocate without our hooks.
 use crate::definitions::{self, Scope};
 use crate::program;
 use capture::hooks::{FOREIGN, has_prefix, without_prefix};
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Where the small objects of Python come from.
+/// The function from which Python's small objects come.
 const PYTHON: &[u8] = b"PyObject_Malloc";
-/// Our own library has this one, beside shims under the names of allocators.
+/// A function of our own library, which also has shims under the names of allocators.
 const OURS: &[u8] = b"heaptrack_inject";
 
 pub fn inspect(observed: &Observed<'_>) -> Vec<Unseen> {
@@ -42,7 +42,7 @@ fn unseen(kind: &str, subject: &str, sentence: String) -> Unseen {
     Unseen { kind: kind.to_owned(), subject: subject.to_owned(), sentence }
 }
 
-/// An allocator or Python's pools, if the module has one that is not hooked.
+/// Returns a reason if the module has an allocator that is not hooked, or Python's pools.
 fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     let path = Path::new(&module.path);
     if !path.is_absolute() || !path.is_file() {
@@ -58,7 +58,8 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
         let name = String::from_utf8_lossy(defined.name);
         let may_be_patched = is_program || !defined.is_local;
         let is_known = has_prefix(&name) && without_prefix(&name) == "malloc";
-        // What comes later is not patched. All that were there when we attached have the same time.
+        // Modules that are loaded later are not patched. All modules that were there when we attached have the same
+        // time.
         let was_there = observed.modules.first().is_some_and(|(first, _)| first.loaded_ns == module.loaded_ns);
         observed.is_attached && may_be_patched && is_known && was_there
     };
@@ -76,7 +77,7 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     foreign.into_iter().chain(python).collect()
 }
 
-/// False when the user has told Python to call malloc for everything. A program that was launched has our environment.
+/// False if the user has told Python to call malloc for everything. A launched program has our environment.
 fn has_pools(observed: &Observed<'_>) -> bool {
     const VARIABLE: &str = "PYTHONMALLOC";
     let value = if observed.is_attached {
@@ -115,7 +116,7 @@ fn replaced(replaced: &Replaced) -> Unseen {
     unseen("exec", by, sentence)
 }
 
-/// As far as the file tells. It is looked for with our own folder and PATH, which need not be the program's.
+/// Judges by the file only. The file is searched with our own folder and PATH, which may differ from the program's.
 fn why_not_recorded(by: &str) -> String {
     match program::find(OsStr::new(by)) {
         Err(refusal) if refusal.code != program::NOT_FOUND => refusal.sentence,

@@ -1,22 +1,24 @@
-//! Who may ask: the rules that every request must pass before anything is looked up.
+//! The rules that every request must pass before anything is looked up.
 //!
-//! The server reads the user's traces and sources, and any web page in the user's browser can send requests to it. So:
+//! The server reads the user's traces and sources, and any web page in the user's browser can send requests to it.
+//! Therefore:
 //!
-//! - the `Host` must be a name of this machine that nobody else can point elsewhere (a foreign name is DNS rebinding);
+//! - the `Host` must be a name of this machine that cannot be redirected (a foreign name is DNS rebinding);
 //! - an `Origin`, where the browser sends one, must be the page itself;
-//! - the token that was printed must come along: in the first address, then in a cookie that other sites cannot make the browser send;
-//! - a body is small, and only where one is expected.
+//! - the request must carry the printed token: in the first address, and then in a cookie that other sites cannot make
+//!   the browser send;
+//! - a body must be small, and is accepted only where one is expected.
 use axum::http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 
-/// The longest body of any request: a file of suppressions.
+/// The longest body of any request, which is a file of suppressions.
 pub const LONGEST_BODY: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// 128 random bits of the kernel, as text.
+    /// 128 random bits from the kernel, as text.
     pub fn new() -> std::io::Result<Self> {
         use std::io::Read;
         let mut bytes = [0u8; 16];
@@ -28,7 +30,7 @@ impl Token {
         &self.0
     }
 
-    /// Takes as long for a nearly right one as for any other.
+    /// Takes the same time for every wrong token, so that the time reveals nothing.
     fn is(&self, candidate: &str) -> bool {
         let (own, other) = (self.0.as_bytes(), candidate.as_bytes());
         own.len() == other.len() && own.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
@@ -69,15 +71,15 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub struct Guard {
     pub token: Token,
-    /// The address that was asked for with `--listen`, and so is one of ours.
+    /// The address of `--listen`, which counts as one of ours.
     pub listen: IpAddr,
     pub port: u16,
 }
 
-/// What comes with a request that passed.
+/// What the server must do for a request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// The token was in the address: it goes into a cookie, and out of the address.
+    /// The token was in the address. It must move into a cookie.
     ByAddress,
     ByCookie,
 }
@@ -117,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// One cookie a port: cookies do not know ports, and two servers may run at once.
+    /// Each port has its own cookie, because cookies are not bound to ports and two servers may run at once.
     pub fn cookie(&self) -> String {
         format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name(), self.token.text())
     }
@@ -136,7 +138,7 @@ impl Guard {
             .filter_map(move |pair| pair.trim().strip_prefix(name.as_str())?.strip_prefix('='))
     }
 
-    /// Any port: an ssh tunnel ends at another one. Names that are not of this machine are none of ours.
+    /// Any port is accepted, because an ssh tunnel ends at another one. Only names of this machine are accepted.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or(rest),
@@ -145,7 +147,7 @@ impl Guard {
         if name.eq_ignore_ascii_case("localhost") {
             return true;
         }
-        // An address cannot be rebound. Other ones than loopback count only when we were told to listen to others.
+        // An address cannot be rebound. Addresses other than loopback count only with `--listen`.
         name.parse::<IpAddr>().is_ok_and(|address| {
             address.is_loopback()
                 || address == self.listen
@@ -162,7 +164,7 @@ fn token_of(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
-/// Headers of every answer. Nothing inline, nothing from elsewhere, in nobody's frame.
+/// The headers of every answer. They forbid inline scripts, foreign content, and showing the page in a frame.
 pub const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",

@@ -1,18 +1,21 @@
 //! The page: a server for the user's own browser, and the report that needs no server.
 //!
-//! Given: traces. Gives back: a page over the answers of `analysis` (docs/views.md), or one file with all of it. What must hold:
+//! Receives: traces. Returns: a page that shows the answers of `analysis` (docs/views.md), or one file with all of it.
+//! Must hold:
 //!
-//! - only the traces that were given, those beside them, and the sources that they name are read; nobody but the user is answered (`guard.rs`);
-//! - numbers are the engine's: the page only adds them up along stacks;
-//! - a released binary needs no Node: `build.rs` builds the page and it is embedded.
+//! - only the given traces, the traces in the same folders, and the sources that they name are read; only requests with
+//!   the session's token are answered (`guard.rs`);
+//! - all numbers come from the engine, and the page only adds them up along stacks;
+//! - a released binary needs no Node, because `build.rs` builds the page and it is embedded.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod address;
 mod assets;
-mod event_blocks;
 mod guard;
 mod server;
 mod single_file;
+mod slices;
 mod sources;
 mod trace;
 mod trace_store;

@@ -1,7 +1,8 @@
-//! HTTP: from a request to an answer of the trace store, past the guard.
+//! The HTTP server: from a request, through the guard, to an answer of the trace store.
 //!
-//! Given: an address, and who answers. Gives back: the address that a browser is to open; then serves until told to stop. What must hold: no
-//! request gets anything before the guard let it pass; every answer has the guard's headers; a question that takes long holds up no other.
+//! Receives: an address, and the trace store. Returns: the address for the browser, then serves until the process ends.
+//! Must hold: a request gets nothing before it has passed the guard. Every answer has the guard's headers. A slow
+//! question delays no other.
 use crate::assets;
 use crate::guard::{Guard, HEADERS, LONGEST_BODY, Pass, Refused, Token};
 use axum::Router;
@@ -13,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// A question that has no answer: why, and what to do.
+/// A question without an answer: the reason, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
@@ -26,15 +27,15 @@ impl Refusal {
     }
 }
 
-/// Who knows the answers.
+/// Answers questions about traces.
 pub trait Answers: Send + Sync + 'static {
-    /// JSON. `query`: the parameters of the address, not decoded.
+    /// Returns JSON. `query` has the parameters of the address, not decoded.
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal>;
-    /// JSON, after taking in more suppressions.
+    /// Adds suppressions and returns JSON.
     fn suppress(&self, text: &str) -> Result<Vec<u8>, Refusal>;
 }
 
-/// Bound, not yet serving.
+/// A server that is bound to its port and does not serve yet.
 pub struct Server {
     listener: TcpListener,
     guard: Guard,
@@ -56,7 +57,7 @@ struct Site<A> {
 }
 
 impl Server {
-    /// `port` 0: any that is free.
+    /// With `port` 0, the kernel chooses a free port.
     pub fn bind(address: IpAddr, port: u16) -> Result<Self, BindError> {
         let wanted = SocketAddr::new(address, port);
         let listener = TcpListener::bind(wanted).map_err(|error| match error.kind() {
@@ -74,7 +75,7 @@ impl Server {
         self.guard.port
     }
 
-    /// What a browser is to open.
+    /// The address for the browser.
     pub fn address(&self) -> String {
         let host = match self.guard.listen {
             any if any.is_unspecified() => "127.0.0.1".to_owned(),
@@ -117,7 +118,7 @@ async fn watch<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request, n
     response
 }
 
-/// The token moves from the address, which people copy around, into a cookie.
+/// Moves the token from the address, which people copy around, into a cookie.
 fn enter(guard: &Guard) -> Response<Body> {
     let mut response = plain(StatusCode::SEE_OTHER, "text/plain", Bytes::new());
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/"));
@@ -134,7 +135,7 @@ fn refuse(uri: &Uri, refused: Refused) -> Response<Body> {
     } else {
         plain(status, "text/plain; charset=utf-8", Bytes::from(format!("heaptrack: {}\n", refused.sentence())))
     };
-    // What is left of a body that is too large is not read.
+    // The rest of a body that is too large is not read.
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

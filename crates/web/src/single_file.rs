@@ -1,29 +1,32 @@
 //! `heaptrack report`: the page and all its data in one file that needs no server.
 //!
-//! Given: a trace and the most bytes. Gives back: HTML. What must hold: every number is the engine's; a range that begins and ends at borders of
-//! slices has the same costs as a server would give; what was left out to keep to the size is said in the page.
+//! Receives: a trace and the largest size. Returns: HTML. Must hold: every number comes from the engine. A range that
+//! begins and ends at borders of slices has the same costs as in the server's answer. The page says what was left out
+//! to keep the size.
 use crate::assets;
 use crate::server::Refusal;
+use crate::slices::slice;
 use crate::sources;
-use crate::trace::{Open, Trace};
+use crate::trace::Trace;
 use crate::trace_store::{Options, answer, opened, status_of, table};
 use analysis::view::View;
-use analysis::{Blocks, CodeClass, Costs, Profile, Query, StackTable};
+use analysis::{CodeClass, Query, StackTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
 use format::Domain;
+use heaptrack_trace::OpenTrace;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 const SLICES: usize = 256;
-/// Texts of the user's own sources are carried along up to so many bytes.
+/// The most bytes of the user's own sources in a report.
 const SOURCES: usize = 2 << 20;
 const MB: f64 = 1e6;
 
@@ -47,14 +50,15 @@ impl From<Refusal> for ReportError {
     }
 }
 
-/// `most`: bytes. What is left out to keep to them: first the texts of sources, then times between which ranges can be chosen. Stacks and their
-/// costs are never left out, so a report may be larger than asked for; then that is said.
+/// `most` is the largest size in bytes. To keep it, the texts of sources are left out first, then the times between
+/// which ranges can be chosen. Stacks and their costs are never left out, so a report may be larger than `most`. It
+/// then says so.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
-    let trace = load(path, Domain::Malloc, &options);
+    let trace = load(path, Domain::Malloc);
     let stage = trace.stage();
     let open = opened(&stage)?;
     let table = table(open, &options);
-    let custom = open.has_custom.then(|| load(path, Domain::Custom, &options));
+    let custom = open.has_custom().then(|| load(path, Domain::Custom));
     let draft = Draft {
         tool: &options.tool,
         trace: &trace,
@@ -94,13 +98,14 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
     draft.page(&one, &without, notes)
 }
 
-fn load(path: &Path, domain: Domain, options: &Options) -> Arc<Trace> {
-    let trace = Trace::new(path, domain, true, options.opener);
+fn load(path: &Path, domain: Domain) -> Arc<Trace> {
+    let trace = Trace::new(path, domain, true);
     trace.load_now();
     trace
 }
 
-/// How many slices are likely to fit: a power of two. `least`: the size with one, `whole`: with all.
+/// Returns how many slices are likely to fit, as a power of two. `least` is the size with one slice, `whole` the size
+/// with all.
 fn affordable(most: u64, least: u64, whole: u64) -> usize {
     let (room, each) = (most.saturating_sub(least), (whole.saturating_sub(least) / SLICES as u64).max(1));
     let count = (room / each).clamp(1, SLICES as u64 / 2);
@@ -117,7 +122,7 @@ fn told(most: u64, slices: usize) -> Vec<String> {
     }]
 }
 
-/// All that a report can have.
+/// All parts of a report.
 struct Draft<'a> {
     tool: &'a str,
     trace: &'a Trace,
@@ -126,14 +131,14 @@ struct Draft<'a> {
     custom: Option<Custom<'a>>,
 }
 
-/// Costs of slices of time, of both domains.
+/// The costs of slices of time, for both domains.
 struct Slices {
     count: usize,
     malloc: Value,
     custom: Option<Value>,
 }
 
-/// As the page reads it: `ReportData` in page/src/work/report.ts.
+/// The data as the page reads it, which is `ReportData` in page/src/work/report.ts.
 #[derive(Serialize)]
 struct Data<'a> {
     status: Value,
@@ -194,10 +199,10 @@ impl<'a> Custom<'a> {
     }
 }
 
-/// By the name of the view and what it is of; each as the engine wrote it.
+/// The answers by their names in `WANTED`, as the engine wrote them.
 type Answers = BTreeMap<&'static str, Box<RawValue>>;
 
-/// Answers about the whole session: how the page asks for them, and what they are.
+/// The answers about the whole session: the name under which the page looks for one, the view, and the query.
 const WANTED: &[(&str, &str, &str)] = &[
     ("stacks", "stacks", ""),
     ("profile", "profile", ""),
@@ -212,11 +217,11 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("suppressions", "suppressions", ""),
 ];
 
-fn answers(open: &Open, table: &StackTable) -> Result<Answers, ReportError> {
+fn answers(open: &OpenTrace, table: &StackTable) -> Result<Answers, ReportError> {
     WANTED.iter().map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
 }
 
-fn ask(open: &Open, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
+fn ask(open: &OpenTrace, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {
     let refused = |sentence: String| ReportError::Refused(sentence);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = Query::new(pairs).map_err(|bad| refused(bad.to_string()))?;
@@ -225,105 +230,7 @@ fn ask(open: &Open, table: &StackTable, view: &str, query: &str) -> Result<Box<R
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
 
-/// Columns of the slices: only stacks on which something happened have a row.
-fn slice(open: &Open, count: usize) -> Result<Value, ReportError> {
-    let runtime = open.engine.runtime_ns();
-    let border = |at: usize| (runtime as u128 * at as u128 / count as u128) as u64;
-    let mut blocks = open.blocks()?;
-    let mut columns: HashMap<&str, Vec<u64>> = HashMap::new();
-    let (mut starts, mut highest, mut highest_ns) = (vec![0], Vec::new(), Vec::new());
-    let mut before: HashMap<u32, Costs> = HashMap::new();
-    let mut rows = 0;
-    for number in 0..count {
-        let (from, to) = (border(number).to_string(), border(number + 1).to_string());
-        let to = if number + 1 == count { "end" } else { &to };
-        let profile = profile_of(open, &mut *blocks, &from, to)?;
-        let mut now = HashMap::new();
-        for (site, costs) in &profile.stacks {
-            now.insert(*site, *costs);
-            let was = before.get(site).map_or((0, 0), |costs| (costs.live_bytes, costs.live_allocations));
-            let is_same =
-                costs.allocations + costs.deallocations == 0 && was == (costs.live_bytes, costs.live_allocations);
-            if is_same {
-                continue;
-            }
-            push(&mut columns, *site, costs);
-            rows += 1;
-        }
-        // What `exec` took away is in no profile, and gone.
-        for (site, _) in before.iter().filter(|(site, costs)| costs.live_allocations > 0 && !now.contains_key(site)) {
-            push(&mut columns, *site, &Costs::default());
-            rows += 1;
-        }
-        starts.push(rows);
-        highest.push(profile.totals.peak_bytes);
-        highest_ns.push(profile.peak_time_ns);
-        before = now;
-    }
-    let mut map = Map::new();
-    map.insert("folded".into(), folded(open, &mut *blocks, count, border)?);
-    map.insert("time_ns".into(), json!((0..=count).map(border).collect::<Vec<_>>()));
-    map.insert("highest".into(), json!(highest));
-    map.insert("highest_ns".into(), json!(highest_ns));
-    map.insert("start".into(), json!(starts));
-    for name in COLUMNS.iter().map(|(name, _)| *name).chain(["stack"]) {
-        map.insert(name.into(), json!(columns.remove(name).unwrap_or_default()));
-    }
-    Ok(Value::Object(map))
-}
-
-fn profile_of(open: &Open, blocks: &mut dyn Blocks, from: &str, to: &str) -> Result<Profile, ReportError> {
-    let query = Query::new([("from", from), ("to", to)]).map_err(|bad| ReportError::Refused(bad.to_string()))?;
-    open.engine.profile(blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))
-}
-
-/// Events that are known in sum only are in no slice. Returns the costs from the start to the first border after them, or null if every
-/// event is there.
-fn folded(
-    open: &Open,
-    blocks: &mut dyn Blocks,
-    count: usize,
-    border: impl Fn(usize) -> u64,
-) -> Result<Value, ReportError> {
-    let Some(until) = open.engine.definitions().folded_until_ns() else { return Ok(Value::Null) };
-    let first = (1..count).find(|at| border(*at) >= until).unwrap_or(count);
-    let to = if first == count { "end".into() } else { border(first).to_string() };
-    let profile = profile_of(open, blocks, "0", &to)?;
-    let mut columns = HashMap::new();
-    profile.stacks.iter().for_each(|(site, costs)| push(&mut columns, *site, costs));
-    let mut map = Map::new();
-    map.insert("border".into(), json!(first));
-    map.insert("highest".into(), json!(profile.totals.peak_bytes));
-    map.insert("highest_ns".into(), json!(profile.peak_time_ns));
-    for name in COLUMNS.iter().map(|(name, _)| *name).chain(["stack"]) {
-        map.insert(name.into(), json!(columns.remove(name).unwrap_or_default()));
-    }
-    Ok(Value::Object(map))
-}
-
-type Column = (&'static str, fn(&Costs) -> u64);
-const COLUMNS: [Column; 11] = [
-    ("allocations", |costs| costs.allocations),
-    ("allocated_bytes", |costs| costs.allocated_bytes),
-    ("deallocations", |costs| costs.deallocations),
-    ("freed_bytes", |costs| costs.freed_bytes),
-    ("temporary", |costs| costs.temporary),
-    ("temporary_bytes", |costs| costs.temporary_bytes),
-    ("lifetime_ns", |costs| costs.lifetime_ns),
-    ("live_bytes", |costs| costs.live_bytes),
-    ("live_allocations", |costs| costs.live_allocations),
-    ("peak_bytes", |costs| costs.peak_bytes),
-    ("peak_allocations", |costs| costs.peak_allocations),
-];
-
-fn push(columns: &mut HashMap<&str, Vec<u64>>, site: u32, costs: &Costs) {
-    columns.entry("stack").or_default().push(site.into());
-    for (name, of) in COLUMNS {
-        columns.entry(name).or_default().push(of(costs));
-    }
-}
-
-/// The user's own sources, as far as they can be read here.
+/// The user's own sources that can be read on this machine.
 fn texts(table: &StackTable) -> Map<String, Value> {
     let own = table.levels.iter().filter(|level| level.class == Some(CodeClass::Program));
     let files: BTreeSet<&str> = own.filter_map(|level| table.text(level.file)).collect();
@@ -339,7 +246,8 @@ fn texts(table: &StackTable) -> Map<String, Value> {
     texts
 }
 
-/// One file. Scripts run by their hash only; the worker and the data are text to the browser.
+/// Writes the page as one file. Scripts are allowed only by their hash. The worker and the data are plain text to the
+/// browser.
 fn page(data: &impl Serialize) -> Result<Vec<u8>, ReportError> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     serde_json::to_writer(&mut encoder, data).map_err(std::io::Error::from)?;
@@ -372,7 +280,7 @@ fn page(data: &impl Serialize) -> Result<Vec<u8>, ReportError> {
 mod tests {
     use super::*;
 
-    /// Scripts stand inside of a page, so nothing in them may end it.
+    /// Scripts are inside of the page, so their text must not end the script element.
     #[test]
     fn scripts_can_be_put_into_a_page() {
         for asset in [assets::SCRIPT, assets::WORKER] {

@@ -1,13 +1,13 @@
-//! The text of a source file, for those that a trace names.
+//! The text of a source file that a trace names.
 //!
-//! What must hold: only plain files, of a size that a person reads; never a device, a pipe or a huge file.
+//! Must hold: only regular files of a size that a person reads are opened, never a device, a pipe or a huge file.
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 const LONGEST: u64 = 4 << 20;
 
-/// Or why not, as the end of a sentence that begins with the file's name.
+/// The error is the end of a sentence that begins with the file's name.
 pub fn read(path: &Path) -> Result<String, String> {
     let metadata = std::fs::metadata(path).map_err(|_| "is not on this machine".to_owned())?;
     if !metadata.is_file() {

@@ -1,33 +1,35 @@
 //! All traces of a server, and the answers about them.
 //!
-//! Given: files. Gives back: JSON. What must hold: an address names a trace by its number, never by a path; the numbers that exist are the files
-//! that were given and the traces that lie beside them; of other files only sources that an open trace names are read.
+//! Receives: files. Returns: JSON. Must hold: an address names a trace by its number, never by a path. The numbers are
+//! those of the given files and of the traces in the same folders. Of all other files, only sources that an open trace
+//! names are read.
+use crate::address;
 use crate::server::{Answers, Refusal};
 use crate::sources;
-use crate::trace::{Open, Opener, Stage, Trace};
-use analysis::view::{self, AnswerError, View};
+use crate::trace::{Stage, Trace, notes};
+use analysis::view::{AnswerError, View};
 use analysis::{CodeClasses, Query, Source, StackTable, Suppressions};
 use format::Domain;
+use heaptrack_trace::{AskError, OpenTrace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Traces beside the given ones that are offered.
+/// The most traces of the same folders that are offered.
 const MOST_BESIDE: usize = 200;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whose code is whose: the text of a rules file.
+    /// The text of a rules file, which tells which code is the user's.
     pub rules: String,
     /// LSan's suppressions.
     pub suppressions: String,
     pub builtin: bool,
-    /// Those that the program brought.
+    /// Whether the suppressions that are built into the program are used.
     pub embedded: bool,
-    /// Who we are.
+    /// Our name and version.
     pub tool: String,
-    pub opener: Opener,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,15 +48,15 @@ pub struct TraceStore {
     tables: Mutex<Tables>,
 }
 
-/// A file: a trace for each domain. That of custom allocators is read once somebody asks for it.
+/// A file, which has a trace for each domain. The trace of custom allocators is read when it is first asked for.
 struct StoredTrace {
     malloc: Arc<Trace>,
     custom: Arc<Trace>,
 }
 
 impl StoredTrace {
-    fn new(path: &Path, is_given: bool, opener: Opener) -> Self {
-        let trace = |domain| Trace::new(path, domain, is_given, opener);
+    fn new(path: &Path, is_given: bool) -> Self {
+        let trace = |domain| Trace::new(path, domain, is_given);
         StoredTrace { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
     }
 
@@ -66,7 +68,7 @@ impl StoredTrace {
     }
 }
 
-/// Tables of stacks, by trace; made anew when a trace has grown or there are other suppressions.
+/// The tables of stacks, by trace. A table is made again when its trace has grown or the suppressions have changed.
 #[derive(Default)]
 struct Tables {
     generation: u64,
@@ -74,7 +76,8 @@ struct Tables {
 }
 
 impl TraceStore {
-    /// One file that cannot be opened is an error; of several, the page says which.
+    /// Returns an error if there is only one file and it cannot be opened. With several files, the page shows which one
+    /// cannot be opened.
     pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
         classes(&options, "").map_err(OpenError::Rules)?;
         check_suppressions(&options.suppressions).map_err(OpenError::Suppressions)?;
@@ -95,19 +98,18 @@ impl TraceStore {
         }
     }
 
-    /// A file to which nothing may have been written yet.
+    /// For a recording that has just started, whose file may still be empty.
     pub fn growing(path: &Path, options: Options) -> Arc<Self> {
         Self::with(&[path], options)
     }
 
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
-        let mut places: Vec<StoredTrace> =
-            files.iter().map(|path| StoredTrace::new(path, true, options.opener)).collect();
-        places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false, options.opener)));
+        let mut places: Vec<StoredTrace> = files.iter().map(|path| StoredTrace::new(path, true)).collect();
+        places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false)));
         Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
-    /// Loads what was given, the first one first.
+    /// Starts to load the given traces, in their order.
     pub fn start(&self) {
         self.places.iter().map(|place| &place.malloc).filter(|trace| trace.is_given).for_each(Trace::start);
     }
@@ -120,14 +122,14 @@ impl TraceStore {
         let place = self.places.get(number);
         let place = place.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
         let trace = place.of(domain);
-        // Who asks for one that lies beside wants it.
+        // A request for a trace of the same folder counts as consent to open it.
         trace.start();
         Ok(trace)
     }
 
-    fn table(&self, number: usize, version: u64, open: &Open) -> Arc<StackTable> {
+    fn table(&self, number: usize, version: u64, open: &OpenTrace) -> Arc<StackTable> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (number, open.domain);
+        let key = (number, open.domain());
         if let Some((known, table)) = tables.made.get(&key)
             && *known == version
         {
@@ -146,7 +148,7 @@ impl TraceStore {
         answer(view, open, &table, query)
     }
 
-    /// A trace that lies beside and was never asked for is only offered.
+    /// A trace of the same folder that was never asked for is only offered.
     fn status(&self, asked: usize, domain: Domain) -> Value {
         if let Some(place) = self.places.get(asked) {
             place.of(domain).start();
@@ -184,7 +186,7 @@ impl TraceStore {
     }
 }
 
-pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
+pub(crate) fn opened(stage: &Stage) -> Result<&OpenTrace, Refusal> {
     match stage {
         Stage::Open(open) => Ok(open),
         Stage::Failed(sentence) => Err(Refusal::new(422, sentence.clone())),
@@ -192,12 +194,12 @@ pub(crate) fn opened(stage: &Stage) -> Result<&Open, Refusal> {
     }
 }
 
-pub(crate) fn table(open: &Open, options: &Options) -> StackTable {
-    let definitions = open.engine.definitions();
+pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
+    let definitions = open.engine().definitions();
     // The rules were checked when the store was made.
     let classes =
         classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
-    // In the order of `print`: a leak that several of them match is told as that of the first.
+    // The order is the one of `print`, because a leak that several suppressions match is attributed to the first one.
     let mut suppressions = Suppressions::new();
     if options.builtin {
         suppressions.add_builtin();
@@ -206,18 +208,22 @@ pub(crate) fn table(open: &Open, options: &Options) -> StackTable {
     if options.embedded {
         suppressions.add(&definitions.suppressions, Source::Embedded);
     }
-    StackTable::new(definitions, &classes, suppressions)
+    open.table(&classes, suppressions)
 }
 
-pub(crate) fn answer(view: View, open: &Open, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
-    let mut blocks = open.blocks()?;
-    let mut trace = view::Trace { engine: &open.engine, table, blocks: &mut *blocks, complete: open.is_complete() };
+pub(crate) fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
-    match view::answer(view, query, &mut trace, None, &mut out) {
+    match open.answer(view, query, table, None, &mut out) {
         Ok(()) => Ok(out),
-        Err(AnswerError::Query(bad)) => Err(Refusal::new(400, bad.to_string())),
-        Err(error) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
+        Err(AskError::Answer(AnswerError::Query(bad))) => Err(Refusal::new(400, bad.to_string())),
+        Err(AskError::Answer(error)) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
+        Err(AskError::Read(error)) => Err(cannot_be_read(&error)),
     }
+}
+
+/// For a file that could be read when it was opened, and cannot be read a second time.
+pub(crate) fn cannot_be_read(error: &format::Error) -> Refusal {
+    Refusal::new(410, format!("The trace cannot be read any more: {error}."))
 }
 
 fn classes(options: &Options, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
@@ -234,7 +240,7 @@ fn check_suppressions(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Opens just enough to know whether it is a trace.
+/// Reads only the header, to know whether the file is a trace.
 fn look(path: &Path) -> Result<(), format::Error> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
@@ -243,7 +249,7 @@ fn look(path: &Path) -> Result<(), format::Error> {
     format::Source::open(path).map(drop)
 }
 
-/// Traces in the folders of the given ones, by name.
+/// The traces in the folders of the given ones, sorted by name.
 fn beside(files: &[&Path]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned())).collect();
@@ -276,7 +282,7 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
             let (share, left) = trace.progress(*since);
             ("loading", share, left.map(|left| left.as_nanos() as u64), None)
         }
-        Stage::Open(open) => (if open.live { "live" } else { "ready" }, 1.0, None, None),
+        Stage::Open(open) => (if open.is_live() { "live" } else { "ready" }, 1.0, None, None),
         Stage::Failed(sentence) => ("failed", 0.0, None, Some(sentence.as_str())),
     };
     let open = opened(&stage).ok();
@@ -288,14 +294,14 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
         "remaining_ns": remaining,
         "error": error,
         "version": trace.version(),
-        "custom": open.is_some_and(|open| open.has_custom),
-        "notes": open.map(Open::notes).unwrap_or_default(),
+        "custom": open.is_some_and(|open| open.has_custom()),
+        "notes": open.map(notes).unwrap_or_default(),
         "session": open.map(session),
     })
 }
 
-fn session(open: &Open) -> Value {
-    let (definitions, totals) = (open.engine.definitions(), open.engine.totals());
+fn session(open: &OpenTrace) -> Value {
+    let (definitions, totals) = (open.engine().definitions(), open.engine().totals());
     json!({
         "command": definitions.session.command,
         "pid": definitions.session.pid,
@@ -314,7 +320,7 @@ fn session(open: &Open) -> Value {
 
 impl Answers for TraceStore {
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
-        let pairs = decode(query)?;
+        let pairs = address::decode(query)?;
         let number = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.parse::<usize>());
         let trace = match number("trace") {
             None => 0,
@@ -352,43 +358,5 @@ impl Answers for TraceStore {
             place.custom.touch();
         }
         Ok(json!({ "added": added }).to_string().into_bytes())
-    }
-}
-
-/// `a=b&c=d` with %XX and + decoded.
-fn decode(query: &str) -> Result<Vec<(String, String)>, Refusal> {
-    let word = |text: &str| -> Option<String> {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.bytes();
-        while let Some(byte) = rest.next() {
-            match byte {
-                b'+' => bytes.push(b' '),
-                b'%' => {
-                    let digit = |byte: u8| (byte as char).to_digit(16);
-                    bytes.push((digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8);
-                }
-                other => bytes.push(other),
-            }
-        }
-        String::from_utf8(bytes).ok()
-    };
-    let pair = |text: &str| {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        Some((word(name)?, word(value)?))
-    };
-    let pairs: Option<Vec<_>> = query.split('&').filter(|text| !text.is_empty()).map(pair).collect();
-    pairs.ok_or_else(|| Refusal::new(400, "The address cannot be decoded."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_decoded() {
-        let pairs = decode("a=b%20c&d=%2Fx%2F&e&f=1+2").unwrap();
-        let expected = [("a", "b c"), ("d", "/x/"), ("e", ""), ("f", "1 2")];
-        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert!(decode("a=%2").is_err() && decode("a=%ff").is_err() && decode("%zz").is_err());
     }
 }

@@ -17,7 +17,7 @@ impl When {
             When::Start => "start".into(),
             When::Peak => "peak".into(),
             When::End => "end".into(),
-            When::Ns(ns) => ns.to_string(),
+            When::Ns(ns) => format!("{ns}ns"),
             When::Percent(share) => format!("{share}%"),
         }
     }
@@ -82,7 +82,7 @@ impl Query {
         self.exclude.iter().for_each(|text| say("exclude", Some(text.clone())));
         self.threads.iter().for_each(|thread| say("thread", Some(thread.to_string())));
         say("size", self.size.map(span));
-        say("lifetime", self.lifetime.map(span));
+        say("lifetime", self.lifetime.map(|(min, max)| format!("{min}ns..{max}ns")));
         say("hide", (!self.hide.is_empty()).then(|| self.hide.join(",")));
         say("collapse", self.collapse.then(|| "recursion".into()));
         let merge = ["function", "line", "module", "namespace"][self.merge as usize];

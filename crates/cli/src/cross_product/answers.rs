@@ -1,4 +1,4 @@
-//! What the options say on a trace whose numbers are known: instants, empty results, times and threads that are not there.
+//! The answers for a trace whose numbers are known: instants, empty results, and times and threads that do not exist.
 use super::made::Files;
 use super::{run, words};
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn what_a_trace_does_not_have_is_refused() {
 #[test]
 fn the_other_domain_may_have_its_peak_at_another_time() {
     let files = Files::new("peaks");
-    // The peak of malloc's blocks is at 1 s, that of the others at the start.
+    // The peak of malloc's blocks is at 1 s, the peak of the custom blocks is at the start.
     let said = text(&files, "--from 500ms --to peak");
     assert!(said.contains("\ntotal runtime: 0.50s.\n"), "{said}");
     let refusal = refused(&files, "--from 500ms --to peak --domain custom");

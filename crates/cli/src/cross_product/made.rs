@@ -59,7 +59,7 @@ fn stack(stacks: &mut StackEncoder, codes: &[Code]) -> u32 {
     codes.iter().fold(0, |parent, code| stacks.push(parent, Frame::new(code.0, code.1, false)))
 }
 
-/// `extra`: so many times more of everything, for a trace to compare with.
+/// With `extra`, everything happens this many times more, which makes a trace to compare with.
 pub fn blocks(extra: usize) -> Vec<RawBlock> {
     let mut stacks = StackEncoder::new();
     let mut stack = |codes: &[Code]| stack(&mut stacks, codes);
@@ -133,7 +133,7 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     ]
 }
 
-/// Files for one test; gone with it.
+/// The files of one test, which are removed at its end.
 pub struct Files(pub PathBuf);
 
 impl Files {
@@ -164,7 +164,7 @@ impl Files {
         std::fs::write(self.path(name), writer.finish().unwrap()).unwrap();
     }
 
-    /// The text of a file that a command wrote, which is gone then.
+    /// Returns the text of a file that a command wrote, and removes the file.
     pub fn take(&self, path: &Path) -> String {
         let bytes = std::fs::read(path).unwrap_or_default();
         let _ = std::fs::remove_file(path);

@@ -1,7 +1,7 @@
-//! `heaptrace -p PID`: what a program that runs already takes from now on.
+//! `heaptrace -p PID`: what a running program allocates from now on.
 //!
-//! Given: a pid. Gives back: reports, and exit code 0; or one sentence and 3. What must hold: the program runs on, whatever
-//! happens to us, and is let go as it was.
+//! Receives: a pid. Returns: reports and exit code 0, or one sentence and exit code 3. Must hold: the program keeps
+//! running, whatever happens to us, and its code is restored at the end.
 use super::options::Options;
 use super::signals::Signals;
 use super::tree::Tree;
@@ -27,7 +27,7 @@ pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
             on_full: channel::OnFull::Wait,
             max_stall_ms: 30_000,
             lsan_symbol: 0,
-            // Its signals stay its own, for a handler could not be taken out again.
+            // The program's signals are not touched, because a handler could not be removed again.
             watched: false,
         },
         folder: std::env::temp_dir(),

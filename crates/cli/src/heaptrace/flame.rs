@@ -1,4 +1,4 @@
-//! What lives, as folded stacks: a line each, the root first, live bytes at its end.
+//! Live blocks as folded stacks: one line for each stack, with the root first and the live bytes at the end.
 use super::frame_names::{Named, Names};
 use super::live_report::{each_shown, sorted};
 use super::options::{Key, Options};
@@ -26,7 +26,7 @@ fn folded(site: &LiveSite, names: &Names) -> String {
     frames.join(";")
 }
 
-/// Innermost first. What separates frames and lines cannot be in a name.
+/// Innermost first. Characters that separate frames or lines are removed from names.
 fn levels(named: &Named) -> Vec<String> {
     let functions = named.levels.iter().filter_map(|level| level.function.as_ref());
     let offset = named.from_start.map(|bytes| format!("+0x{bytes:x}")).unwrap_or_default();

@@ -1,8 +1,7 @@
-//! What the frames of one process are called.
+//! The names of the frames of one process.
 //!
-//! Given: frames and the modules they are in. Gives back: names, lines, offsets in bytes. What must hold: memory is bounded;
-//! a frame without a name is still told by its module, or by its address; what is known of a file for one process is known
-//! for all.
+//! Receives: frames and their modules. Returns: names, lines, offsets in bytes. Must hold: memory is bounded. A frame
+//! without a name is shown by its module or its address. What is read from a file is used for all processes.
 use crate::record::MEMORY_FOR_NAMES;
 use channel::FrameKey;
 use format::{Module, Symbols};
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use symbols::{Finder, Jit, ModuleWork, Search, Target};
 
-/// Frames that are remembered from one report to the next.
+/// The number of frames that are kept from one report to the next.
 const MOST_KNOWN: usize = 1 << 16;
 const LOW_BITS: u64 = (1 << 48) - 1;
 
@@ -21,7 +20,7 @@ const LOW_BITS: u64 = (1 << 48) - 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     pub function: Option<String>,
-    /// Without arguments that nobody reads.
+    /// The name without its arguments.
     pub short: Option<String>,
     pub file: Option<String>,
     pub line: Option<u32>,
@@ -30,9 +29,9 @@ pub struct Level {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// In memory; of the instruction after the call.
+    /// The return address, in memory.
     pub address: u64,
-    /// Innermost first; none: no name is known.
+    /// Innermost first. Empty if no name is known.
     pub levels: Arc<Vec<Level>>,
     /// Bytes from the function's start.
     pub from_start: Option<u64>,
@@ -40,7 +39,7 @@ pub struct Named {
     pub module: Option<(String, u64)>,
 }
 
-/// A file that many processes may have: path, build-id, and, where there is none, the process.
+/// Identifies a file that several processes may have mapped: path, build-id, and, if it has no build-id, the process.
 type File = (String, Vec<u8>, u32);
 
 /// What is known of an address in a file.
@@ -50,7 +49,7 @@ struct Answer {
     from_start: Option<u64>,
 }
 
-/// What is known of files.
+/// The names that were looked up, by file and address.
 #[derive(Default)]
 pub struct Answers {
     files: HashMap<File, HashMap<u64, Answer>>,
@@ -83,7 +82,7 @@ impl Names {
         self.known.get(&frame).cloned().unwrap_or_default()
     }
 
-    /// Looks up what is not known yet.
+    /// Looks up the frames that have no name yet.
     pub fn learn(&mut self, frames: impl Iterator<Item = u64>, modules: &[Module]) {
         if self.known.len() >= MOST_KNOWN {
             self.known.clear();
@@ -91,7 +90,7 @@ impl Names {
         let mut wanted: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         for frame in frames {
             let key = FrameKey(frame);
-            // Code of no module may be another function's by now.
+            // Code outside of modules may have been replaced by another function, so it is looked up again.
             if key.instance() == 0 || !self.known.contains_key(&frame) {
                 wanted.entry(key.instance()).or_default().push(frame);
             }
@@ -131,7 +130,7 @@ impl Names {
         self.answers.replace(answers);
     }
 
-    /// Opens the module's file. `keys`: the low bits of frames.
+    /// Opens the module's file. `keys` are the low bits of frames.
     fn look_up(&self, module: &Module, keys: &[u64]) -> Vec<(u64, Answer)> {
         let finder = Finder { search: &self.search, target: Some(&self.target) };
         let frames = keys.iter().map(|key| (module.instance, *key)).collect();

@@ -1,7 +1,7 @@
-//! What lives, as text in the original's layout (docs/heaptrace.md draws it).
+//! Live blocks as text, in the layout of LG's heaptrace (docs/heaptrace.md draws it).
 //!
-//! Given: a snapshot. Gives back: lines. What must hold: nothing at all when nothing lives; every number is of the snapshot;
-//! what is not known or not kept is said.
+//! Receives: a snapshot. Returns: lines. Must hold: no lines if nothing is live. Every number comes from the snapshot.
+//! The report says what is unknown or was not kept.
 use super::frame_names::{Level, Named, Names};
 use super::options::{Key, Options};
 use super::units::{Age, Size};
@@ -11,10 +11,10 @@ use std::fmt::Write;
 
 const RULE: &str = "=================================================================";
 const LONGEST_NAME: usize = 128;
-/// Backtraces whose frames are looked up at a time.
+/// The number of backtraces whose frames are looked up together.
 const CHUNK: usize = 64;
 
-/// Costs first, then a fixed order.
+/// Sorts by costs, then in a fixed order.
 pub fn sorted(sites: &[LiveSite], key: Key) -> Vec<&LiveSite> {
     let mut sorted: Vec<&LiveSite> = sites.iter().collect();
     sorted.sort_by_cached_key(|site| {
@@ -27,7 +27,7 @@ pub fn sorted(sites: &[LiveSite], key: Key) -> Vec<&LiveSite> {
     sorted
 }
 
-/// Calls `take` with sites and their rendered text, the ignored ones left out, until it has had `top`.
+/// Calls `take` with the first `top` sites and their text, without the ignored ones.
 pub fn each_shown<'a>(
     sites: &[&'a LiveSite],
     snapshot: &Snapshot,
@@ -97,7 +97,7 @@ fn footer(snapshot: &Snapshot, out: &mut String) {
         line("not seen", &sentence);
     }
     if snapshot.reason == Reason::End && !memory.is_last {
-        // The program ended without a word (`_exit`, a signal).
+        // The program ended without its exit handlers (`_exit`, a signal).
         match memory.time_ns {
             0 => line("memory was looked at", &"never: the program was too short"),
             then => line("memory was looked at", &format_args!("{} before the end", Age(snapshot.time_ns - then))),
@@ -144,7 +144,7 @@ fn line(named: &Named, level: Option<&Level>) -> String {
     out
 }
 
-/// `inlined, FILE:LINE`, as far as it is so.
+/// `inlined, FILE:LINE`, with the parts that are known.
 fn place(level: &Level) -> String {
     let file = level.file.as_ref().map(|file| match level.line {
         Some(line) => format!("{file}:{line}"),
@@ -154,7 +154,7 @@ fn place(level: &Level) -> String {
     inlined.into_iter().chain(file).collect::<Vec<_>>().join(", ")
 }
 
-/// At most 128 characters, the last three of them dots if it was longer.
+/// At most 128 characters. A longer text ends in three dots.
 fn cut(name: &str) -> String {
     let one_line = name.replace(['\n', '\r'], " ");
     if one_line.chars().count() <= LONGEST_NAME {

@@ -1,20 +1,23 @@
 //! The command line of `heaptrace`, and the original's environment variables.
 //!
-//! Given: words and variables. Gives back: what to do, all of it checked. What must hold: whatever is wrong is said in one
-//! sentence, before a program is started; an option goes before its variable.
+//! Receives: words and variables. Returns: checked options. Must hold: every mistake is reported in one sentence before a program is started, and an
+//! option takes precedence over its variable.
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Frames of the program by which backtraces are told apart. The original has 8, the first of which is its own malloc.
+/// The number of frames by which backtraces are distinguished. The original has 8, of which the first is its own malloc.
 const DEPTH: usize = 7;
 const TOP: usize = 10;
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 const HELP: &str = "\
-While it runs: SIGUSR1 (by size) and SIGUSR2 (by count) make it say what lives, SIGQUIT starts a new measuring
-window. Send them to heaptrace itself or to the program; a program that uses such a signal keeps it.
+While it runs: SIGUSR1 (by size) and SIGUSR2 (by count) print what is live, SIGQUIT starts a new measuring window. Send them
+to heaptrace or to the program. A program that handles such a signal itself still receives it.
+
+Times: 10s, 500ms, 2m (or 2min), 1h; a number without a unit is seconds.
 
 Examples:
   heaptrace ./server                                 what is left at its end
@@ -23,43 +26,43 @@ Examples:
   heaptrace --interval 10s --outfile log ./server    every ten seconds, to log.<pid>.<name>
   heaptrace --flame-graph --outfile f ./server       folded stacks; then inferno-flamegraph f.* > flame.svg
 
-Environment: HEAPTRACE_NUM_TOP_BACKTRACE, HEAPTRACE_SORT_KEYS, HEAPTRACE_FLAME_GRAPH (0 or 1), HEAPTRACE_OUTFILE and
-HEAPTRACE_IGNORE stand for the options of the same meaning.
+Environment: HEAPTRACE_NUM_TOP_BACKTRACE (--top), HEAPTRACE_SORT_KEYS (--sort), HEAPTRACE_FLAME_GRAPH (0 or 1),
+HEAPTRACE_OUTFILE and HEAPTRACE_IGNORE are used where the option is not given.
 
 Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or watched;
-64 wrong usage; 3 -p is refused.";
+64 wrong usage; 3 the process of -p cannot be attached to.";
 
-/// Says which memory of a program is still in use, by the place that asked for it: while it runs, and at its end.
+/// Prints which memory of a program is still in use, by the place that allocated it, while it runs and at its end.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrace", bin_name = "heaptrace", version, after_help = HELP, disable_help_flag = true)]
 #[command(override_usage = "heaptrace [OPTIONS] PROGRAM [ARGS...]")]
 struct Words {
-    /// How many backtraces to show (10; for --flame-graph all).
+    /// The number of backtraces to show [default: 10; with --flame-graph: all].
     #[arg(long, value_name = "NUM")]
     top: Option<String>,
-    /// What backtraces are sorted by: size, count, or both, one list each.
+    /// Sort backtraces by size, by count, or by both (size,count), with a list for each.
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
-    /// Print folded stacks for a flame graph, a line each, instead of the report.
+    /// Print folded stacks for a flame graph instead of the report.
     #[arg(long)]
     flame_graph: bool,
     #[allow(rustdoc::invalid_html_tags, reason = "this is the text of --help")]
     /// Write to FILE.<pid>.<name> instead of stderr, a file for each process.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     outfile: Option<PathBuf>,
-    /// Leave backtraces out that contain a line of this file.
+    /// Leave out backtraces that contain a line of this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     ignore: Option<PathBuf>,
-    /// Frames by which backtraces are told apart, 0 for all (7; for --flame-graph all).
+    /// The number of frames by which backtraces are distinguished, 0 for all [default: 7; with --flame-graph: all].
     #[arg(long, value_name = "N")]
     depth: Option<String>,
-    /// Report every so often: 10s, 500ms, 2m.
+    /// Report at this interval, as 10s, 500ms, 2m.
     #[arg(long, value_name = "TIME")]
     interval: Option<String>,
     /// Show a live table in the terminal.
     #[arg(long)]
     watch: bool,
-    /// A process that already runs, until Ctrl-C; its children are not followed.
+    /// Watch a process that is already running, until Ctrl-C. Its children are not followed.
     #[arg(short, long, value_name = "PID")]
     pid: Option<String>,
     /// Print help.
@@ -70,7 +73,7 @@ struct Words {
     command: Vec<OsString>,
 }
 
-/// What backtraces are sorted by.
+/// The value by which backtraces are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Size,
@@ -92,7 +95,7 @@ pub struct Options {
     pub sort: Vec<Key>,
     pub flame_graph: bool,
     pub outfile: Option<PathBuf>,
-    /// Texts that hide a backtrace.
+    /// A backtrace that contains one of these texts is not shown.
     pub ignore: Vec<String>,
     pub depth: usize,
     pub interval: Option<Duration>,
@@ -101,13 +104,18 @@ pub struct Options {
     pub command: Vec<OsString>,
 }
 
-/// Nothing is to be run.
+/// Why no program is started.
 #[derive(Debug)]
 pub enum Stop {
-    /// Help or the version, for stdout.
+    /// The user asked for help or the version. The text is for stdout.
     Answer(String),
-    /// What is wrong.
+    /// Wrong usage, in one sentence.
     Wrong(String),
+}
+
+/// The command, for its manual page.
+pub fn command() -> clap::Command {
+    Words::command()
 }
 
 pub fn parse(words: Vec<OsString>) -> Result<Options, Stop> {
@@ -118,7 +126,7 @@ fn parse_with(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>)
     check(split(words)?, variable).map_err(Stop::Wrong)
 }
 
-/// Which word is which. Looks at nothing but the words.
+/// Splits the words into options, the program and its arguments, without checking values.
 fn split(words: Vec<OsString>) -> Result<Words, Stop> {
     let words = whole_names(words, &Words::command()).map_err(Stop::Wrong)?;
     Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)
@@ -130,7 +138,7 @@ pub fn command_of(words: Vec<OsString>) -> Option<Vec<OsString>> {
     split(words).ok().map(|words| words.command)
 }
 
-/// Long options may be abbreviated, as in the original, as long as one option alone begins like that.
+/// Long options may be abbreviated, as in the original, if only one option begins with the given letters.
 fn whole_names(mut words: Vec<OsString>, command: &clap::Command) -> Result<Vec<OsString>, String> {
     let mut command = command.clone();
     command.build();
@@ -147,7 +155,7 @@ fn whole_names(mut words: Vec<OsString>, command: &clap::Command) -> Result<Vec<
     Ok(words)
 }
 
-/// The whole option, its value included. An unknown one stays as it is.
+/// Returns the full option, including its value. An unknown option stays as it is.
 fn whole_name(option: &str, command: &clap::Command) -> Result<String, String> {
     let (short, value) = option.split_at(option.find('=').unwrap_or(option.len()));
     let names = |arg: &clap::Arg| {
@@ -193,7 +201,7 @@ fn check(words: Words, variable: impl Fn(&str) -> Option<OsString>) -> Result<Op
     let path = |option: Option<PathBuf>, name: &str| option.or_else(|| variable(name).map(PathBuf::from));
     let ignore = path(words.ignore, "HEAPTRACE_IGNORE").map(|path| rules(&path)).transpose()?.unwrap_or_default();
     let outfile = path(words.outfile, "HEAPTRACE_OUTFILE").map(|path| writable(&path)).transpose()?;
-    let interval = words.interval.map(|value| duration(&value)).transpose()?;
+    let interval = words.interval.map(|value| interval(&value)).transpose()?;
     let pid = words.pid.map(|value| number(&value, "--pid").map(|pid| pid as u32)).transpose()?;
     if words.watch && (flame_graph || interval.is_some()) {
         return Err("--watch shows a table: leave --flame-graph and --interval out".to_owned());
@@ -244,14 +252,14 @@ fn keys(value: &str, from: &str) -> Result<Vec<Key>, String> {
     value.split(',').map(key).collect()
 }
 
-/// Lines that are not empty.
+/// The lines of the file that are not empty.
 fn rules(path: &Path) -> Result<Vec<String>, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("--ignore: {} cannot be read: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// Tries it: a file of such a name is made, and removed.
+/// Checks that files with this prefix can be written, by creating one and removing it.
 fn writable(prefix: &Path) -> Result<PathBuf, String> {
     let whole = std::path::absolute(prefix).unwrap_or_else(|_| prefix.to_owned());
     let mut name = whole.clone().into_os_string();
@@ -266,21 +274,13 @@ fn writable(prefix: &Path) -> Result<PathBuf, String> {
     Ok(whole)
 }
 
-/// `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text.get(digits.len()..) {
-        Some("" | "s") => 1.0,
-        Some("ms") => 0.001,
-        Some("m") => 60.0,
-        Some("h") => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = digits.parse::<f64>().unwrap_or(f64::NAN) * unit;
-    if (0.01..=1e9).contains(&seconds) {
-        return Ok(Duration::from_secs_f64(seconds));
+/// The time between two reports.
+fn interval(text: &str) -> Result<Duration, String> {
+    match crate::values::duration(text) {
+        Ok(interval) if interval >= SHORTEST_INTERVAL => Ok(interval),
+        Ok(_) => Err(format!("--interval: '{text}' must be at least 10ms")),
+        Err(reason) => Err(format!("--interval: '{text}' is {reason}")),
     }
-    Err(format!("--interval: '{text}' is not a valid duration (examples: 10s, 500ms, 2m)"))
 }
 
 #[cfg(test)]
@@ -361,9 +361,10 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("-1s").is_err() && duration("s").is_err() && duration("1d").is_err());
+        assert_eq!(interval("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(interval("2m"), Ok(Duration::from_secs(120)));
+        assert!(interval("1ms").is_err());
+        assert!(interval("-1s").is_err() && interval("s").is_err() && interval("1d").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Where reports go: stderr, or a file for each process.
 //!
-//! Given: a prefix, a pid and a name. Gives back: a place to write to. What must hold: a report is written whole; a file that
-//! cannot be written is said once, and costs nothing but its reports.
+//! Receives: a prefix, a pid and a name. Returns: a place to write to. Must hold: a report is written as a whole. A
+//! file that cannot be written is reported once, and only its own reports are lost.
 use crate::say;
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ pub enum Output {
         path: PathBuf,
         file: File,
     },
-    /// It could not be opened or written.
+    /// The file could not be opened or written.
     Lost,
 }
 
@@ -29,7 +29,7 @@ impl Output {
         }
     }
 
-    /// Nobody reads stderr any more: no reason to stop.
+    /// A closed stderr must not end the program, so the write error is ignored.
     pub fn put(&mut self, text: &str) {
         match self {
             Output::Stderr => drop(std::io::stderr().write_all(text.as_bytes())),

@@ -1,6 +1,7 @@
 //! The thread that finds names and writes reports.
 //!
-//! Given: jobs, in order. Gives back: reports, each in one piece. What must hold: whoever gives it a job does not wait.
+//! Receives: jobs, in order. Returns: reports, each written as a whole. Must hold: a thread that hands in a job does
+//! not wait.
 use super::frame_names::{Answers, Names};
 use super::options::{Key, Options};
 use super::output::Output;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Debug information is read by recursion.
+/// A large stack, because debug information is read recursively.
 const STACK: usize = 8 << 20;
 
 pub enum Job {
@@ -39,13 +40,13 @@ pub enum Job {
         snapshot: Box<Snapshot>,
         unseen: Vec<Unseen>,
     },
-    /// The process goes on as another program.
+    /// The process continues as another program (`exec`).
     Forget {
         id: Id,
     },
 }
 
-/// Where jobs are handed in; any thread may have one.
+/// The sender of jobs. Every thread may have one.
 #[derive(Clone)]
 pub struct Letterbox {
     jobs: mpsc::Sender<Job>,
@@ -89,7 +90,7 @@ impl Teller {
         Teller { letterbox: Letterbox { jobs, waiting }, thread: builder.spawn(work).ok() }
     }
 
-    /// Waits until everything is told; all other letterboxes are gone by now.
+    /// Waits until all reports are written. All other senders must have been dropped.
     pub fn finish(self) {
         drop(self.letterbox);
         if let Some(thread) = self.thread {
@@ -98,7 +99,7 @@ impl Teller {
     }
 }
 
-/// What is known about a process that reports.
+/// What the thread knows about a process.
 struct Reported {
     pid: u32,
     name: String,
@@ -151,7 +152,7 @@ impl Reporter {
             watch.close();
         }
         if let Some(process) = self.processes.get_mut(&id) {
-            // It may have given itself another name since.
+            // The process may have changed its name.
             if let Some(name) = snapshot.name.split_whitespace().next() {
                 name.clone_into(&mut process.name);
             }
@@ -161,7 +162,7 @@ impl Reporter {
             }
         }
         self.dump(id, snapshot, &self.options.sort.clone());
-        // A flame graph's lines are read by other programs.
+        // Other programs read the lines of a flame graph, so no further lines are added.
         if let Some(mut process) = self.processes.remove(&id).filter(|_| !self.options.flame_graph) {
             unseen.iter().for_each(|one| process.output.put(&format!("heaptrace: not seen: {}\n", one.sentence)));
         }

@@ -1,8 +1,8 @@
 //! Signals sent to `heaptrace` itself.
 //!
-//! SIGUSR1, SIGUSR2 and SIGQUIT are for us, all others for the program. What must hold: we never die of a signal that the
-//! program could survive; a signal that comes before the program has started is not lost; what the terminal sends to the
-//! whole process group is not sent twice.
+//! SIGUSR1, SIGUSR2 and SIGQUIT are for us, all others are passed on to the program. Must hold: we never die of a
+//! signal that the program could survive. A signal that arrives before the program has started is not lost. A signal
+//! that the terminal sends to the whole process group is not sent twice.
 use crate::signals::{is_for_group, pass_on};
 use collector::{Bell, Inbox, Received};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 const WANTED: [i32; 6] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
-/// What we were told.
+/// A signal's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
     BySize,
     ByCount,
     Window,
-    /// The program is gone, and we are not to wait for its children.
+    /// The program has ended, and the user does not want to wait for its children.
     Stop,
 }
 
@@ -40,7 +40,7 @@ pub struct Signals {
     bell: Arc<Mutex<Option<Bell>>>,
 }
 
-/// What the thread that waits for signals has.
+/// The state of the thread that waits for signals.
 struct Waiter {
     inbox: Inbox,
     target: Arc<AtomicI32>,
@@ -49,8 +49,8 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Serves what is pending. The kernel hands signals out by number, so of several that came at once a report goes before
-    /// a new window, in which nothing would be left to report.
+    /// Handles the pending signals. The kernel delivers signals by number, so a report comes before a new window if
+    /// both arrive at once. In the new window nothing would be left to report.
     fn serve(&self) {
         let first = self.inbox.wait();
         let all: Vec<Received> =
@@ -94,7 +94,8 @@ impl Signals {
         Ok(Signals { inbox, target, start, send, told, bell })
     }
 
-    /// The target exists, has not started yet, and has all signals blocked: it gets every signal for it that came so far.
+    /// The target exists, has not started yet, and has all signals blocked. It receives all signals for it that arrived
+    /// so far.
     pub fn pass_on_to(&self, pid: u32) {
         while let Some(received) = self.inbox.pending() {
             match for_us(received.signal) {
@@ -106,17 +107,17 @@ impl Signals {
         self.listen();
     }
 
-    /// Serves signals from now on.
+    /// Starts to handle signals.
     pub fn listen(&self) {
         let _ = self.start.send(());
     }
 
-    /// The target is gone, and its pid may soon be another process's.
+    /// The target has ended, and its pid may soon belong to another process.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
     }
 
-    /// A signal wakes the thread that waits there.
+    /// Sets the bell that a signal rings to wake the loop of the tree.
     pub fn wake(&self, bell: Bell) {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
     }

@@ -1,8 +1,8 @@
-//! All processes of the tree: who comes, who goes, who is asked when.
+//! All processes of the tree: which ones join, which ones end, and when each is asked for a snapshot.
 //!
-//! Given: the first process. Gives back: how it ended, when everything is told. What must hold: this loop never waits for a
-//! disk, a terminal, a debug file or the end of a session (others do that, on threads of their own), so that there is an
-//! offer for every new process at once.
+//! Receives: the first process. Returns: how it ended, after all reports are written. Must hold: this loop never waits
+//! for a disk, a terminal, a debug file or the end of a session, which other threads do. So every new process finds an
+//! offer at once.
 use super::options::{Key, Options};
 use super::report_thread::{Job, Letterbox, Teller};
 use super::signals::{Signals, Told};
@@ -15,13 +15,13 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process can be gone, or a snapshot wait, before it is noticed.
+/// The longest time until the loop notices that a process has ended or a snapshot is ready.
 const TICK: Duration = Duration::from_millis(10);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Reports that wait for a slow terminal; then `--interval` and `--watch` ask for no more.
+/// If this many reports wait for a slow terminal, `--interval` and `--watch` ask for no more.
 const MOST_WAITING: usize = 32;
 
-/// Numbers under which snapshots are asked for.
+/// The numbers of the requests for snapshots.
 const BY_SIZE: u32 = 1;
 const BY_COUNT: u32 = 2;
 const BY_INTERVAL: u32 = 3;
@@ -37,7 +37,7 @@ pub struct Tree {
     processes: Vec<Process>,
     next_id: Id,
     is_stopped: bool,
-    /// What signals asked for and is not answered yet.
+    /// Requests of signals that are not answered yet.
     told: Vec<Told>,
     /// Sessions that are being ended.
     ending: Vec<JoinHandle<()>>,
@@ -65,7 +65,7 @@ impl Tree {
         }
     }
 
-    /// Until the first process is gone, and all others that joined.
+    /// Runs until the first process and all others that joined have ended.
     pub fn watch(mut self, root: u32, recording: Recording) -> End {
         let _stands = self.hub.stand();
         self.add(root, recording);
@@ -75,7 +75,7 @@ impl Tree {
             let _ = sender.send(wait_for(root));
             bell.ring();
         };
-        // Without a second thread we look for its end ourselves.
+        // If no second thread can be started, this loop checks for the end of the process.
         let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
         let mut end = waiter.is_err().then(|| wait_for(root));
         let mut is_said = false;
@@ -101,7 +101,8 @@ impl Tree {
         }
     }
 
-    /// The same for a process that ran already; its children are not followed. Returns when it is gone, or we are to go.
+    /// The same for a process that was already running, whose children are not followed. Returns when the process has
+    /// ended or the user stops us.
     pub fn watch_attached(mut self, pid: u32, recording: Recording, attached: Attached) {
         self.add(pid, recording);
         loop {
@@ -124,7 +125,7 @@ impl Tree {
         self.leave();
     }
 
-    /// Whatever was asked for, by whomever.
+    /// Handles all pending requests.
     fn serve(&mut self) {
         self.serve_told();
         if let Some((pause, number)) = self.pause.filter(|_| Instant::now() >= self.next) {
@@ -141,7 +142,7 @@ impl Tree {
         self.processes.push(Process::new(self.next_id, pid, recording));
     }
 
-    /// Those that took an offer. One that we know already has executed another program.
+    /// Adds the processes that accepted an offer. A process that is known already has executed another program.
     fn welcome(&mut self) {
         for Joined { pid, recording } in self.hub.joined() {
             while let Some(at) = self.processes.iter().position(|process| process.pid == pid) {
@@ -155,7 +156,7 @@ impl Tree {
         self.announce();
     }
 
-    /// Those that have begun to record.
+    /// Marks the processes that have begun to record.
     fn announce(&mut self) {
         for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
             if let Some(name) = process.name() {
@@ -168,7 +169,7 @@ impl Tree {
     fn serve_told(&mut self) {
         self.told.extend(self.signals.told());
         self.is_stopped |= self.told.contains(&Told::Stop);
-        // A signal that comes before the first process records is answered as soon as it does.
+        // A signal that arrives before the first process records is answered as soon as it does.
         if !self.processes.iter().any(|process| process.is_announced) {
             return;
         }
@@ -207,7 +208,7 @@ impl Tree {
         }
     }
 
-    /// Tells the ends of those that are gone.
+    /// Reports the processes that have ended.
     fn bury(&mut self, root: u32, end: Option<End>) {
         let mut at = 0;
         while let Some(process) = self.processes.get(at) {
@@ -226,7 +227,7 @@ impl Tree {
         &self.reports.letterbox
     }
 
-    /// On a thread of its own, if there can be one.
+    /// Runs on a thread of its own, if one can be started.
     fn aside(&mut self, work: impl FnOnce(&Letterbox) + Send + 'static) {
         self.ending.retain(|thread| !thread.is_finished());
         let letterbox = self.letterbox().clone();
@@ -248,10 +249,12 @@ impl Tree {
     fn say_who_is_left(&self) {
         let left: Vec<String> = self.processes.iter().map(|process| process.pid.to_string()).collect();
         let list = left.join(", ");
-        say(format_args!("heaptrace: the program has ended, what it started runs on ({list}); Ctrl-C ends watching"));
+        say(format_args!(
+            "heaptrace: the program has ended, but processes that it started are still running ({list}); press Ctrl-C to stop"
+        ));
     }
 
-    /// What still runs is told as it is now.
+    /// Reports the processes that are still running, as they are now.
     fn leave(mut self) {
         for process in std::mem::take(&mut self.processes) {
             self.aside(move |letterbox| tell_end(letterbox, process, End::default()));
@@ -270,7 +273,7 @@ impl Tree {
 
 type Work = Box<dyn FnOnce(&Letterbox) + Send>;
 
-/// Ends a session and tells its last report.
+/// Ends a session and writes its last report.
 fn tell_end(letterbox: &Letterbox, process: Process, end: End) {
     let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
     let Some(outcome) = process.finish(end) else {
@@ -307,7 +310,8 @@ fn tell_end(letterbox: &Letterbox, process: Process, end: End) {
     letterbox.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
 }
 
-/// The kernel's name, or, of a process that was too short for a look, that of its file, which the kernel cuts likewise.
+/// The kernel's name of the process. For a process that ended before it could be read, the name of its file, cut to the
+/// same length.
 fn name_of(snapshot: &Snapshot) -> String {
     const LONGEST: usize = 15;
     let file = snapshot.modules.first().and_then(|module| module.path.rsplit('/').next()).unwrap_or("?");

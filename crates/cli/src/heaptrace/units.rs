@@ -1,4 +1,4 @@
-//! Sizes and ages as people read them: decimal units, three padded digits behind the point.
+//! Sizes and ages as people read them, in decimal units with three digits after the point.
 use std::fmt::{self, Display, Formatter};
 
 /// `4 bytes`, `1.005 KB`, `2.121 MB`, `3.000 GB`.

@@ -1,7 +1,7 @@
-//! The live table: the sites with the most bytes, whether they grow, how old they are.
+//! The live table: the sites with the most bytes, whether they grow, and how old they are.
 //!
-//! Given: a snapshot of a process every second. Gives back: a picture on the terminal's second screen, so that what stood
-//! there before comes back at the end. What must hold: memory is that of the sites shown; nothing is drawn after `close`.
+//! Receives: a snapshot of each process every second. Returns: a table on the terminal's alternate screen, so that the
+//! old content returns at the end. Must hold: memory is only that of the sites shown. Nothing is drawn after `close`.
 use super::frame_names::Names;
 use super::live_report::sorted;
 use super::options::Key;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// Looks that a sparkline shows.
+/// The number of snapshots that a sparkline shows.
 const LOOKS: usize = 20;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -25,7 +25,7 @@ const COLUMNS: usize = 80;
 
 type History = HashMap<Arc<[u64]>, Vec<u64>>;
 
-/// What is known of one process.
+/// One process in the table: the sizes of its sites in the last snapshots, and its lines.
 #[derive(Default)]
 struct Shown {
     history: History,
@@ -63,7 +63,7 @@ impl Watch {
             self.is_open = true;
         }
         out.push_str(HOME);
-        // Every process gets its share of the screen.
+        // The rows of the screen are divided between the processes.
         let share = (rows.saturating_sub(1) / self.processes.len().max(1)).max(1);
         let lines = self.processes.values().flat_map(|shown| shown.lines.iter().take(share));
         for line in lines.take(rows.saturating_sub(1)) {
@@ -74,7 +74,7 @@ impl Watch {
         let _ = std::io::stderr().write_all(out.as_bytes());
     }
 
-    /// The screen is as it was before.
+    /// Restores the screen.
     pub fn close(&mut self) {
         if self.is_open {
             self.is_open = false;
@@ -131,7 +131,7 @@ fn sparkline(sizes: &[u64]) -> String {
     sizes.iter().map(bar).collect()
 }
 
-/// The functions that asked, innermost first.
+/// The functions of the backtrace, innermost first.
 fn title(site: &LiveSite, names: &Names) -> String {
     if site.is_other {
         return "other (too many stacks)".to_owned();

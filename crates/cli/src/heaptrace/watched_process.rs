@@ -1,4 +1,4 @@
-//! One process of the tree, as long as it is watched.
+//! One process of the tree while it is watched.
 //!
 //! ```text
 //! Joined --it records--> Announced --it is gone--> Ended
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 
-/// A number for each session; a pid may come back.
+/// The number of a session. A pid is not enough, because the kernel reuses it.
 pub type Id = u64;
 
 pub struct Process {
@@ -18,7 +18,7 @@ pub struct Process {
     pub pid: u32,
     pub is_announced: bool,
     recording: Recording,
-    /// Readable once the process is gone. `None`: it is looked for in /proc.
+    /// Readable once the process has ended. If it is `None`, /proc is checked instead.
     handle: Option<OwnedFd>,
 }
 
@@ -32,7 +32,7 @@ impl Process {
         self.recording.has_started()
     }
 
-    /// The kernel's name for it, its first word.
+    /// The first word of the kernel's name for the process.
     pub fn name(&self) -> Option<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).ok()?;
         text.split_whitespace().next().map(str::to_owned)

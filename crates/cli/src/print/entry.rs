@@ -1,10 +1,10 @@
-//! A stack and its costs as the text report lists them, and stacks put together by their innermost level.
+//! A stack and its costs as the text report lists them, and groups of stacks with the same innermost level.
 use super::lens::{Key, Lens};
 use analysis::{Called, Cost, Definitions, Level, Pairing, Profile, Query, Side, StackTable, to_signed};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Whoever calls these is not of interest: all programs have the same there.
+/// The callers of these functions are not shown, because they are the same in all programs.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
 /// Negative in a diff.
@@ -14,14 +14,14 @@ pub struct Numbers {
     pub temporary: i64,
     pub leaked: i64,
     pub peak: i64,
-    /// Of the cost that was asked for.
+    /// The value of the cost that the query asks for.
     pub value: i64,
     /// Blocks that were live at the end of the range.
     pub blocks: i64,
 }
 
 impl Numbers {
-    /// What is suppressed is not leaked.
+    /// Suppressed blocks do not count as leaked.
     pub fn of(costs: &analysis::Costs, cost: Cost, is_suppressed: bool) -> Self {
         let is_left_out = is_suppressed && cost == Cost::Leaked;
         Numbers {
@@ -83,7 +83,7 @@ pub fn of_profile<'a>(
     profile.stacks.iter().map(entry).collect()
 }
 
-/// With `--merge`, stacks whose levels are the same are one; without, they stay apart.
+/// With `--merge`, stacks with the same levels become one. Without it, they stay separate.
 pub fn merged(entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     if entries.first().is_none_or(|entry| entry.lens.merge.is_none()) {
         return entries;
@@ -106,7 +106,7 @@ pub fn merged(entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     merged
 }
 
-/// What became more or less between two points of one trace: a stack is the same if its number is.
+/// The differences between two points of one trace, in which a stack is identified by its number.
 pub fn difference_of_one<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec<Entry<'a>> {
     let mut entries = after;
     let places: HashMap<u32, usize> = entries.iter().enumerate().map(|(place, entry)| (entry.stack, place)).collect();
@@ -120,7 +120,7 @@ pub fn difference_of_one<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec
     entries
 }
 
-/// What became more or less: stacks are the same if their functions are, whatever their addresses and lines.
+/// The differences between two traces, in which stacks match by their functions, even if addresses and lines differ.
 pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>], pairing: &Pairing<'_>) -> Vec<Entry<'a>> {
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
     let mut entries: Vec<Entry<'a>> = Vec::new();
@@ -142,7 +142,8 @@ pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>], pairing: &Pai
     entries
 }
 
-/// The frames of a stack that are shown, innermost first. What was inlined comes before the function that it is in.
+/// The frames of a stack that are shown, innermost first. An inlined function comes before the function that contains
+/// it.
 pub struct Frames<'a> {
     pub frames: Vec<Vec<Level<'a>>>,
     /// Outer levels that `--depth` left out.
@@ -195,7 +196,7 @@ impl<'a> Entry<'a> {
         self.levels().find(|level| !self.lens.hides(level))
     }
 
-    /// All functions, inlined ones too, for comparing with another trace's.
+    /// All functions, including inlined ones, for the comparison with another trace.
     fn functions(&self, pairing: &Pairing<'_>, side: Side) -> Vec<u32> {
         let frames = self.frames().frames;
         let levels = frames.iter().flatten();
@@ -203,13 +204,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Stacks with the same innermost level: function, file, line and module, or what `--merge` says.
+/// Stacks with the same innermost level, which is compared by function, file, line and module, or by `--merge`.
 pub struct Group<'a> {
     pub numbers: Numbers,
     pub entries: Vec<Entry<'a>>,
 }
 
-/// By `metric`, the most first; equal ones in the order of the file. Groups without any are left out.
+/// Sorts by `metric`, largest first, and equal groups in the order of the file. Groups with a metric of 0 are left out.
 pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> Vec<Group<'a>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
@@ -234,7 +235,7 @@ pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> V
     groups
 }
 
-/// Each stack by itself.
+/// A group for each stack.
 pub fn single<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> Vec<Entry<'a>> {
     let mut list: Vec<Entry<'a>> = entries.iter().filter(|entry| metric(&entry.numbers) != 0).copied().collect();
     list.sort_by_key(|entry| Reverse(metric(&entry.numbers).unsigned_abs()));

@@ -1,20 +1,21 @@
-//! What only our text report says: who is to blame, which leaks are leaks, what the numbers lack.
-use super::open::Opened;
+//! The sections that KDE's report does not have: the code to blame, verdicts about leaks, and what is missing in the
+//! numbers.
 use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
 use analysis::{Cost, Profile, Query, StackTable, to_signed};
 use format::{Exit, SymbolState};
+use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Rows of the larger tables, unless another number is asked for.
+/// The number of rows in the larger tables, unless the user gives another one.
 const ROWS: usize = 20;
 
-/// The program's way to its end.
-pub fn ending(opened: &Opened) -> String {
-    let Some(summary) = &opened.engine.definitions().summary else {
+/// How the program ended.
+pub fn ending(trace: &OpenTrace) -> String {
+    let Some(summary) = &trace.engine().definitions().summary else {
         return "not finished: still being recorded, or cut".into();
     };
     let exit = match summary.exit {
@@ -24,11 +25,11 @@ pub fn ending(opened: &Opened) -> String {
         Exit::Detached => "the program ran on".into(),
     };
     let exit =
-        if opened.engine.definitions().session.attached { format!("attached while it ran; {exit}") } else { exit };
-    if opened.complete() { exit } else { format!("{exit}; the trace is not complete") }
+        if trace.engine().definitions().session.attached { format!("attached while it ran; {exit}") } else { exit };
+    if trace.is_complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
-/// The innermost places in the user's own code.
+/// The section with the innermost frames in the user's own code.
 pub fn blamed(
     out: &mut impl Write,
     profile: &Profile,
@@ -43,7 +44,7 @@ pub fn blamed(
     }
     for (cost, heading) in costs {
         let rows = by_blamed(profile, table, query, *cost);
-        // Growth and shrinkage may add up to nothing, so shares are of both together.
+        // Growth and shrinkage may add up to zero, so shares are of the sum of their absolute values.
         let total = rows.iter().map(|row| row.value.saturating_abs()).fold(0, i64::saturating_add);
         if rows.is_empty() {
             continue;
@@ -113,21 +114,21 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
     writeln!(out)
 }
 
-/// Numbers that KDE's totals do not have. `leaked_blocks`: of those that were not freed, the ones that are no known leaks.
+/// Numbers that KDE's totals do not have. `leaked_blocks` are the blocks that were not freed and are no known leaks.
 pub fn details(
     out: &mut impl Write,
-    opened: &Opened,
+    trace: &OpenTrace,
     profile: &Profile,
     left: &Left,
     leaked_blocks: u64,
 ) -> io::Result<()> {
-    let totals = opened.engine.totals();
+    let totals = trace.engine().totals();
     let costs = &profile.totals;
     let amount = |bytes_of: u64, count: u64| format!("{} in {}", bytes(to_signed(bytes_of)), blocks(to_signed(count)));
     writeln!(out, "total memory allocated: {}", amount(costs.allocated_bytes, costs.allocations))?;
     writeln!(out, "deallocations: {} of {}", costs.deallocations, bytes(to_signed(costs.freed_bytes)))?;
     writeln!(out, "blocks at the peak: {}, at {:.3}s", costs.peak_allocations, profile.peak_time_ns as f64 / 1e9)?;
-    let definitions = opened.engine.definitions();
+    let definitions = trace.engine().definitions();
     writeln!(out, "blocks {}: {leaked_blocks}", left.state)?;
     if let Some(heap) = &definitions.heap_at_attach {
         let (size, resident) = (bytes(to_signed(heap.size_bytes)), bytes(to_signed(heap.rss_bytes)));
@@ -144,11 +145,11 @@ pub fn details(
     Ok(())
 }
 
-/// What the trace does not have, and why.
-pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
-    let totals = opened.engine.totals();
-    let faults = opened.engine.faults();
-    let definitions = opened.engine.definitions();
+/// What is missing in the trace, and why.
+pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
+    let totals = trace.engine().totals();
+    let faults = trace.engine().faults();
+    let definitions = trace.engine().definitions();
     let unknown_frees = if definitions.session.attached {
         "frees of blocks that were allocated before the recording began"
     } else {
@@ -157,7 +158,7 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     let lacks = [
         (totals.unknown_frees, unknown_frees),
         (totals.implied_frees, "frees that were not seen, but the address came again"),
-        (opened.damage_count, "places in the file cannot be read"),
+        (trace.damage_count(), "places in the file cannot be read"),
         (faults.damaged_events, "events need what is lost"),
         (faults.missing_allocations, "allocations are in lost parts of the file"),
     ];
@@ -167,25 +168,25 @@ pub fn missing(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
     for sentence in definitions.losses.sentences() {
         writeln!(out, "{sentence}")?;
     }
-    if let Some(until) = opened.engine.definitions().folded_until_ns() {
+    if let Some(until) = trace.engine().definitions().folded_until_ns() {
         let seconds = until as f64 / 1e9;
         writeln!(
             out,
-            "of the first {seconds:.3}s the trace has only sums and the blocks that were still live, to keep the file small"
+            "for the first {seconds:.3}s, the trace has only sums and the blocks that were still live, to keep the file small"
         )?;
     }
-    if let Some(note) = &opened.engine.definitions().losses.note {
+    if let Some(note) = &trace.engine().definitions().losses.note {
         writeln!(out, "{note}")?;
     }
-    for unseen in &opened.engine.definitions().unseen {
+    for unseen in &trace.engine().definitions().unseen {
         writeln!(out, "not recorded: {}", unseen.sentence)?;
     }
-    names(out, opened)
+    names(out, trace)
 }
 
-/// Modules whose names are not known for a reason that somebody can do something about.
-fn names(out: &mut impl Write, opened: &Opened) -> io::Result<()> {
-    let definitions = opened.engine.definitions();
+/// Modules whose names are missing for a reason that the user can fix.
+fn names(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
+    let definitions = trace.engine().definitions();
     if definitions.names.is_empty() && definitions.site_count() > 0 && definitions.session.kde().is_none() {
         return writeln!(out, "no names yet: `heaptrack symbolize FILE` adds them");
     }

@@ -1,10 +1,11 @@
-//! The JSON of `print --json`: a contract with scripts. Names and meanings stay; new keys may come.
+//! The JSON of `print --json`, which is a contract with scripts. Keys and their meanings stay; new keys may be added.
 //!
-//! Lists are written as they are walked: a trace may have a hundred thousand stacks.
+//! Lists are written while they are walked, because a trace may have a hundred thousand stacks.
+use super::json_totals::totals;
 use super::lens::{Lens, Shown};
-use super::open::Opened;
 use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
+use heaptrack_trace::OpenTrace;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -12,20 +13,21 @@ use std::io::{self, Write};
 
 const SCHEMA: u32 = 1;
 
-/// What the report is made of.
+/// The data of the report.
 pub struct Report<'a> {
-    pub opened: &'a Opened,
+    pub trace: &'a OpenTrace,
+    pub classes: &'a CodeClasses,
     pub profile: &'a Profile,
     pub table: &'a StackTable,
     pub lens: &'a Lens<'a>,
     pub suppress: bool,
-    /// The most entries of a list.
+    /// The largest number of entries in a list.
     pub limit: Option<usize>,
     /// Only the list by this cost.
     pub cost: Option<Cost>,
     /// Why there are no stacks.
     pub note: Option<&'a str>,
-    /// The same of the blocks that the program reported itself, if it did.
+    /// The same for the blocks that the program reported itself, if it reported any.
     pub custom: Option<&'a Report<'a>>,
 }
 
@@ -44,7 +46,7 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
     }
     let Allocation { size, stack, tid, definitions } = allocation;
     let classes = CodeClasses::new(&definitions.session.exe);
-    // With `operator new`, which is no frame of a report.
+    // Includes `operator new`, which a report leaves out.
     let frames = Levels { levels: definitions.all_levels(*stack).collect(), classes: &classes };
     let one = One { schema: SCHEMA, tid: *tid, size: *size, frames };
     serde_json::to_writer(&mut *out, &one)?;
@@ -52,7 +54,7 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
 }
 
 impl Report<'_> {
-    /// Those of the session, with the numbers of the part that was asked for. What is suppressed is not leaked.
+    /// The totals of the session, with the numbers of the selected part. Suppressed blocks do not count as leaked.
     fn totals(&self) -> Totals {
         let Profile { totals: costs, peak_time_ns, .. } = self.profile;
         let suppressed = self.suppressed();
@@ -66,7 +68,7 @@ impl Report<'_> {
             peak_bytes: costs.peak_bytes,
             peak_allocations: costs.peak_allocations,
             peak_time_ns: *peak_time_ns,
-            ..self.opened.engine.totals()
+            ..self.trace.engine().totals()
         }
     }
 
@@ -89,7 +91,7 @@ impl Report<'_> {
         if self.is_suppressed(site) { (0, 0) } else { (costs.live_bytes, costs.live_allocations) }
     }
 
-    /// What is live and suppressed: bytes and blocks.
+    /// The bytes and blocks that are live and suppressed.
     fn suppressed(&self) -> (u64, u64) {
         let known = self.profile.stacks.iter().filter(|(site, _)| self.is_suppressed(*site));
         known.fold((0, 0), |sum, (_, costs)| {
@@ -100,14 +102,14 @@ impl Report<'_> {
 
 impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let opened = self.opened;
-        let definitions = opened.engine.definitions();
+        let trace = self.trace;
+        let definitions = trace.engine().definitions();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("command", &definitions.session.command)?;
         map.serialize_entry("pid", &definitions.session.pid)?;
         map.serialize_entry("attached", &definitions.session.attached)?;
-        map.serialize_entry("complete", &opened.complete())?;
+        map.serialize_entry("complete", &trace.is_complete())?;
         map.serialize_entry(
             "range",
             &[("from_ns", self.profile.range.from_ns), ("to_ns", self.profile.range.to_ns)]
@@ -119,7 +121,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("losses", &losses(definitions))?;
         map.serialize_entry("unseen", &analysis::unseen(definitions))?;
         map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;
-        map.serialize_entry("damage", &damage(opened))?;
+        map.serialize_entry("damage", &damage(trace))?;
         map.serialize_entry("threads", &definitions.threads.len())?;
         map.serialize_entry("modules", &definitions.modules.len())?;
         map.serialize_entry("suppressions", &definitions.suppressions)?;
@@ -131,7 +133,7 @@ impl Serialize for Report<'_> {
     }
 }
 
-/// Totals and lists as the whole report has them.
+/// Totals and lists, in the same form as in the whole report.
 struct Custom<'a>(&'a Report<'a>);
 
 impl Serialize for Custom<'_> {
@@ -143,67 +145,7 @@ impl Serialize for Custom<'_> {
     }
 }
 
-fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
-    #[derive(Serialize)]
-    struct Named {
-        allocations: u64,
-        deallocations: u64,
-        allocated_bytes: u64,
-        temporary: u64,
-        leaked_bytes: u64,
-        leaked_allocations: u64,
-        peak_bytes: u64,
-        peak_allocations: u64,
-        peak_time_ns: u64,
-        peak_rss_bytes: u64,
-        overhead_bytes: u64,
-        runtime_ns: u64,
-        unknown_frees: u64,
-        implied_frees: u64,
-        lost_events: u64,
-        /// Live at the end, but known and no fault of the program; not in `leaked_*`.
-        suppressed_bytes: u64,
-        suppressed_allocations: u64,
-    }
-    let Totals {
-        allocations,
-        deallocations,
-        allocated_bytes,
-        temporary,
-        leaked_bytes,
-        leaked_allocations,
-        peak_bytes,
-        peak_allocations,
-        peak_time_ns,
-        peak_rss_bytes,
-        overhead_bytes,
-        runtime_ns,
-        unknown_frees,
-        implied_frees,
-        lost_events,
-    } = *totals;
-    Named {
-        allocations,
-        deallocations,
-        allocated_bytes,
-        temporary,
-        leaked_bytes,
-        leaked_allocations,
-        peak_bytes,
-        peak_allocations,
-        peak_time_ns,
-        peak_rss_bytes,
-        overhead_bytes,
-        runtime_ns,
-        unknown_frees,
-        implied_frees,
-        lost_events,
-        suppressed_bytes: suppressed.0,
-        suppressed_allocations: suppressed.1,
-    }
-}
-
-/// How large the heap was already when we attached; what was in it then is not in the trace.
+/// The size of the heap when we attached. The blocks that were in it then are not in the trace.
 fn heap_at_attach(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Heap {
@@ -229,17 +171,17 @@ fn losses(definitions: &Definitions) -> impl Serialize {
     Losses { by_cause: Causes(&definitions.losses.by_cause), note: definitions.losses.note.as_deref() }
 }
 
-/// What of the file could not be read. Empty for a sound file, finished or not.
-fn damage(opened: &Opened) -> impl Serialize {
+/// The parts of the file that could not be read. Empty for an intact file, finished or not.
+fn damage(trace: &OpenTrace) -> impl Serialize {
     #[derive(Serialize)]
     struct DamagedPart {
         offset: Option<u64>,
         length: Option<u64>,
         reason: String,
     }
-    let faults = opened.engine.faults();
-    let mut list: Vec<DamagedPart> = opened
-        .damage
+    let faults = trace.engine().faults();
+    let mut list: Vec<DamagedPart> = trace
+        .damage()
         .iter()
         .map(|place| DamagedPart {
             offset: Some(place.offset),
@@ -260,7 +202,7 @@ fn damage(opened: &Opened) -> impl Serialize {
     list
 }
 
-/// How the names of each module were found, or why not.
+/// How the names of each module were found, or why they were not.
 fn symbols(definitions: &Definitions) -> impl Serialize {
     #[derive(Serialize)]
     struct Module<'a> {
@@ -287,11 +229,12 @@ pub const fn state(state: SymbolState) -> &'static str {
     }
 }
 
-/// All stacks, those that have most of one cost first; equal ones in the file's order, so that two runs print the same.
+/// All stacks, sorted by one cost, largest first. Equal ones are in the order of the file, so that two runs print the
+/// same.
 struct List<'a> {
     report: &'a Report<'a>,
     stacks: Vec<&'a (SiteId, Costs)>,
-    /// The cost that was asked for; its value is told with each stack.
+    /// The cost that the query asks for. Each stack has its value.
     cost: Option<Cost>,
 }
 
@@ -322,8 +265,8 @@ impl Report<'_> {
 
 impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Report { opened, table, lens, .. } = self.report;
-        let definitions = opened.engine.definitions();
+        let Report { trace, classes, table, lens, .. } = self.report;
+        let definitions = trace.engine().definitions();
         let entries = self.stacks.iter().map(|both| {
             let (site, costs) = both;
             let stack = table.stack(*site);
@@ -344,10 +287,7 @@ impl Serialize for List<'_> {
                 peak_allocations: costs.peak_allocations,
                 blamed: blamed.and_then(|blamed| levels.iter().position(|(place, _)| *place == blamed)),
                 levels_left_out: (lens.depth > 0).then_some(left_out),
-                frames: Levels {
-                    levels: levels.into_iter().map(|(_, level)| level).collect(),
-                    classes: &opened.classes,
-                },
+                frames: Levels { levels: levels.into_iter().map(|(_, level)| level).collect(), classes },
             }
         });
         serializer.collect_seq(entries)
@@ -367,15 +307,15 @@ struct Entry<'a> {
     suppressed_allocations: u64,
     peak_bytes: u64,
     peak_allocations: u64,
-    /// The place in `frames` of the innermost level in the user's own code.
+    /// The index in `frames` of the innermost level in the user's own code.
     blamed: Option<usize>,
-    /// With `--depth`: how many outer levels are not in `frames`.
+    /// With `--depth`: the number of outer levels that are not in `frames`.
     #[serde(skip_serializing_if = "Option::is_none")]
     levels_left_out: Option<usize>,
     frames: Levels<'a>,
 }
 
-/// Leaf first. What was inlined has the module and offset of the frame that it is in.
+/// Innermost first. An inlined function has the module and offset of the frame that contains it.
 struct Levels<'a> {
     levels: Vec<Level<'a>>,
     classes: &'a CodeClasses,
@@ -386,7 +326,7 @@ impl Serialize for Levels<'_> {
         #[derive(Serialize)]
         struct Named<'a> {
             function: Option<&'a str>,
-            /// Without arguments that nobody reads.
+            /// The name without its arguments.
             short: Option<&'a str>,
             file: Option<&'a str>,
             line: Option<u32>,

@@ -2,18 +2,18 @@
 use analysis::view::namespace;
 use analysis::{CodeClassSet, CodeClasses, Level, Merge, Query};
 
-/// How the stacks of one trace are looked at.
+/// How the stacks of one trace are shown.
 pub struct Lens<'a> {
     hide: CodeClassSet,
     collapse: bool,
-    /// `None`: nothing was asked for, so stacks stay apart and every level shows its line.
+    /// `None` without `--merge`: stacks stay separate and every level shows its line.
     pub merge: Option<Merge>,
-    /// Most levels of a stack; 0: all.
+    /// The largest number of levels of a stack; 0 = all.
     pub depth: usize,
     classes: &'a CodeClasses,
 }
 
-/// What makes two levels the same; the words of docs/views.md.
+/// What makes two levels the same, in the words of docs/views.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key<'a> {
     Function(Option<&'a str>, Option<&'a str>, Option<u64>),
@@ -54,7 +54,7 @@ impl<'a> Lens<'a> {
         }
     }
 
-    /// The key of the lists if no other was asked for.
+    /// The key of the lists without `--merge`.
     pub fn line<'b>(level: &Level<'b>) -> Key<'b> {
         let function = level.marker().or(level.function);
         let offset = if function.is_none() { Some(level.frame.offset()) } else { None };

@@ -1,18 +1,23 @@
-//! The options of `heaptrack print` (also `heaptrack_print`): KDE's letters, and ours.
+//! The options of `heaptrack print` (also `heaptrack_print`): those of KDE's heaptrack_print, and ours.
+mod query;
+
+use super::optional_values::{switch, with_values};
 use crate::known_leaks::KnownLeaks;
 use crate::support::{self, Given, Output};
+use crate::wrong_usage::Wrong;
 use analysis::view::View;
-use analysis::{BadQuery, Pattern, Query};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Times: 1.5s, 200ms, 2min, 50%, start, peak, end. Patterns: a text, function:TEXT, file:TEXT, module:TEXT, or /REGEX/.
+Times: 1.5s, 200ms, 2min, 50%, start, peak, end; a number without a unit is seconds.
+Sizes: 4k is 4000 bytes, 4Ki is 4096 bytes.
+Patterns: a text, function:TEXT, file:TEXT, module:TEXT, or /REGEX/.
 
 Examples:
   heaptrack print app.htz                           where the memory went
-  heaptrack print -l app.htz                        with leaks, judged
+  heaptrack print -l app.htz                        with leaks, and a verdict for each
   heaptrack print --at 12.5s app.htz                what was live then
   heaptrack print --from 1min --to end -l app.htz   what came after the first minute and stayed
   heaptrack print --include 'file:cache.cpp' --hide all-but-mine app.htz
@@ -27,11 +32,11 @@ fn after_help() -> String {
     format!("{}\n{EXAMPLES}", support::help())
 }
 
-/// Says where the memory of a recorded program went.
+/// Shows where the memory of a recorded program went.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = after_help(), version, disable_version_flag = true)]
 pub struct Print {
-    /// The trace: ours or KDE's; it may still be growing.
+    /// The trace, ours or KDE's. It may still be growing.
     #[arg(value_name = "FILE", required_unless_present = "file_option", value_hint = clap::ValueHint::FilePath)]
     positional: Option<PathBuf>,
     /// The same as FILE.
@@ -41,57 +46,57 @@ pub struct Print {
     #[arg(short = 'd', long = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub diff: Option<PathBuf>,
 
-    /// Leave out what is in `<...>` of names.
+    /// Leave out the template arguments `<...>` of names.
     #[arg(short = 't', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub shorten_templates: bool,
-    /// Put stacks with the same innermost level together.
+    /// Combine stacks with the same innermost level.
     #[arg(short = 'm', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub merge_backtraces: bool,
-    /// The stacks with most memory at the peak.
+    /// Show the stacks with the most memory at the peak.
     #[arg(short = 'p', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub print_peaks: bool,
-    /// The stacks with most allocations.
+    /// Show the stacks with the most allocations.
     #[arg(short = 'a', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub print_allocators: bool,
-    /// The stacks with most temporary allocations.
+    /// Show the stacks with the most temporary allocations.
     #[arg(short = 'T', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub print_temporary: bool,
-    /// The stacks with most leaked memory, and a verdict for each place.
+    /// Show the stacks with the most leaked memory, and a verdict for each place.
     #[arg(short = 'l', long, value_name = "0|1", default_value = "0", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub print_leaks: bool,
-    /// Most entries of a list.
+    /// The largest number of entries in a list.
     #[arg(short = 'n', long, value_name = "N", default_value = "10", default_missing_value = "10", num_args = 0..=1, help_heading = "What is shown")]
     pub peak_limit: usize,
-    /// Most stacks of an entry.
+    /// The largest number of stacks in an entry.
     #[arg(short = 's', long, value_name = "N", default_value = "5", default_missing_value = "5", num_args = 0..=1, help_heading = "What is shown")]
     pub sub_peak_limit: usize,
-    /// What suppressions left out.
+    /// Show which leaks were suppressed.
     #[arg(long, value_name = "0|1", default_value = "0", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub print_suppressions: bool,
-    /// Rules that tell whose code is whose: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
+    /// Rules that tell which code is yours: lines of CLASS SUBJECT PATTERN, as `dependency path */third-party/*`.
     #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath, help_heading = "What is shown")]
     pub rules: Option<PathBuf>,
 
-    /// Write how many blocks of each size were allocated; in a diff, of FILE alone.
+    /// Write how many blocks of each size were allocated; in a diff, for FILE alone.
     #[arg(short = 'H', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_histogram: Option<PathBuf>,
-    /// Write folded stacks, as flamegraph.pl and others read them; in a diff, of FILE alone.
+    /// Write folded stacks, as flamegraph.pl and others read them; in a diff, for FILE alone.
     #[arg(short = 'F', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_flamegraph: Option<PathBuf>,
-    /// What folded stacks are made of: allocations, temporary, leaked, peak; also the words of --cost.
+    /// What folded stacks count: allocations, temporary, leaked, peak, or another word of --cost.
     #[arg(long, value_name = "COST", default_value = "allocations", help_heading = "Files for other tools")]
     pub flamegraph_cost_type: String,
-    /// Write massif's format, as ms_print reads it; in a diff, of FILE alone.
+    /// Write massif's format, as ms_print reads it; in a diff, for FILE alone.
     #[arg(short = 'M', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_massif: Option<PathBuf>,
-    /// Per cent of a snapshot below which its nodes are put together.
+    /// Massif: branches below this share of a snapshot are summed up.
     #[arg(long, value_name = "PERCENT", default_value = "1", help_heading = "Files for other tools")]
     pub massif_threshold: f64,
-    /// Every which snapshot has a tree; 0: only the highest.
+    /// Massif: every N-th snapshot has a tree; 0 = only the highest.
     #[arg(long, value_name = "N", default_value = "2", help_heading = "Files for other tools")]
     pub massif_detailed_freq: usize,
 
-    /// Whose blocks: malloc, or custom for those that the program's own allocators reported.
+    /// malloc, or custom for the blocks that the program's own allocators reported.
     #[arg(long, value_name = "DOMAIN", help_heading = "Which part")]
     domain: Option<String>,
     /// What was live at T.
@@ -103,43 +108,43 @@ pub struct Print {
     /// Only what happened up to T.
     #[arg(long, value_name = "T", help_heading = "Which part")]
     to: Option<String>,
-    /// Only stacks with a level that matches; of several, all must.
+    /// Only stacks in which a level matches; may be repeated, then all must match.
     #[arg(long, value_name = "PATTERN", help_heading = "Which part")]
     include: Vec<String>,
-    /// No stacks with a level that matches.
+    /// No stacks in which a level matches; may be repeated.
     #[arg(long, value_name = "PATTERN", help_heading = "Which part")]
     exclude: Vec<String>,
-    /// Only stacks with a function whose name has this in it.
+    /// Only stacks with a function whose name contains this text.
     #[arg(long, value_name = "TEXT", help_heading = "Which part")]
     filter_bt_function: Option<String>,
     /// Only blocks that this thread allocated (its index, see --view threads); may be repeated.
     #[arg(long, value_name = "INDEX", help_heading = "Which part")]
     thread: Vec<String>,
-    /// Only blocks of so many bytes: 100..4k
+    /// Only blocks of this size, as 100..4k or 1Mi.. (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     size: Option<String>,
-    /// Only blocks that lived so long: 1ms..2s
+    /// Only blocks that lived this long, as 1ms..2s or ..10us (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     lifetime: Option<String>,
 
     #[command(flatten)]
     pub known: KnownLeaks,
 
-    /// The report for machines, on stdout.
+    /// Print the report as JSON.
     #[arg(long, help_heading = "For machines")]
     pub json: bool,
-    /// JSON of one view: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes, lifetimes, threads, leaks,
+    /// Print one view as JSON: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes, lifetimes, threads, leaks,
     /// source, suppressions, diff (docs/views.md).
     #[arg(long, value_name = "NAME", value_parser = view, help_heading = "For machines")]
     pub view: Option<View>,
-    /// The one list that is shown, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary, allocated,
+    /// The only list to show, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary, allocated,
     /// deallocations, kept, growth.
     #[arg(long, value_name = "COST", help_heading = "How stacks are shown")]
     cost: Option<String>,
     /// Take levels of these classes out of stacks: runtime (or std), libc, dependency, kernel; or all-but-mine.
     #[arg(long, value_name = "CLASSES", help_heading = "How stacks are shown")]
     hide: Option<String>,
-    /// `recursion`: a level that calls itself becomes one.
+    /// `recursion`: show a function that calls itself only once.
     #[arg(long, value_name = "WHAT", help_heading = "How stacks are shown")]
     collapse: Option<String>,
     /// What makes two levels the same: function, line, module, namespace. Stacks of the same levels become one.
@@ -148,90 +153,41 @@ pub struct Print {
     /// Compare with another point or range of the same trace: @T or @T..T.
     #[arg(long, value_name = "@T", conflicts_with = "diff", help_heading = "How stacks are shown")]
     compare: Option<String>,
-    /// Most rows of a list; 0: all.
+    /// The largest number of rows in a list; 0 = all.
     #[arg(long, value_name = "N", help_heading = "How stacks are shown")]
     limit: Option<String>,
-    /// Most levels of a stack or tree; 0: all.
+    /// The largest number of levels of a stack or tree; 0 = all.
     #[arg(long, value_name = "N", help_heading = "How stacks are shown")]
     depth: Option<String>,
-    /// Slices of a timeline.
+    /// View timeline: the number of slices.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     points: Option<String>,
-    /// Bands of a timeline, functions of a bucket.
+    /// The number of bands of a timeline, or of functions in a bucket.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     top: Option<String>,
-    /// Bands and diffs by `blamed` level or innermost `function`.
+    /// Bands and diffs by `blamed` level, or by innermost `function`.
     #[arg(long, value_name = "WHAT", help_heading = "For machines")]
     by: Option<String>,
-    /// View callers: whose callers and callees.
+    /// View callers: the function.
     #[arg(long, value_name = "PATTERN", help_heading = "For machines")]
     function: Option<String>,
-    /// View source: only files with this in their path.
+    /// View source: only files whose path contains this text.
     #[arg(long, value_name = "TEXT", help_heading = "For machines")]
     source_file: Option<String>,
-    /// Only the n-th allocation, from 1.
+    /// Print only the N-th allocation, counted from 1.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     pub event: Option<u64>,
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
-    /// Long names of the options that stand on the command line.
+    /// The long names of the options that were given.
     #[arg(skip)]
     given: Vec<String>,
-}
-
-/// A command line that cannot be followed.
-#[derive(Debug)]
-pub enum Wrong {
-    /// Also `--help` and `--version`.
-    Words(clap::Error),
-    /// An option that cannot be heeded.
-    Option(String),
-}
-
-impl From<clap::Error> for Wrong {
-    fn from(error: clap::Error) -> Self {
-        Wrong::Words(error)
-    }
-}
-
-impl Wrong {
-    /// Says why and ends the process: 2, or 0 after `--help` and `--version`.
-    pub fn exit(self) -> ! {
-        match self {
-            Wrong::Words(error) => error.exit(),
-            Wrong::Option(sentence) => {
-                crate::say(format_args!("heaptrack: {sentence}"));
-                std::process::exit(crate::USAGE.into())
-            }
-        }
-    }
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "on" | "yes" | "true" => Ok(true),
-        "0" | "off" | "no" | "false" => Ok(false),
-        _ => Err("1 or 0".into()),
-    }
 }
 
 fn view(name: &str) -> Result<View, String> {
     View::parse(name).ok_or_else(|| format!("views are {}", View::ALL.map(|(name, _)| name).join(", ")))
 }
-
-/// Options whose value may be left out, and whether it is a number.
-const OPTIONAL: [(&str, &str, bool); 9] = [
-    ("-t", "--shorten-templates", false),
-    ("-m", "--merge-backtraces", false),
-    ("-p", "--print-peaks", false),
-    ("-a", "--print-allocators", false),
-    ("-T", "--print-temporary", false),
-    ("-l", "--print-leaks", false),
-    ("-n", "--peak-limit", true),
-    ("-s", "--sub-peak-limit", true),
-    ("", "--print-suppressions", false),
-];
 
 impl Print {
     /// `Err` on wrong usage, `--help` and `--version`.
@@ -243,14 +199,14 @@ impl Print {
         Ok(print)
     }
 
-    /// Refuses options that cannot be heeded, and settles what depends on which ones were given.
+    /// Refuses options that would have no effect, and sets what depends on which options were given.
     pub(crate) fn take(&mut self, given: Vec<String>) -> Result<(), Wrong> {
         let outputs = self.outputs();
         let all = Given { options: &given, outputs: &outputs };
         if let Some(sentence) = all.trouble().or_else(|| self.useless(&all)) {
             return Err(Wrong::Option(sentence));
         }
-        // One list is asked for: the others are shown if they are asked for, too.
+        // The user asks for one list. The other lists are shown only if the user asks for them as well.
         if all.has("cost") || all.has("at") || self.is_of_an_instant() {
             self.print_peaks &= all.has("print-peaks");
             self.print_allocators &= all.has("print-allocators");
@@ -260,7 +216,7 @@ impl Print {
         Ok(())
     }
 
-    /// An option that another one makes useless.
+    /// Returns a sentence if one option makes another one useless.
     fn useless(&self, given: &Given<'_>) -> Option<String> {
         if given.has("at") && (given.has("from") || given.has("to")) {
             return Some("--at is one instant, --from and --to are a range: give one or the other".into());
@@ -293,7 +249,7 @@ impl Print {
         self.at.is_some() || self.compare.as_ref().is_some_and(|compare| !compare.contains(".."))
     }
 
-    /// What is written: first what goes to stdout, then files.
+    /// All outputs of the command. The first one goes to stdout, the others are files.
     fn outputs(&self) -> Vec<Output> {
         let is_diff = self.diff.is_some() || self.compare.is_some();
         let first = match self.view {
@@ -315,97 +271,24 @@ impl Print {
         self.given.iter().any(|given| given == option)
     }
 
-    /// The most rows of a list, if a number was given.
+    /// The largest number of rows in a list, if the user gave one.
     pub fn given_rows(&self) -> Option<usize> {
         let limit = self.limit.as_ref().and_then(|limit| limit.parse().ok());
         let limit = limit.map(|limit: usize| if limit == 0 { usize::MAX } else { limit });
         limit.or_else(|| self.has("peak-limit").then_some(self.peak_limit))
     }
 
-    /// The most rows of a list of the text report.
+    /// The largest number of rows in a list of the text report.
     pub fn rows(&self) -> usize {
         self.given_rows().unwrap_or(self.peak_limit)
     }
 
     /// The trace.
     pub fn file(&self) -> &PathBuf {
-        // One of them is required.
+        // clap requires one of the two.
         static NONE: PathBuf = PathBuf::new();
         self.positional.as_ref().or(self.file_option.as_ref()).unwrap_or(&NONE)
     }
-
-    /// What part of the trace, and how it is looked at.
-    pub fn query(&self) -> Result<Query, BadQuery> {
-        let mut query = Query::default();
-        let single = [
-            ("domain", &self.domain),
-            ("at", &self.at),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("size", &self.size),
-            ("lifetime", &self.lifetime),
-            ("cost", &self.cost),
-            ("hide", &self.hide),
-            ("collapse", &self.collapse),
-            ("merge", &self.merge),
-            ("compare", &self.compare),
-            ("limit", &self.limit),
-            ("depth", &self.depth),
-            ("points", &self.points),
-            ("top", &self.top),
-            ("by", &self.by),
-            ("function", &self.function),
-            ("file", &self.source_file),
-        ];
-        for (name, value) in single {
-            if let Some(value) = value {
-                query.set(name, value)?;
-            }
-        }
-        for (name, values) in [("include", &self.include), ("exclude", &self.exclude), ("thread", &self.thread)] {
-            for value in values {
-                query.set(name, value)?;
-            }
-        }
-        if let Some(text) = &self.filter_bt_function {
-            query.include.push(Pattern::exact_function(text));
-        }
-        if self.known.no_suppressions {
-            query.set("suppressions", "off")?;
-        }
-        if let Some(base) = &self.diff {
-            query.set("compare", &base.to_string_lossy())?;
-        }
-        query.check()?;
-        Ok(query)
-    }
-}
-
-/// `-l FILE` does not mean that FILE is the value of `-l`: puts `1` where a value was left out.
-pub fn with_values(words: Vec<OsString>) -> Vec<OsString> {
-    let mut out = Vec::with_capacity(words.len());
-    let mut words = words.into_iter().peekable();
-    while let Some(word) = words.next() {
-        let option = OPTIONAL.iter().find(|(short, long, _)| word == *long || !short.is_empty() && word == *short);
-        let Some((_, _, is_number)) = option else {
-            out.push(word);
-            continue;
-        };
-        let next = words.peek().and_then(|next| next.to_str());
-        let has_value =
-            next.is_some_and(|next| if *is_number { next.parse::<usize>().is_ok() } else { switch(next).is_ok() });
-        // Neither a number nor a file: it is kept, so that it is refused as a number.
-        let is_wrong = |next: &str| *is_number && !next.starts_with('-') && !std::path::Path::new(next).exists();
-        let has_wrong_value = !has_value && next.is_some_and(is_wrong);
-        out.push(word);
-        if !has_value && !*is_number {
-            out.push("1".into());
-        } else if !has_value && !has_wrong_value {
-            // The default again.
-            out.pop();
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -444,7 +327,7 @@ mod tests {
         }
     }
 
-    /// The examples of the help are heeded, word by word.
+    /// Every example of the help can be typed as it is.
     #[test]
     fn examples_can_be_followed() {
         let lines: Vec<&str> = EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("heaptrack ")).collect();

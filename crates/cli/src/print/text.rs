@@ -1,4 +1,4 @@
-//! The text of `print`: KDE's sections and totals, then what only we know.
+//! The parts of the text report: KDE's sections and totals, with our additions.
 use super::entry::{Entry, Frames, Group, Numbers, grouped, single};
 use super::options::Print;
 use super::paint::Paint;
@@ -29,7 +29,7 @@ impl Style {
     }
 }
 
-/// What memory that was not freed is called: it leaked only if the program ended.
+/// What memory that was not freed is called. It leaked only if the program ended.
 #[derive(Clone, Debug)]
 pub struct Left {
     pub heading: String,
@@ -47,14 +47,14 @@ impl Left {
         Left { heading, short_heading, words: "leaked".into(), state: "leaked".into() }
     }
 
-    /// Of a program that ran on: what it has not freed may be in use.
+    /// For a program that kept running, which may still use what it has not freed.
     pub fn at_detach() -> Self {
         let heading = "STILL LIVE AT DETACH".to_owned();
         let (short_heading, words) = (heading.clone(), "still live".into());
         Left { heading, short_heading, words, state: "still live at detach".into() }
     }
 
-    /// Of a range that ends before the program did.
+    /// For a range that ends before the program did.
     pub fn at(time_ns: u64) -> Self {
         let time = seconds(time_ns);
         let heading = format!("STILL LIVE AT {time}");
@@ -72,9 +72,9 @@ pub fn seconds(ns: u64) -> String {
 pub struct Section {
     pub heading: String,
     pub cost: Cost,
-    /// How memory that was not freed is called.
+    /// What memory that was not freed is called.
     pub left: String,
-    /// Said instead of an empty list.
+    /// The sentence that replaces an empty list.
     pub if_empty: String,
 }
 
@@ -117,7 +117,7 @@ impl Section {
             Cost::Leaked => format!("{} {} over {calls} calls from", bytes(leaked), self.left),
             Cost::Temporary => {
                 let of = format!("{temporary} temporary allocations of {calls} allocations in total");
-                // Where two traces are compared, the numbers are differences, of which one is no part of the other.
+                // In a comparison the numbers are differences, and one difference is not a share of the other.
                 if calls > 0 && (0..=calls).contains(&temporary) {
                     format!("{of} ({:.2}%) from", percent(temporary, calls))
                 } else {
@@ -181,7 +181,7 @@ impl Section {
     }
 }
 
-/// The stack of an entry from its `first` frame on, and how many levels were left out.
+/// Writes the stack of an entry from its `first` frame on, and the number of levels that were left out.
 fn stack(out: &mut impl Write, entry: &Entry<'_>, first: usize, indent: usize, style: &Style) -> io::Result<()> {
     let Frames { frames, left_out } = entry.frames();
     levels(out, entry.lens.merge, frames.get(first..).unwrap_or_default(), indent, style)?;
@@ -193,7 +193,7 @@ fn stack(out: &mut impl Write, entry: &Entry<'_>, first: usize, indent: usize, s
     Ok(())
 }
 
-/// Frames, or nothing known about a stack.
+/// Writes the frames, or that nothing is known about the stack.
 fn levels(
     out: &mut impl Write,
     merge: Option<Merge>,
@@ -215,7 +215,8 @@ fn levels(
     Ok(())
 }
 
-/// Function, place, module; then what it was inlined into. Lines are left out where one entry stands for several.
+/// Writes function, place and module, then the function that it was inlined into. Lines are left out if the entry
+/// combines several.
 fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, with_lines: bool, style: &Style) -> io::Result<()> {
     let width = indent * 2;
     for (at, level) in levels.iter().enumerate() {
@@ -232,7 +233,7 @@ fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, with_lines: 
     Ok(())
 }
 
-/// Levels that stand for all of a namespace, or of a module where there is none.
+/// Writes levels that stand for a whole namespace, or for a module without namespaces.
 fn groups<'a>(
     out: &mut impl Write,
     levels: &[Level<'a>],
@@ -262,14 +263,14 @@ pub struct Ending {
     pub suppressed_bytes: i64,
     /// What memory that was not freed is called.
     pub left: String,
-    /// The totals are those of one instant, at which only live blocks are known.
+    /// The totals are those of one instant, for which only live blocks are known.
     pub instant_ns: Option<u64>,
     /// The numbers are differences.
     pub is_change: bool,
 }
 
 impl Ending {
-    /// The difference to the totals of before.
+    /// Returns the difference to the earlier totals.
     pub fn minus(self, before: &Ending) -> Ending {
         Ending {
             runtime_ns: self.runtime_ns - before.runtime_ns,

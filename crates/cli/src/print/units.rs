@@ -23,7 +23,7 @@ pub fn blocks(count: i64) -> String {
     if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
-/// What stands in `<...>` is left out: `std::vector<>::push_back`. Operators keep their names.
+/// Removes template arguments, as in `std::vector<>::push_back`. Operators keep their names.
 pub fn without_templates(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut depth = 0usize;
@@ -76,7 +76,7 @@ fn operator(text: &str) -> Option<&str> {
     found.and_then(|name| text.get(..name.len()))
 }
 
-/// `1234567` as a whole number of times a second.
+/// The number of times per second, as a whole number.
 pub fn rate(count: i64, runtime_ns: u64) -> i64 {
     let ms = (runtime_ns / 1_000_000).max(1) as i128;
     (count as i128 * 1000 / ms) as i64

@@ -1,0 +1,100 @@
+//! The text of a comparison: with another trace, or with another moment or range of the same trace.
+use super::entry::{difference, difference_of_one, merged, of_profile};
+use super::extra_sections;
+use super::loaded_trace::LoadedTrace;
+use super::options::Print;
+use super::paint::Paint;
+use super::text::{Section, Style};
+use super::text_report::{header, lists};
+use analysis::view;
+use analysis::{Cost, Pairing, Profile, Query};
+use std::io::Write;
+
+/// What a trace is compared with.
+#[derive(Clone, Copy)]
+pub enum Before<'a> {
+    /// Another trace.
+    Other(&'a LoadedTrace),
+    /// Another moment or range of the same trace.
+    Same(&'a Profile),
+}
+
+impl LoadedTrace {
+    pub fn write_difference(
+        &self,
+        before: Before<'_>,
+        options: &Print,
+        query: &Query,
+        paint: Paint,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let definitions = self.trace.engine().definitions();
+        let lens = self.lens(query);
+        let after = of_profile(definitions, &lens, &self.profile, &self.table, query);
+        let other_lens;
+        let entries = match before {
+            Before::Other(base) => {
+                header(out, &[self, base])?;
+                other_lens = base.lens(query);
+                let other = base.trace.engine().definitions();
+                let before = of_profile(other, &other_lens, &base.profile, &base.table, query);
+                difference(after, &before, &Pairing::new(&self.table, &base.table))
+            }
+            Before::Same(profile) => {
+                header(out, &[self])?;
+                difference_of_one(after, &of_profile(definitions, &lens, profile, &self.table, query))
+            }
+        };
+        writeln!(out)?;
+        let (entries, left, style) = (merged(entries), self.left(), Style::new(options, paint));
+        for cost in lists(options, query) {
+            let section = self.section(cost, &left, query);
+            Section { if_empty: "nothing changed".into(), ..section }.write(out, &entries, &style)?;
+        }
+        for cost in changes(options, query) {
+            let rows = self.changed_functions(before, query, cost);
+            let heading = format!("WHAT CHANGED {}", change_heading(cost));
+            extra_sections::changes(out, &heading, &rows, cost, options.given_rows(), paint)?;
+        }
+        let base = match before {
+            Before::Other(base) => base.ending(query),
+            Before::Same(profile) => self.ending_of(profile, query),
+        };
+        Ok(self.ending(query).minus(&base).write(out)?)
+    }
+
+    fn changed_functions(&self, before: Before<'_>, query: &Query, cost: Cost) -> Vec<view::FunctionDiff> {
+        match before {
+            Before::Same(profile) => view::diff_of_one(&self.profile, profile, &self.table, query, cost),
+            Before::Other(base) => {
+                let pairing = Pairing::new(&self.table, &base.table);
+                let (after, before) = ((&self.profile, &self.table), (&base.profile, &base.table));
+                view::diff_functions(after, before, &pairing, query, cost)
+            }
+        }
+    }
+}
+
+/// The costs by which the text of a diff lists functions.
+fn changes(options: &Print, query: &Query) -> Vec<Cost> {
+    if query.cost.is_some() || query.is_of_an_instant() {
+        return lists(options, query);
+    }
+    let switches =
+        [(options.print_peaks, Cost::Peak), (true, Cost::Leaked), (options.print_allocators, Cost::Allocations)];
+    switches.iter().filter(|(is_on, _)| *is_on).map(|(_, cost)| *cost).collect()
+}
+
+const fn change_heading(cost: Cost) -> &'static str {
+    match cost {
+        Cost::Peak => "AT THE PEAK",
+        Cost::Leaked => "IN LEAKED MEMORY",
+        Cost::Live => "IN LIVE MEMORY",
+        Cost::Allocations => "IN ALLOCATIONS",
+        Cost::Temporary => "IN TEMPORARY ALLOCATIONS",
+        Cost::Allocated => "IN ALLOCATED MEMORY",
+        Cost::Deallocations => "IN DEALLOCATIONS",
+        Cost::Kept => "IN MEMORY THAT STAYED",
+        Cost::Growth => "IN GROWTH",
+    }
+}

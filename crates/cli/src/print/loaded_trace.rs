@@ -1,0 +1,163 @@
+//! A trace with everything that the outputs of `print` need: the counted trace, its stacks, and the profile that the query selects.
+use super::json;
+use super::lens::Lens;
+use super::options::Print;
+use super::progress::Progress;
+use super::text::Left;
+use crate::trouble::{counted, unreadable};
+use analysis::view::View;
+use analysis::{CodeClasses, Profile, Query, StackTable, When, why_empty};
+use anyhow::Context;
+use format::Domain;
+use heaptrack_trace::{AskError, OpenOptions, OpenTrace};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+pub struct LoadedTrace {
+    pub trace: OpenTrace,
+    /// Tells which frames are the user's own code.
+    pub classes: CodeClasses,
+    pub table: StackTable,
+    pub profile: Profile,
+    /// The same for the blocks that the program reported itself, if it reported any.
+    pub custom: Option<Box<LoadedTrace>>,
+}
+
+impl LoadedTrace {
+    pub fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
+        let mut asked = Self::of(query.domain, path, options, query)?;
+        if query.domain == Domain::Custom && !asked.trace.has_custom() {
+            anyhow::bail!("--domain custom: the program of {} reported no blocks of custom allocators", path.display());
+        }
+        if query.domain == Domain::Malloc && asked.trace.has_custom() {
+            asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query)?));
+        }
+        Ok(asked)
+    }
+
+    fn of(domain: Domain, path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
+        let trace = open(path, domain).map_err(|error| unreadable(path, &error))?;
+        let engine = trace.engine();
+        let mut classes = CodeClasses::new(&engine.definitions().session.exe);
+        if let Some(file) = &options.rules {
+            let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+            classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
+        }
+        let table = trace.table(&classes, options.known.load(&engine.definitions().suppressions)?);
+        // Only the domain that the query asks for must fit the query, because the other one may have its peak at another time.
+        if domain == query.domain
+            && let Some(misfit) = query.misfit(engine)
+        {
+            let analysis::Misfit { name, value, reason } = misfit;
+            anyhow::bail!("--{name} {value} {reason} ({})", path.display());
+        }
+        let query = &query.within(engine);
+        let whole = query.is_whole().then(|| engine.whole_profile()).flatten();
+        let profile = match whole {
+            Some(whole) => whole,
+            None => trace.profile(query).map_err(|error| unreadable(path, &error))?,
+        };
+        Ok(LoadedTrace { trace, classes, table, profile, custom: None })
+    }
+
+    /// The error for this trace's file when it cannot be read a second time.
+    pub fn unreadable(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
+        unreadable(self.trace.path(), error)
+    }
+
+    pub fn lens(&self, query: &Query) -> Lens<'_> {
+        Lens::new(query, &self.classes)
+    }
+
+    /// The profile of the other moment or range of the same trace with which the query compares.
+    pub fn compared(&self, query: &Query) -> anyhow::Result<Option<Profile>> {
+        let Some(before) = query.base() else { return Ok(None) };
+        Ok(Some(self.trace.profile(&before).map_err(|error| self.unreadable(&error))?))
+    }
+
+    pub fn write_view(
+        &self,
+        view: View,
+        query: &Query,
+        base: Option<&LoadedTrace>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let base = base.map(|base| (&base.trace, &base.table));
+        self.trace.answer(view, query, &self.table, base, out).map_err(|error| match error {
+            AskError::Read(error) => self.unreadable(&error),
+            AskError::Answer(error) => error.into(),
+        })
+    }
+
+    pub fn write_json(&self, options: &Print, query: &Query, out: &mut impl Write) -> anyhow::Result<()> {
+        let note = self.why_empty(query);
+        let lens = self.lens(query);
+        let custom = self.custom.as_deref().map(|custom| (custom, custom.lens(query)));
+        let custom = custom.as_ref().map(|(custom, lens)| custom.json(query, options, lens));
+        let report =
+            json::Report { custom: custom.as_ref(), note: note.as_deref(), ..self.json(query, options, &lens) };
+        Ok(json::report(out, &report)?)
+    }
+
+    fn json<'a>(&'a self, query: &Query, options: &Print, lens: &'a Lens<'a>) -> json::Report<'a> {
+        json::Report {
+            trace: &self.trace,
+            classes: &self.classes,
+            profile: &self.profile,
+            table: &self.table,
+            lens,
+            suppress: query.suppressions,
+            limit: options.given_rows(),
+            cost: query.cost,
+            note: None,
+            custom: None,
+        }
+    }
+
+    pub fn why_empty(&self, query: &Query) -> Option<String> {
+        why_empty(self.trace.engine(), &self.profile, query)
+    }
+
+    /// Says in one sentence on stderr that something is missing.
+    pub fn warn(&self) {
+        let definitions = self.trace.engine().definitions();
+        let name = self.trace.path().display();
+        let faults = self.trace.engine().faults();
+        if self.trace.damage_count() > 0 || !faults.is_empty() {
+            crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
+        } else if definitions.losses.lost_events > 0 && definitions.has_ended() {
+            let lost = counted(definitions.losses.lost_events, "event is", "events are");
+            crate::say(format_args!("heaptrack: {lost} missing in {name}; what is there is shown"));
+        } else if !self.trace.is_complete() && definitions.session.kde().is_none() {
+            crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
+        }
+    }
+
+    /// What memory that was not freed is called.
+    pub fn left(&self) -> Left {
+        let range = &self.profile.range;
+        let is_end = matches!(range.to, When::End) || range.to_ns >= self.trace.engine().runtime_ns();
+        match is_end {
+            false => Left::at(range.to_ns),
+            true if self.trace.engine().definitions().session.attached => Left::at_detach(),
+            true => Left::leaked(),
+        }
+    }
+
+    /// The bytes and blocks that are live at the end of the range and are known leaks.
+    pub fn suppressed(&self, profile: &Profile, query: &Query) -> (u64, u64) {
+        let is_known = |site: u32| query.suppressions && self.table.stack(site).suppressed.is_some();
+        let known = profile.stacks.iter().filter(|(site, _)| is_known(*site));
+        known.fold((0, 0), |(bytes, blocks): (u64, u64), (_, costs)| {
+            (bytes.saturating_add(costs.live_bytes), blocks.saturating_add(costs.live_allocations))
+        })
+    }
+}
+
+fn open(path: &Path, domain: Domain) -> Result<OpenTrace, format::Error> {
+    let mut progress = Progress::new();
+    let trace = OpenOptions::new().domain(domain).open(path, |position, size| progress.at(position, size));
+    progress.end();
+    trace
+}

@@ -1,0 +1,62 @@
+//! The options of every recording: of a program that is started, and of one that runs already.
+use crate::search_options::SearchOptions;
+use crate::support;
+use crate::values::{milliseconds, trace_size};
+use crate::wrong_usage::Wrong;
+use clap::{CommandFactory, FromArgMatches, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RecordingOptions {
+    /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
+    #[arg(short, long, value_name = "NAME")]
+    pub output: Option<PathBuf>,
+    /// Print errors only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Do not look up function names while recording.
+    #[arg(short = 'r', long = "no-symbols", visible_alias = "raw")]
+    pub no_symbols: bool,
+    /// Open the page while the program runs; it stays until Ctrl-C.
+    #[arg(long)]
+    pub live: bool,
+    /// When events come faster than they can be written: slow the program down, or drop events and count them.
+    #[arg(long, value_enum, default_value_t = OnFull::Wait, value_name = "POLICY")]
+    pub on_full: OnFull,
+    /// How long a thread waits for a recorder that does nothing (stopped, frozen) before its events are dropped and counted.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = milliseconds)]
+    pub max_stall: u32,
+    /// Keep the trace below this size, as 500M or 2G. The oldest events are replaced by their sums and the blocks that they left.
+    #[arg(long, value_name = "SIZE", value_parser = trace_size)]
+    pub max_size: Option<u64>,
+    #[command(flatten)]
+    pub search: SearchOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnFull {
+    Wait,
+    Drop,
+}
+
+impl From<OnFull> for channel::OnFull {
+    fn from(policy: OnFull) -> Self {
+        match policy {
+            OnFull::Wait => channel::OnFull::Wait,
+            OnFull::Drop => channel::OnFull::Drop,
+        }
+    }
+}
+
+/// Parses a command with these options. Refuses `--max-stall` where no thread ever waits.
+pub fn parse<T: CommandFactory + FromArgMatches>(words: Vec<OsString>) -> Result<T, Wrong> {
+    let mut command = T::command();
+    let matches = command.try_get_matches_from_mut(words).map_err(Wrong::Words)?;
+    let never_waits = matches.get_one::<OnFull>("on_full") == Some(&OnFull::Drop);
+    if never_waits && support::given(&command, &matches).iter().any(|given| given == "max-stall") {
+        let sentence = "--max-stall changes nothing with --on-full drop: then no thread ever waits";
+        return Err(Wrong::Option(sentence.into()));
+    }
+    T::from_arg_matches(&matches).map_err(Wrong::Words)
+}

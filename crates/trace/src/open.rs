@@ -1,0 +1,302 @@
+//! A counted trace that can be asked.
+use crate::event_blocks::{EventBlockReader, EventBlocks};
+use crate::growth::{Growth, Tail, is_locked, is_replaced};
+use crate::read_ahead::{Part, read_ahead};
+use crate::shared_file::SharedFile;
+use crate::trace_file::TraceFile;
+use analysis::view::{self, View};
+use analysis::{AnswerError, CodeClasses, Engine, Profile, Query, Report, StackTable, Suppressions};
+use format::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How to open a trace. The default is one pass over a file that is not followed, for few questions.
+///
+/// ```
+/// use heaptrack_trace::OpenOptions;
+///
+/// let options = OpenOptions::new().indexed(true);
+/// let mut last = 0;
+/// let trace = options.open("../format/tests/data/v1.htz", |position, size| last = position.min(size))?;
+/// assert!(last > 0 && !trace.is_live());
+/// # Ok::<(), format::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    domain: Domain,
+    is_indexed: bool,
+    is_followed: bool,
+}
+
+impl OpenOptions {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Selects the blocks of malloc, which is the default, or those that the program reported itself.
+    #[must_use]
+    pub const fn domain(self, domain: Domain) -> Self {
+        OpenOptions { domain, ..self }
+    }
+
+    /// Builds an index while the file is read. Opening takes longer, and answers about any range of time are quick.
+    #[must_use]
+    pub const fn indexed(self, is_indexed: bool) -> Self {
+        OpenOptions { is_indexed, ..self }
+    }
+
+    /// Finds out whether the file is still being written, so that [`OpenTrace::read_more`] can follow it.
+    #[must_use]
+    pub const fn followed(self, is_followed: bool) -> Self {
+        OpenOptions { is_followed, ..self }
+    }
+
+    /// Opens a path and counts the trace. `progress` receives the position in the file and the file's size, after each block. A file of
+    /// KDE's heaptrack reports no progress, because it has no positions.
+    pub fn open(self, path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
+        self.open_file(TraceFile::open(path)?, progress)
+    }
+
+    /// As [`OpenOptions::open`], for a file that is open already.
+    pub fn open_file(self, file: TraceFile, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
+        let mut trace = OpenTrace {
+            file: file.with_domain(self.domain),
+            engine: if self.is_indexed { Engine::indexed() } else { Engine::new() },
+            events: EventBlocks::Places(Vec::new()),
+            is_finished: false,
+            damage: Vec::new(),
+            damage_count: 0,
+            has_custom: false,
+            tail: None,
+        };
+        if trace.file.is_kde() {
+            trace.read_kde(self)?;
+        } else {
+            trace.read_own(self, progress)?;
+        }
+        Ok(trace)
+    }
+}
+
+/// A trace whose whole session is counted.
+pub struct OpenTrace {
+    file: TraceFile,
+    engine: Engine,
+    events: EventBlocks,
+    is_finished: bool,
+    damage: Vec<Damage>,
+    damage_count: u64,
+    has_custom: bool,
+    /// There while the file may grow.
+    tail: Option<Tail>,
+}
+
+/// A question that could not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The file cannot be read a second time.
+    #[error("{0}")]
+    Read(Error),
+    #[error("{0}")]
+    Answer(AnswerError),
+}
+
+impl OpenTrace {
+    /// Opens a file with the default options: see [`OpenOptions`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        OpenOptions::new().open(path, |_, _| ())
+    }
+
+    /// The path with which the trace was opened.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The file, for callers that read its blocks again from the beginning.
+    pub const fn file(&self) -> &TraceFile {
+        &self.file
+    }
+
+    /// The totals, the definitions and all other numbers.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub const fn domain(&self) -> Domain {
+        self.file.domain()
+    }
+
+    /// True if the writer finished the file.
+    pub const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// True while the file is being written. Always false unless the trace was opened with [`OpenOptions::followed`].
+    pub const fn is_live(&self) -> bool {
+        self.tail.is_some()
+    }
+
+    /// True if everything that happened is in the trace: it was finished, and no event is lost or damaged.
+    pub fn is_complete(&self) -> bool {
+        self.engine.definitions().is_complete()
+            && self.is_finished
+            && self.damage_count == 0
+            && self.engine.faults().is_empty()
+    }
+
+    /// The places of the file that cannot be read, at most the first 256.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// The number of places of the file that cannot be read.
+    pub const fn damage_count(&self) -> u64 {
+        self.damage_count
+    }
+
+    /// True if the program reported blocks of its own allocators. They are a trace of their own, in [`Domain::Custom`].
+    pub const fn has_custom(&self) -> bool {
+        self.has_custom
+    }
+
+    /// A reader of the blocks of events. Every question that [`Engine`] cannot answer from its sums needs one.
+    pub fn blocks(&self) -> Result<EventBlockReader, Error> {
+        EventBlockReader::new(&self.file, &self.events)
+    }
+
+    /// The table of all stacks, with the class of each frame and the stacks whose leaks are known.
+    pub fn table(&self, classes: &CodeClasses, known: Suppressions) -> StackTable {
+        StackTable::new(self.engine.definitions(), classes, known)
+    }
+
+    /// The costs of each stack within the part of the trace that the query selects.
+    pub fn profile(&self, query: &Query) -> Result<Profile, AskError> {
+        let mut blocks = self.blocks().map_err(AskError::Read)?;
+        self.engine.profile(&mut blocks, query).map_err(|gone| AskError::Answer(gone.into()))
+    }
+
+    /// Writes a view as JSON. `base` is the trace that `compare` names in the query, if it names a file, and the table of its stacks.
+    pub fn answer(
+        &self,
+        view: View,
+        query: &Query,
+        table: &StackTable,
+        base: Option<(&OpenTrace, &StackTable)>,
+        out: &mut dyn Write,
+    ) -> Result<(), AskError> {
+        let mut blocks = self.blocks().map_err(AskError::Read)?;
+        let mut trace = self.for_view(table, &mut blocks);
+        let Some((base, base_table)) = base else {
+            return view::answer(view, query, &mut trace, None, out).map_err(AskError::Answer);
+        };
+        let mut base_blocks = base.blocks().map_err(AskError::Read)?;
+        let mut base = base.for_view(base_table, &mut base_blocks);
+        view::answer(view, query, &mut trace, Some(&mut base), out).map_err(AskError::Answer)
+    }
+
+    /// This trace as the functions of [`analysis::view`] take it.
+    pub fn for_view<'a>(&'a self, table: &'a StackTable, blocks: &'a mut EventBlockReader) -> view::Trace<'a> {
+        view::Trace { engine: &self.engine, table, blocks, complete: self.is_complete() }
+    }
+
+    /// The costs of the whole session by stack, which need no second pass, and the file, for callers that also want its events.
+    pub fn into_report(self) -> (Report, TraceFile) {
+        (self.engine.into_report(), self.file)
+    }
+
+    /// Reads the blocks that were written since the last read. Does nothing if the trace is not live.
+    pub fn read_more(&mut self) -> Growth {
+        let Some(mut tail) = self.tail.take() else { return Growth::Same };
+        let was_locked = is_locked(self.file.file());
+        // The blocks before a read error were counted. The next call tries again.
+        let has_grown = self.count_rest(&mut tail.reader, |_| ()).unwrap_or(false);
+        if has_grown {
+            tail.quiet_since = Instant::now();
+        } else if is_replaced(self.file.path(), self.file.file()) {
+            self.tail = Some(tail);
+            return Growth::Replaced;
+        }
+        if !tail.is_over(was_locked) {
+            self.tail = Some(tail);
+        }
+        if has_grown { Growth::Grew } else { Growth::Same }
+    }
+
+    fn read_own(&mut self, options: OpenOptions, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let opened = self.file.file().metadata()?;
+        let mut progress = |position| progress(position, opened.len());
+        let mut reader = Reader::new(SharedFile::new(Arc::clone(self.file.file())))?;
+        reader.set_domain(self.file.domain());
+        if options.is_indexed {
+            // A server opens several traces at once, so none of them may keep a queue of unpacked blocks.
+            self.count_rest(&mut reader, progress)?;
+        } else {
+            reader = read_ahead(reader, |place, part| {
+                self.count(place, part);
+                progress(place);
+            })?;
+            self.note_state(&reader);
+        }
+        self.tail = if options.is_followed { Tail::new(reader, self.file.file(), &opened) } else { None };
+        Ok(())
+    }
+
+    fn count(&mut self, place: u64, part: &Part) {
+        if part.is_events() {
+            self.remember(place);
+        }
+        match part {
+            Part::Block(block) => self.engine.add(block),
+            Part::Events(flat) => self.engine.add_flat(flat),
+        }
+    }
+
+    fn remember(&mut self, place: u64) {
+        if let EventBlocks::Places(places) = &mut self.events {
+            places.push(place);
+        }
+    }
+
+    /// Counts all blocks up to the present end of the file. Returns true if there were any.
+    fn count_rest(&mut self, reader: &mut Reader<SharedFile>, mut progress: impl FnMut(u64)) -> Result<bool, Error> {
+        let mut has_more = false;
+        loop {
+            let place = reader.offset();
+            let Some(block) = reader.next_block()? else { break };
+            has_more = true;
+            if block.kind == BlockKind::Events {
+                self.remember(place);
+            }
+            self.engine.add(block);
+            progress(reader.offset());
+        }
+        self.note_state(reader);
+        Ok(has_more)
+    }
+
+    fn note_state(&mut self, reader: &Reader<SharedFile>) {
+        self.is_finished = reader.finished();
+        self.damage = reader.damage().to_vec();
+        self.damage_count = reader.damage_count();
+        self.has_custom = reader.has_custom();
+    }
+
+    /// A file of KDE's heaptrack is translated while it is read, by threads of its source.
+    fn read_kde(&mut self, options: OpenOptions) -> Result<(), Error> {
+        let mut source = self.file.source()?;
+        let mut kept: Vec<RawBlock> = Vec::new();
+        while let Some(block) = source.next_block()? {
+            self.engine.add(block);
+            if options.is_indexed && block.kind == BlockKind::Events {
+                kept.push(block.clone());
+            }
+        }
+        self.events = if options.is_indexed { EventBlocks::Memory(kept.into()) } else { EventBlocks::Stream };
+        self.is_finished = source.finished();
+        self.damage = source.damage().to_vec();
+        self.damage_count = source.damage_count();
+        Ok(())
+    }
+}
