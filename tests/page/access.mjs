@@ -53,7 +53,7 @@ await check("everything by keyboard: timeline, tabs, tables, flame graph, menus"
   await page.locator(".flame-paper").focus();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("ArrowDown");
-  await page.waitForFunction(() => document.querySelector(".said")?.textContent?.includes("of all"));
+  await page.waitForFunction(() => document.querySelector(".said")?.textContent?.includes("of the total"));
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash.includes("zoom="));
   await page.keyboard.press("Escape");

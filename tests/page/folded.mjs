@@ -17,7 +17,7 @@ await check("that the oldest events are sums is said and marked", async () => {
   holds(folded_until_ns > 0, "something is folded");
   has(await page.locator("body").innerText(), "To keep the file small (--max-size)");
   const mark = page.locator(".folded");
-  has(await mark.innerText(), "only the peak and what survived");
+  has(await mark.innerText(), "only the peak and surviving blocks");
   const [box, plot] = [await mark.boundingBox(), await page.locator(".plot").boundingBox()];
   holds(box.width > plot.width / 4 && box.width < plot.width, `${box.width} of ${plot.width} pixels`);
 });

@@ -15,7 +15,7 @@ await check("A1 command, runtime, system memory", async () => {
   has(await text(".facts"), `pid ${summary.pid}`);
   has(await text(".facts"), "0 lost");
   holds(/ · [\d.]+ m?s · /.test(await text(".facts")), await text(".facts"));
-  has(await text(".figures"), "machine");
+  has(await text(".figures"), "system memory");
 });
 await check("A2 allocations and temporary, with rates and shares", async () => {
   const { totals } = print("summary", trace("orders"));
@@ -169,7 +169,7 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   const paper = await page.locator(".flame-paper canvas").boundingBox();
   await page.mouse.move(paper.x + 30, paper.y + 5 * 22 + 8);
   has(await text(".flame-text"), "img::Pipeline::");
-  has(await text(".flame-text"), "49 % of all");
+  has(await text(".flame-text"), "49 % of the total");
   await page.mouse.click(paper.x + 30, paper.y + 5 * 22 + 8);
   await page.waitForFunction(() => location.hash.includes("zoom="));
   await page.evaluate(() => history.back());
@@ -180,7 +180,7 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   await page.waitForFunction(() => !location.hash.includes("zoom="));
   await page.getByLabel("Search in the flame graph").fill("blur");
   await page.waitForSelector(".found");
-  has(await text(".found"), "15.7 MB (49 % of 32.2 MB) matched by search");
+  has(await text(".found"), "15.7 MB (49 % of 32.2 MB) match the search");
   await page.getByRole("button", { name: "bottom-up", exact: true }).click();
   await settled(page);
   has(await page.evaluate(() => location.hash), "up=1");
@@ -192,7 +192,7 @@ await check("A12 flame graph: costs, directions, recursion, threshold, search, z
   await page.locator(".flame-paper").focus();
   await page.keyboard.press("ArrowDown");
   await page.locator(".flame-line").getByRole("button", { name: "Copy" }).click();
-  has(await page.evaluate(() => navigator.clipboard.readText()), "of all");
+  has(await page.evaluate(() => navigator.clipboard.readText()), "of the total");
   await page.locator(".flame-line").getByRole("button", { name: "Callers" }).click();
   await page.waitForFunction(() => location.hash.startsWith("#/callers"));
 });

@@ -62,7 +62,7 @@ await check("a range within one slice is that slice, not a moment without a star
 await check("what is there of the whole session only is said to be", async () => {
   for (const address of ["threads?at=peak", "source?include=function:formatRow", "sizes?exclude=main", "lifetimes?from=0&to=1000", "leaks?include=main", "summary?include=main"]) {
     await go(page, `#/${address}`);
-    has(await page.locator("body").innerText(), "only of the whole session and all blocks", address);
+    has(await page.locator("body").innerText(), "only for the whole session and all blocks", address);
   }
   await go(page, "#/threads");
   equal(await page.locator(".reason").count(), 0, "nothing to say");

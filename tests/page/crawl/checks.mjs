@@ -289,7 +289,7 @@ const isAnnounced = ({ text, numbers: list }, { engine, state }) => {
   const isFiltered = ["include", "exclude"].some((name) => state.words.has(name));
   const isPart = isFiltered || (state.mode !== "session" && WHOLE_ONLY.includes(state.view));
   const isWhole = WHOLE_ONLY.includes(state.view) || list.some(({ name }) => name.startsWith("pill "));
-  return !(engine.isReport && isPart && isWhole) || text.includes("of the whole session");
+  return !(engine.isReport && isPart && isWhole) || /(only for|about) the whole session/.test(text);
 };
 
 export const contradictions = async (screen, context, picked, known) => [
