@@ -1,4 +1,4 @@
-//! Programs that run already, and `heaptrack attach` to them.
+//! Running programs, and `heaptrack attach` to them.
 //!
 //! Must hold: heaptrack cannot find gdb, because its PATH leads nowhere.
 use crate::folder::Folder;
@@ -17,7 +17,7 @@ pub struct Target {
     child: Option<Child>,
     input: Option<ChildStdin>,
     output: Option<BufReader<ChildStdout>>,
-    /// The process that is meant: the child itself, or one below it.
+    /// The process to attach to: the child itself, or one of its descendants.
     pub pid: u32,
 }
 
@@ -41,14 +41,14 @@ impl Target {
         Target { child: None, input: None, output: None, pid }
     }
 
-    /// Waits until it waits for us: before, it may not even have its libraries.
+    /// Waits until the program waits for input. Before that, its libraries may not be loaded yet.
     pub fn settle(&self) {
         process::wait_for("a target that reads", || (process::state(self.pid) == Some('S')).then_some(()));
     }
 
     pub fn send(&mut self, line: &str) {
         let input = self.input.as_mut().expect("open");
-        // In one piece: some targets are content with its first byte, and end.
+        // In one write, because some targets end after the first byte.
         input.write_all(format!("{line}\n").as_bytes()).expect("the target reads");
     }
 
@@ -58,7 +58,7 @@ impl Target {
         line.trim_end().to_owned()
     }
 
-    /// Says a line and waits for the answer.
+    /// Writes a line to its stdin and waits for the answer.
     pub fn tell(&mut self, line: &str) -> String {
         self.send(line);
         self.line()
@@ -68,7 +68,7 @@ impl Target {
         process::state(self.pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
     }
 
-    /// Closes its stdin and waits: the exit code, and what else it printed.
+    /// Closes its stdin and waits for its end. Returns the exit code and the rest of its output.
     pub fn finish(mut self) -> (i32, String) {
         drop(self.input.take());
         let mut rest = String::new();
@@ -88,7 +88,7 @@ impl Target {
         names
     }
 
-    /// How many of its descriptors are of files with that in their name.
+    /// The number of its open files whose name contains `name`.
     pub fn descriptors_of(&self, name: &str) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).expect("the target lives");
         let is_it = |path: PathBuf| path.to_string_lossy().contains(name);
@@ -114,7 +114,7 @@ impl Target {
         code.map(|line| (line.to_owned(), hash(&self.content(line)))).collect()
     }
 
-    /// Words in the data of files that hold an address of code that is in no file: ours.
+    /// The number of words in mapped data that hold the address of code outside of any file, which is our code.
     pub fn redirected(&self) -> usize {
         let maps = self.maps();
         let is_ours = |line: &&str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;
@@ -127,7 +127,7 @@ impl Target {
         words.filter(|word| ours.iter().any(|(start, end)| (*start..*end).contains(word))).count()
     }
 
-    /// What is in a mapping.
+    /// The content of a mapping.
     fn content(&self, line: &str) -> Vec<u8> {
         use std::os::unix::fs::FileExt;
         let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid)).expect("readable");
@@ -156,7 +156,7 @@ impl Drop for Target {
     }
 }
 
-/// `heaptrack attach` at work.
+/// A running `heaptrack attach`.
 pub struct Session {
     recorder: Child,
     text: BufReader<std::process::ChildStderr>,
@@ -182,12 +182,12 @@ pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
 }
 
 impl Session {
-    /// Not waiting for anything.
+    /// Starts it without waiting for anything.
     pub fn start(pid: u32, options: &[&str]) -> Session {
         Self::to("trace.htz", pid, options)
     }
 
-    /// The same, to a file of that name.
+    /// The same, into a file of this name.
     pub fn to(name: &str, pid: u32, options: &[&str]) -> Session {
         let folder = Folder::new();
         let trace = folder.join(name);
@@ -198,14 +198,14 @@ impl Session {
         Session { recorder, text, said: String::new(), trace, folder }
     }
 
-    /// Recording when this returns.
+    /// Returns once the program is being recorded.
     pub fn attach(pid: u32, options: &[&str]) -> Session {
         let mut session = Self::start(pid, options);
         assert!(session.wait_until_attached(), "not attached: {}", session.said);
         session
     }
 
-    /// False: it was refused.
+    /// Returns false if the attach was refused.
     pub fn wait_until_attached(&mut self) -> bool {
         self.text.read_line(&mut self.said).expect("text");
         self.said.starts_with("heaptrack: attached to ")
@@ -215,7 +215,7 @@ impl Session {
         self.recorder.id()
     }
 
-    /// Ctrl-C.
+    /// Ends the recording as Ctrl-C does.
     pub fn detach(self) -> Ended {
         process::signal("INT", &[self.pid()]);
         let ended = self.wait();
@@ -235,7 +235,7 @@ impl Ended {
         Report::of(&self.trace)
     }
 
-    /// How long all threads stood still, each time, in milliseconds.
+    /// The pauses of the program that heaptrack printed, in milliseconds.
     pub fn pauses(&self) -> Vec<f64> {
         let after = self.text.split("paused the program for ").skip(1);
         after.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
@@ -248,7 +248,7 @@ pub fn cycle(pid: u32, moment: &str) -> Ended {
     session.wait()
 }
 
-/// What `heaptrack attach PID` says when it refuses.
+/// The exit code and the message of a refused `heaptrack attach PID`.
 pub fn refusal(pid: u32) -> (i32, String) {
     let ended = cycle(pid, "0s");
     assert!(!ended.trace.exists(), "nothing is written");

@@ -1,4 +1,4 @@
-//! Random numbers from a seed that is printed, so that a failure can be had again (`HEAPTRACK_SEED`).
+//! Random numbers from a seed that is printed, so that a failure can be repeated (`HEAPTRACK_SEED`).
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub struct Chance {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 pub struct ChannelMemory(File);
 
 impl ChannelMemory {
-    /// That of a running `heaptrack`.
+    /// The shared memory of a running `heaptrack`.
     pub fn of(recorder: u32) -> Option<Self> {
         let descriptors = std::fs::read_dir(format!("/proc/{recorder}/fd")).ok()?.flatten();
         let is_channel = |path: &std::path::Path| {
@@ -17,7 +17,7 @@ impl ChannelMemory {
         OpenOptions::new().read(true).write(true).open(path).ok().map(ChannelMemory)
     }
 
-    /// Says that a check has failed, as a capture library would that checks itself.
+    /// Stores a failed check, as a capture library that checks itself would.
     pub fn fail_check(&self, number: u32) {
         self.0.write_all_at(&number.to_ne_bytes(), offset_of!(Header, failed_check) as u64).unwrap();
     }
@@ -27,7 +27,7 @@ impl ChannelMemory {
         self.add_one(slot, offset_of!(SlotHeader, head));
     }
 
-    /// Counts one event more in a slot than was begun.
+    /// Counts one more event in a slot than its thread has begun.
     pub fn count_event(&self, slot: usize) {
         self.add_one(slot, offset_of!(SlotHeader, begun));
     }

@@ -1,4 +1,4 @@
-//! Valgrind's DHAT as the oracle for totals: another hook, another machine (an emulated one), another authorship.
+//! Valgrind's DHAT as the oracle for totals: other hooks, an emulated machine, other authors.
 use crate::run::Program;
 use serde_json::Value;
 use std::io::Write;
@@ -43,7 +43,7 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("valgrind");
-    // A pipe, as in every other run: programs read a file in other pieces. The program may end without reading.
+    // A pipe, as in every other run, because programs read a file in other pieces. The program may end without reading.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("valgrind");
     assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +78,7 @@ impl Counts {
         }
     }
 
-    /// The totals of one of our reports in the same words.
+    /// The totals of one of our reports, in the same form.
     pub fn of_report(report: &crate::Report) -> Counts {
         Counts {
             allocations: report.total("allocations"),

@@ -23,7 +23,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Names of what is in it, sorted.
+    /// The names of its entries, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.path)
             .expect("readable")

@@ -19,7 +19,7 @@ pub struct Stop {
     pub frames: Vec<Frame>,
 }
 
-/// Records the program, stopped at each of `events` (ascending, above 1) under gdb's eyes.
+/// Records the program and lets gdb look at it at each of `events` (ascending, above 1).
 pub fn stops(program: &Program, events: &[u64]) -> (Outcome, Vec<Stop>) {
     // The first allocation is always a stop: gdb attaches there, while there is only one thread.
     let mut at = vec![1];
@@ -50,7 +50,7 @@ pub fn stops(program: &Program, events: &[u64]) -> (Outcome, Vec<Stop>) {
 fn parse(text: &str, at: &[u64]) -> Vec<Stop> {
     let mut seen: Vec<(u64, Vec<Frame>)> = text.lines().map(line).collect();
     let library: PathBuf = seen.first().and_then(|first| first.1.first()?.module.clone()).expect("a first stop");
-    // Stops of other making: gdb's own attach (seen twice), and the start of threads.
+    // Other stops: gdb's own attach (seen twice), and the start of threads.
     seen.retain(|(_, frames)| frames.first().is_some_and(|leaf| leaf.module.as_ref() == Some(&library)));
     if seen.len() == at.len() + 1 && seen[0] == seen[1] {
         seen.remove(1);
@@ -76,7 +76,7 @@ fn line(text: &str) -> (u64, Vec<Frame>) {
 impl Stop {
     /// `None` if the stack recorded for this event is gdb's, else what differs.
     ///
-    /// Where code has no module (JIT) gdb only guesses: the comparison ends there. `slack`: in a program with several
+    /// Where code has no module (JIT), gdb only guesses, so the comparison ends there. `slack`: in a program with several
     /// threads the n-th event to happen may stand a few places off in the trace, among those of its own thread.
     pub fn difference(&self, trace: &Path, slack: u64) -> Option<String> {
         let wanted = known(&self.frames);

@@ -1,7 +1,7 @@
-//! KDE's `heaptrack_print`, asked about a file, and our `print` asked about the same one.
+//! KDE's `heaptrack_print` and our `print` on the same file.
 //!
-//! Both are brought into one form: totals, and for each of the four lists its entries. Where KDE is wrong (docs/kde.md), ours is
-//! bent to be wrong in the same way, so that everything else is compared exactly.
+//! Both are brought into one form: totals, and for each of the four lists its entries. Where KDE is wrong (docs/kde.md), our answer is
+//! changed to the same mistake, so that everything else is compared exactly.
 use crate::folder::Folder;
 use crate::run::heaptrack;
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub struct Said {
     pub folded: BTreeMap<Cost, Vec<String>>,
 }
 
-/// Both, about one file.
+/// What both readers say about one file.
 pub struct Agreed {
     pub said: Said,
     /// By cost: what our `export --to folded` must write, sorted.
@@ -266,7 +266,7 @@ fn label(cost: Cost, site: &Value) -> String {
     }
 }
 
-/// KDE's way: powers of 1000, two digits, the first letter of the unit.
+/// As KDE prints sizes: powers of 1000, two digits, the first letter of the unit.
 fn bytes(value: u64) -> String {
     let (mut number, mut units) = (value as f64, "BKMGT".chars());
     let mut unit = units.next();

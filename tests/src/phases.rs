@@ -17,7 +17,7 @@ pub fn assert_rounds(report: &Report, calls: u64) {
     assert!(report.complete());
 }
 
-/// Two threads do 10 rounds each before, 50 while, 10 after. The one block from before is freed while.
+/// Two threads do 10 rounds each before the recording, 50 during it and 10 after it. The one block from before is freed during the recording.
 pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("10"), "done 10");
     let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
@@ -42,7 +42,7 @@ pub fn finishes(target: Target) {
     assert_eq!(target.finish(), (0, String::new()));
 }
 
-/// Ten sessions of one target; the first leaves something mapped, the others use it again.
+/// Ten sessions of one target. The first leaves memory mapped, and the others use it again.
 pub fn again_and_again(mut target: Target) {
     let mut first = 0;
     for round in 0..10 {

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// The shell's number for an end: the code, or 128 + the signal.
+/// The exit status as a shell shows it: the code, or 128 + the signal.
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Sends a signal to all of them, as near to "at once" as it gets.
+/// Sends a signal to all of them, as simultaneously as possible.
 pub fn signal(name: &str, pids: &[u32]) {
     let signal = match name {
         "HUP" => Signal::HUP,
@@ -57,7 +57,7 @@ pub fn status_bytes(pid: u32, key: &str) -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-/// Looks again and again until `look` has an answer. A bound on patience, not a measurement.
+/// Calls `look` until it has an answer. The limit only ends a test that hangs; nothing is measured.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A second opinion about a trace: a replay that is slow, short and shares no code with the engine (`crates/analysis`).
+//! Computes every number of a trace a second time: a slow, short replay that shares no code with the engine (`crates/analysis`).
 //!
 //! Receives: the blocks of a trace file, taken apart by `format`'s plain reader (the engine has a reader of its own), and a random [`Query`].
 //! Returns: what every output must say. A trace is a list of blocks, each with the places in the list of events at which it was

@@ -40,7 +40,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// It stands for frames that are not there.
+    /// True if it stands for frames that are missing.
     pub fn is_marker(&self) -> bool {
         self.module.is_none() && self.offset == 0
     }
@@ -64,9 +64,9 @@ impl Report {
         Self::try_of(trace).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// `Err`: what `print` said instead.
+    /// Returns the message of `print` if it fails.
     pub fn try_of(trace: &Path) -> Result<Self, String> {
-        // What the program did not free, whether it is a known leak or not: so the numbers are those of other tools.
+        // Known leaks are included, because other tools count them, too.
         let options = ["print", "--json", "--no-suppressions"].map(AsRef::as_ref);
         print_json(&[&options[..], &[trace.as_os_str()]].concat()).map(|json| Report { json })
     }
@@ -101,7 +101,7 @@ impl Report {
         (matched + self.total("unknown_frees"), self.total("lost_events"))
     }
 
-    /// The sentence about what the trace does not have.
+    /// The sentence about what is missing in the trace.
     pub fn note(&self) -> Option<&str> {
         self.json["losses"]["note"].as_str()
     }
@@ -198,12 +198,12 @@ fn frames(list: &Value) -> Vec<Frame> {
         module: value["module"].as_str().map(|path| real(Path::new(path))),
         offset: value["offset"].as_u64().unwrap_or(0),
     };
-    // What was inlined is a level for people; the frame that it is in follows.
+    // An inlined function is a level of its own. The frame that contains it follows.
     let has_frame = |value: &&Value| value["inlined"] != Value::Bool(true);
     list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().filter(has_frame).map(frame).collect()
 }
 
-/// /lib and /usr/lib are one folder on Debian; the loader and the kernel disagree on the name.
+/// On Debian, /lib and /usr/lib are one folder, which the loader and the kernel call by different names.
 pub fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A program and its surroundings; the same value is run with and without us.
+/// A program and its surroundings. The same value is run alone and recorded.
 #[derive(Clone)]
 pub struct Program {
     pub path: OsString,
@@ -19,7 +19,7 @@ pub struct Program {
 
 /// How a run ended.
 pub struct Outcome {
-    /// As a shell has it: 128 + n for a signal.
+    /// As a shell shows it: 128 + n for a signal.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -46,7 +46,7 @@ pub fn heaptrack() -> PathBuf {
     path
 }
 
-/// Where the tests themselves run in the background, SIGINT and others are ignored, and programs inherit that.
+/// If the tests run in the background, SIGINT and others are ignored, and programs would inherit that.
 fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(program);
@@ -110,7 +110,7 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
-    /// Without us.
+    /// Runs it alone.
     pub fn alone(&self) -> Outcome {
         let folder = Folder::new();
         let mut command = with_default_signals(&self.path);
@@ -120,12 +120,12 @@ impl Program {
         Outcome::of(child, PathBuf::new(), folder)
     }
 
-    /// Under `heaptrack`, to the end.
+    /// Runs it under `heaptrack` to its end.
     pub fn recorded(&self) -> Outcome {
         self.start().finish()
     }
 
-    /// Under `heaptrack`, not waiting.
+    /// Starts it under `heaptrack` and does not wait.
     pub fn start(&self) -> Running {
         let folder = Folder::new();
         let trace = folder.join("trace.htz");
@@ -141,7 +141,7 @@ impl Program {
         Running { recorder, trace, folder }
     }
 
-    /// Both ways; asserts that the program said and returned the same.
+    /// Runs it alone and recorded, and asserts that output and exit code are the same.
     pub fn same_output(&self) -> Outcome {
         let alone = self.alone();
         let recorded = self.recorded();
@@ -169,7 +169,7 @@ impl Running {
         Outcome::of(self.recorder, self.trace, self.folder)
     }
 
-    /// As `finish`, with `work` done again and again until the recorder has ended.
+    /// As `finish`, and calls `work` repeatedly until the recorder has ended.
     pub fn finish_while(mut self, mut work: impl FnMut()) -> Outcome {
         process::wait_for("the end of the recording", || {
             work();

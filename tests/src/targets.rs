@@ -96,13 +96,13 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// Linked with `libshort.so`, its functions looked for at the first call, or before the program begins.
+/// Linked with `libshort.so`; the loader binds its functions at the first call, or before the program starts.
 const SHORT_LAZY: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"];
 const SHORT_NOW: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"];
 
 const WRAP: &[&str] = &["-L.", "-lwrap", "-Wl,-rpath,$ORIGIN"];
 
-/// Not compiled by `cc` but by musl's: its first flag says so.
+/// True if it is compiled by musl's compiler instead of `cc`. Its first flag says so.
 const MUSL: &[&str] = &["musl"];
 const PLUG_FIRST: &[&str] = &["-shared", "-fPIC", "-DINNER=first_inner", "-DOUTER=first_outer"];
 const PLUG_SECOND: &[&str] = &["-shared", "-fPIC", "-DINNER=second_inner", "-DOUTER=second_outer"];
@@ -157,7 +157,7 @@ fn compile(source: &Path, path: &Path, flags: &[&str]) {
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&done.stderr));
-    // What another process has put there meanwhile may be running: it stays.
+    // If another process has built it meanwhile, that file may be running, so it stays.
     if let Err(error) = std::fs::hard_link(&unfinished, path) {
         assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{}: {error}", path.display());
     }

@@ -9,7 +9,7 @@ pub struct Part {
     pub function: &'static str,
     pub count: u32,
     pub size: u32,
-    /// Whether it is known where its code comes from.
+    /// True if it is compiled with debug information.
     debug: bool,
 }
 
@@ -28,7 +28,7 @@ pub const BEFORE: &[Part] = &[
     part("leave.c", "leave", 5, 40),
 ];
 
-/// A third `make`, a file that is called otherwise, one that is now known, one that is gone, one that is new.
+/// A third `make`, a renamed file, a file that now has debug information, a removed file and a new one.
 pub const AFTER: &[Part] = &[
     part("green.c", "make", 4, 25),
     part("red.c", "make", 5, 100),

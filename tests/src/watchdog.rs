@@ -2,7 +2,7 @@
 //!
 //! Receives nothing but the first use of the binary under test ([`crate::run::heaptrack`]). If the suite still runs long after
 //! that, it prints the tests and all processes below this one, with the place in the kernel where each waits, kills these
-//! processes and exits. It is a bound on patience; no test passes or fails by it.
+//! processes and exits. No test passes or fails because of it.
 use crate::{process, scale};
 use std::fmt::Write as _;
 use std::io::Write as _;

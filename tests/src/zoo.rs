@@ -52,7 +52,7 @@ pub struct Animal {
     pub code: i32,
     pub attach_to: AttachTo,
     pub oracle: Oracle,
-    /// Where stacks may end although that is not the root of a thread.
+    /// Where stacks may end besides the roots of threads.
     pub ends: &'static [End],
     pub note: &'static str,
     pub packages: &'static [&'static str],
@@ -61,7 +61,7 @@ pub struct Animal {
     pub in_make_test: bool,
 }
 
-/// How it is known that an animal can be attached to.
+/// How the harness knows that an animal is ready to be attached to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// It prints the line "ready".
@@ -135,7 +135,7 @@ pub enum Way {
     Attached,
 }
 
-/// What a run left.
+/// The result of a run.
 struct Run {
     stdout: String,
     stderr: String,
@@ -165,7 +165,7 @@ impl Animal {
         table::ANIMALS.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no animal is called {name}"))
     }
 
-    /// Alone, then the other way. `Err` says what is wrong.
+    /// Runs the animal alone, then recorded or attached to. `Err` says what is wrong.
     pub fn check(&self, way: Way) -> Result<Seen, String> {
         let alone = self.run(Way::Alone)?;
         let run = self.run(way)?;
@@ -354,7 +354,7 @@ impl Animal {
         command.stderr(std::fs::File::create(&stderr).expect("a file for stderr"));
         let mut target = Target::spawn(&mut command);
         let guard = Guard::over(target.pid);
-        // Without what heaptrack says itself.
+        // Without heaptrack's own lines.
         let text_of_stderr = || {
             let text = String::from_utf8_lossy(&std::fs::read(&stderr).unwrap_or_default()).into_owned();
             text.split_inclusive('\n').filter(|line| !line.starts_with("heaptrack: ")).collect::<String>()
@@ -473,7 +473,7 @@ impl Animal {
         shared().join(self.name)
     }
 
-    /// Builds it, unless that was done.
+    /// Builds it, unless it is built already.
     fn built(&self) -> Result<(), String> {
         static BUILDING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);

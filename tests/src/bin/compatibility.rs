@@ -1,4 +1,4 @@
-//! Visits the zoo once each way.
+//! Runs every animal of the zoo launched and attached.
 //!
 //!   compatibility --write FILE   all animals, and the table of `docs/compatibility.md` (`make compatibility`)
 //!   compatibility NAME...        tries these animals and prints the results as text
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(wrong > 0))
 }
 
-/// Returns how many of the two ways went wrong.
+/// Returns how many of the two runs failed.
 fn show(animal: &Animal) -> usize {
     let mut wrong = 0;
     for way in WAYS {
