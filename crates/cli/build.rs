@@ -67,6 +67,8 @@ fn rustc(crates: &Path, out: &Path, name: &str, source: &Path, product: &Path, f
     if env::var_os("CARGO_FEATURE_CHECKS").is_some() {
         command.arg("--cfg=feature=\"checks\"");
     }
+    // Cargo's job server cannot be reached from here.
+    command.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS");
     let status = command.status().unwrap_or_else(|error| fail(&format!("rustc cannot be run: {error}")));
     if !status.success() {
         fail(&format!("the crate {name} does not compile for the capture library"));

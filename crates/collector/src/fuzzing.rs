@@ -1,4 +1,5 @@
-//! The collector without threads, files and real time, for `fuzz/targets/ring.rs`. Built only with `--cfg fuzzing`.
+//! The collector without threads, files and real time, for `fuzz/targets/ring.rs`. Built with `--cfg fuzzing`, and with the unit
+//! tests so that it always compiles.
 //!
 //! Receives: shared memory into which a hostile target writes between two rounds. Returns: what the collector made of
 //! it.
@@ -71,7 +72,7 @@ impl Collector {
         Some(Collector {
             drain: Drain::new(Arc::clone(&mapping)),
             merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), words)),
-            recorder: Recorder::new(mapping.region(), timeline, Process::new(0), "/program".to_owned(), sink),
+            recorder: Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), "/program".to_owned(), sink),
             is_live,
             blocks: Vec::new(),
             mapping,
@@ -122,7 +123,8 @@ impl Collector {
 
     /// Does what `session::ending` does, and takes everything that would be written.
     pub fn finish(&mut self) -> Sums {
-        let header = self.mapping.region().header();
+        let mapping = Arc::clone(&self.mapping);
+        let header = mapping.region().header();
         self.recorder.timeline.sample(header);
         let begun = self.drain.begun();
         loop {

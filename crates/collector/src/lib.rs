@@ -20,7 +20,7 @@ mod clock;
 mod domain_recorder;
 mod drain;
 mod error;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod hub;
 mod live;
