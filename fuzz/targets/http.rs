@@ -54,7 +54,6 @@ impl Client {
             builtin: true,
             embedded: true,
             tool: "fuzz".into(),
-            opener: |path| format::Source::open(path),
         };
         let store = TraceStore::new(&[&trace], options).expect("a trace");
         store.start();

@@ -15,7 +15,7 @@ const MOST_BLOCKS: usize = 4096;
 struct Reading {
     blocks: Vec<RawBlock>,
     events: Vec<Event>,
-    infos: usize,
+    alloc_classes: usize,
     nodes: usize,
     summary: Option<Summary>,
     counting: Option<Counting>,
@@ -34,9 +34,9 @@ fn read(bytes: &[u8]) -> Result<Reading, Error> {
                 assert_eq!(stacks.first as usize, reading.nodes + 1);
                 reading.nodes += stacks.nodes.len();
             }
-            Block::Infos(infos) => {
-                assert_eq!(infos.first as usize, reading.infos);
-                reading.infos += infos.infos.len();
+            Block::AllocClasses(alloc_classes) => {
+                assert_eq!(alloc_classes.first as usize, reading.alloc_classes);
+                reading.alloc_classes += alloc_classes.alloc_classes.len();
             }
             Block::Events(mut events) => {
                 while let Some(event) = events.read().expect("events of our own") {
@@ -76,7 +76,7 @@ fuzz_target!(|data: &[u8]| {
             if part.counting == whole.counting {
                 let is_prefix = whole.events.starts_with(&part.events);
                 assert!(is_prefix, "the events of the first {length} bytes are others");
-                assert!(part.infos <= whole.infos && part.nodes <= whole.nodes);
+                assert!(part.alloc_classes <= whole.alloc_classes && part.nodes <= whole.nodes);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
 #![no_main]
 use analysis::view::{self, View};
-use analysis::{AnswerError, CodeClasses, Engine, BlocksInMemory, Lookup, Query, Suppressions, StackTable};
+use analysis::{AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, StackTable, Suppressions};
 use format::{BlockKind, Domain, FileWriter, RawBlock, Reader, Source, Totals, fold, merge, trim};
 use heaptrack_fuzz::{Input, check_blocks};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
