@@ -189,7 +189,7 @@ dist: static
 	CARGO="$(CARGO)" packaging/dist.sh
 
 # Two builds in different folders by different users give the same bytes; the package installs on other releases of Debian.
-soak-dist:
+soak-dist: dist
 	packaging/reproduce.sh
 	packaging/chroots.sh
 
