@@ -1,6 +1,7 @@
 //! Programs that end, change or stand still while they are attached to, and signals to heaptrack: the messages are true, no process hangs, and
 //! nothing stays.
 use heaptrack_tests::attach::{Session, Target, command, cycle, detach};
+use heaptrack_tests::phases::finishes;
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Program, scale};
@@ -260,4 +261,19 @@ fn detaching_from_a_program_that_heaptrack_launched() {
     assert!(status == 3 && text.contains(&sentence), "{status} {text}");
     signal("TERM", &[pid]);
     running.finish();
+}
+
+/// `./server & heaptrack -p $!`: the process is a copy of its parent at first, and may become several programs in turn.
+#[test]
+fn a_program_that_has_just_started_can_be_attached_to() {
+    let mut chance = Chance::new("attach to a program that starts");
+    for number in 0..scale::count(300) {
+        let mut command = Command::new("env");
+        let mut program = Target::spawn(command.args(["env", "env"]).arg(target("attach_phases")).arg("1"));
+        std::thread::sleep(Duration::from_micros(chance.between(0, 6000)));
+        let ended = cycle(program.pid, "0s");
+        assert_eq!(ended.code, 0, "start {number}: {}", ended.text);
+        assert_eq!(program.tell("3"), "done 3");
+        finishes(program);
+    }
 }

@@ -33,6 +33,8 @@ pub const REFUSED: u8 = 3;
 /// The trace ends before the recording did: the disk was full, or writing failed otherwise.
 const CUT: u8 = 1;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a process may become another program while it is being attached to.
+const MOST_EXECS: u32 = 5;
 
 const HELP: &str = "\
 Examples:
@@ -91,11 +93,14 @@ pub fn run(options: &Attach) -> ExitCode {
 fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag()?;
     let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
-    let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
     let with_names = !options.recording.no_symbols && has_memory();
-    let target = with_names.then(|| hold_files(options.pid));
+    let (target, begun) = again_after_exec(|| {
+        let checked = Checked::interruptible(options.pid, Interrupt::new(Arc::clone(&stop)))?;
+        let target = with_names.then(|| hold_files(options.pid));
+        Ok((target, begin(options, checked)?))
+    })?;
     let pidfd = pidfd(options.pid);
-    let Begun { recording, attached, mut output, path, is_kde } = begin(options, checked)?;
+    let Begun { recording, attached, mut output, path, is_kde } = begun;
     let RecordingOptions { quiet, live, search, .. } = &options.recording;
     let page = live.then(|| crate::live::start(&path)).flatten();
     let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
@@ -115,6 +120,18 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         });
     }
     Ok(code)
+}
+
+/// Attaches again if the process has become another program meanwhile: the exec has wiped out whatever the attach did to the process.
+/// A program that a shell has just started (`./server & heaptrack -p $!`) is a copy of the shell at first.
+pub fn again_after_exec<T>(mut attach: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    for _ in 0..MOST_EXECS {
+        match attach() {
+            Err(error) if matches!(error.downcast_ref(), Some(Refusal::Replaced { .. })) => (),
+            result => return result,
+        }
+    }
+    attach()
 }
 
 /// A recording that has begun.

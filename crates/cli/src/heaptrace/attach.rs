@@ -6,14 +6,33 @@ use super::options::Options;
 use super::signals::Signals;
 use super::tree::Tree;
 use super::units::Size;
+use crate::attach::again_after_exec;
 use crate::{library, say};
-use attach::{Checked, Prepared, Refusal, heap_of};
+use attach::{Attached, Checked, Prepared, Refusal, heap_of};
 use collector::{Attachment, Hub, LivePlan, Recording, Setup};
 use format::HeapAtAttach;
 
 pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
     let signals = Signals::take()?;
     signals.listen();
+    let Begun { hub, recording, attached, heap } = again_after_exec(|| begin(&options, pid))?;
+    say(format_args!(
+        "heaptrace: attached to {pid} until Ctrl-C; its heap has {} already, which is not watched",
+        Size(heap.size_bytes)
+    ));
+    Tree::new(options, hub, signals).watch_attached(pid, recording, attached);
+    Ok(())
+}
+
+/// A session that has begun.
+struct Begun {
+    hub: Hub,
+    recording: Recording,
+    attached: Attached,
+    heap: HeapAtAttach,
+}
+
+fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
     let checked = Checked::new(pid)?;
     let heap = heap_of(&checked.process).unwrap_or_default();
     let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
@@ -40,10 +59,5 @@ pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
         say(format_args!("heaptrace: {note}"));
     }
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
-    say(format_args!(
-        "heaptrace: attached to {pid} until Ctrl-C; its heap has {} already, which is not watched",
-        Size(heap.size_bytes)
-    ));
-    Tree::new(options, hub, signals).watch_attached(pid, recording, attached);
-    Ok(())
+    Ok(Begun { hub, recording, attached, heap })
 }
