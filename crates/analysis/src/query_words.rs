@@ -118,7 +118,7 @@ pub const WORDS: &[Word] = &[
     word(
         "size",
         "`MIN..MAX`",
-        "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` of 1024",
+        "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024",
         EVERY,
         |query, value| {
             let span = Span::parse(value, parse_size);
