@@ -5,6 +5,8 @@
 # Flags go into CARGO_ENCODED_RUSTFLAGS, which separates them by 0x1f, because a path may contain a space.
 set -eu
 cd "$(dirname "$0")/.."
+# rustc would look for the job server of a `make` that does not share it.
+unset MAKEFLAGS
 workspace=$(pwd -P)
 home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
 sysroot=$(rustc --print sysroot)
