@@ -137,7 +137,7 @@ fn a_raw_file_gets_its_names_from_us() {
     assert!(said.contains("kde.htz: it exists already"), "{said}");
     let (code, _, said) = run(&["symbolize", text(&interpreted)]);
     assert_eq!(code, 2);
-    assert!(said.contains("has its names from KDE's interpreter"), "{said}");
+    assert!(said.contains("was written by KDE's interpreter"), "{said}");
 }
 
 #[test]
