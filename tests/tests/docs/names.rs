@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 9] =
     ["crates/", "tests/", "docs/", "fuzz/", "bench/", "demo/", "examples/", "include/", "packaging/"];
 
-/// The files below a folder of the workspace, without what builds leave there.
+/// The files below a folder of the workspace, without those that builds leave there.
 fn files(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![workspace().join(folder)];
@@ -27,7 +27,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All documents: where each is, and its text.
+/// The path and the text of each document.
 fn documents() -> Vec<(PathBuf, String)> {
     let top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fuzz/README.md", "packaging/README.md"];
     let pages = files("docs").into_iter().filter(|path| path.extension().is_some_and(|end| end == "md"));
@@ -35,7 +35,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     paths.map(|path| (path.clone(), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// What stands in backticks, outside of blocks of code.
+/// The words in backticks, outside of code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
