@@ -1,4 +1,4 @@
-// malloc and free as fast as they go, and little else: the worst case for a recorder.
+// Calls malloc and free as fast as possible and does little else. This is the worst case for a recorder.
 // Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
 //
 // Each thread holds 4000 blocks and replaces one at random, 100 times at the bottom of one of eight call paths of the given
@@ -44,7 +44,7 @@ template <int path> __attribute__((noinline)) static void descend(Worker *worker
     } else {
         descend<path>(worker, level - 1);
     }
-    asm volatile("" ::: "memory");  // a call, not a jump
+    asm volatile("" ::: "memory");  // keeps the call from becoming a tail call
 }
 
 static void *work(void *argument) {

@@ -15,7 +15,7 @@ flags="-Ctarget-feature=+crt-static"
 for pair in "$workspace=heaptrack" "$home=cargo" "$sysroot=toolchain" "$sysroot/lib/rustlib/src/rust=/rustc/$commit"; do
     flags="$flags$separator--remap-path-prefix=$pair"
 done
-# For the C code of crates (zstd), which is compiled by the crate `cc`.
+# For the C code in crates (zstd), which the crate `cc` compiles.
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$workspace=heaptrack -ffile-prefix-map=$home=cargo"
 export CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS
 # The binary contains no time, and the crate `cc` would compile the C code again whenever this variable changes.

@@ -7,7 +7,7 @@ home=${CARGO_HOME:-$HOME/.cargo}
 seen=$(mktemp -d)
 trap 'rm -rf "$seen"' EXIT
 
-# $1: what it belongs to; $2: the file.
+# $1: the name of the component; $2: the licence file.
 print_once() {
     sum=$(sha256sum <"$2" | cut -d ' ' -f 1)
     if [ -e "$seen/$sum" ]; then
