@@ -26,7 +26,7 @@ pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("50"), "done 50");
     assert_eq!(target.tell("0"), "done 0");
     let ended = session.detach();
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
     assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
     assert_eq!(target.tell("10"), "done 10");

@@ -225,7 +225,7 @@ fn the_library_and_the_header_are_installed() {
     assert!(library == std::fs::read(place.join("libheaptrack_preload.so")).unwrap());
     let refused = Command::new(heaptrack()).args(["lib", "--install", "/proc/no"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&refused.stderr).lines().count(), 1, "one sentence");
+    assert_eq!(String::from_utf8_lossy(&refused.stderr).lines().count(), 1, "the message is one sentence");
     let neither = Command::new(heaptrack()).arg("lib").output().unwrap();
     assert_eq!(neither.status.code(), Some(2));
 }
@@ -251,7 +251,7 @@ fn check_linked(name: &str, second_copy: bool) {
     let totals = ["allocations", "deallocations", "allocated_bytes", "leaked_bytes"];
     assert_eq!(totals.map(|name| custom_total(&report, name)), [12, 6, 500, 260], "{name}");
     let malloc = report.of_size(123);
-    assert_eq!((malloc.allocations, malloc.leaked_allocations), (7, 4), "once, not twice");
+    assert_eq!((malloc.allocations, malloc.leaked_allocations), (7, 4), "each block is counted once");
     let stopped = program.clone().arg("stop").recorded();
     assert_eq!(stopped.stdout, "linked done\n");
     // With a second copy the calls about callbacks reach the copy that the program is linked to.

@@ -45,7 +45,7 @@ fn check(command: &mut Command) {
         assert_eq!(totals(&report), [count, count - left, count * 48, left * 48, before]);
         let leaf = &report.json()["custom"]["leaked"][0]["frames"][0]["function"];
         assert!(leaf.as_str().is_some_and(|name| name.contains("take")), "{leaf}");
-        assert_eq!(target.tell("500"), "took 500 left 50", "it runs on, unrecorded");
+        assert_eq!(target.tell("500"), "took 500 left 50", "the program continues without a recording");
     }
     assert_eq!(target.finish(), (0, String::new()));
 }

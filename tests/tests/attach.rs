@@ -99,7 +99,7 @@ fn a_name_that_ends_in_zst_is_written_in_kdes_format() {
         assert!(session.wait_until_attached());
         assert_eq!(target.tell("50"), "done 50");
         let ended = session.detach();
-        assert_eq!(ended.folder.names(), [name], "only that: {}", ended.text);
+        assert_eq!(ended.folder.names(), [name], "there is no other file: {}", ended.text);
         assert!(ended.text.contains(&format!("Next: heaptrack print {}\n", ended.trace.display())), "{}", ended.text);
         assert!(ended.text.contains(&format!("{} is in KDE's format\n", ended.trace.display())), "{}", ended.text);
         assert_eq!(ended.report().total("allocations"), 50 * 9);

@@ -55,7 +55,7 @@ fn recorded_from_outside(mut inside: Target) {
     let ended = session.detach();
     let report = ended.report();
     assert_rounds(&report, 100);
-    assert_eq!(report.json()["threads"], 2, "a thread that goes on is one thread");
+    assert_eq!(report.json()["threads"], 2, "a thread that continues counts as one thread");
     assert_eq!(inside.tell("1"), "done 1");
     assert!(!inside.maps().contains("memfd:heaptrack"));
     assert!(process::state(inside.pid).is_some());
@@ -88,5 +88,5 @@ fn names_come_from_the_programs_own_root() {
     let report = session.detach().report();
     let text = report.json()["allocations"].to_string();
     assert!(text.contains("\"function\":\"round_of_calls\""), "{text}");
-    assert!(Path::new("/program").metadata().is_err(), "the test did not test");
+    assert!(Path::new("/program").metadata().is_err(), "the precondition of this test does not hold");
 }

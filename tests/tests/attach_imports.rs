@@ -8,7 +8,7 @@ use heaptrack_tests::process::signal;
 fn counts_are_exact_when_only_imports_are_hooked() {
     for name in ["attach_phases_short", "attach_phases_short_now"] {
         let target = counts_are_exact(Target::start(name, &["2"]));
-        assert_eq!(target.redirected(), 0, "{name}: every word is the program's own again");
+        assert_eq!(target.redirected(), 0, "{name}: every import is restored");
         finishes(target);
     }
 }
@@ -22,7 +22,7 @@ fn before_the_first_call() {
     let ended = session.detach();
     assert_rounds(&ended.report(), 100);
     assert_eq!(target.redirected(), 0);
-    assert_eq!(target.tell("10"), "done 10", "what was not bound is bound now");
+    assert_eq!(target.tell("10"), "done 10", "functions that were not bound before are bound now");
     finishes(counts_are_exact(target));
 }
 
@@ -68,7 +68,7 @@ fn detach_puts_right_what_a_killed_recorder_left() {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         signal("KILL", &[session.pid()]);
         assert_eq!(session.wait().code, 137);
-        assert!(target.redirected() >= 5, "the words are there");
+        assert!(target.redirected() >= 5, "the imports are redirected");
         assert_eq!(target.tell("1000"), "done 1000", "the program does not wait for a dead recorder");
         let (status, text) = detach(target.pid);
         assert_eq!(status, 0, "{text}");

@@ -70,7 +70,7 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
     }
     assert!(attached > 0);
     assert_eq!(cycle(target.pid, "5ms").code, 0);
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!(target.descriptors(), descriptors);
     end(target);
 }

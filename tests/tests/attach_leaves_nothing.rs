@@ -29,7 +29,7 @@ fn cycles_leave_nothing(target: &Target, count: u64, moment: &str) {
             mappings(target).into_iter().filter(|line| line.contains("r-xp 00000000 00:00 0")).collect();
         assert_eq!(*first.get_or_insert_with(|| ours.clone()), ours, "cycle {number}: dormant code is used again");
     }
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!(target.descriptors(), descriptors);
 }
 
@@ -96,7 +96,7 @@ fn a_coroutine_that_was_left_inside_of_malloc() {
     assert!(shared(&target) > 0, "{}", ended.text);
     let sentence = format!("stay mapped in process {}, because a thread of it may still be in a hook", target.pid);
     assert!(ended.text.contains(&sentence), "{}", ended.text);
-    assert_eq!(target.tell("end"), "done", "the hook goes on as if nothing had happened");
+    assert_eq!(target.tell("end"), "done", "the suspended hook returns normally");
     let (status, text) = detach(target.pid);
     assert_eq!((status, shared(&target)), (0, 0), "{text}");
     assert_eq!(target.finish().0, 0);
@@ -112,19 +112,22 @@ fn workers_that_were_forked_meanwhile() {
     let mut server = Target::start("attach_prefork", &[]);
     let before: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
     let code = server.code();
-    assert_eq!(before[0].code(), code, "the test did not test");
+    assert_eq!(before[0].code(), code, "the precondition of this test does not hold");
     let session = Session::attach(server.pid, &["--no-symbols"]);
     let workers: Vec<Target> = pids(&server.tell("6")).into_iter().map(Target::of).collect();
     assert_eq!(workers.len(), 9, "with children of children");
-    assert!(workers.iter().all(|worker| worker.code() != code && shared(worker) > 0), "the test did not test");
+    assert!(
+        workers.iter().all(|worker| worker.code() != code && shared(worker) > 0),
+        "the precondition of this test does not hold"
+    );
     let ended = session.detach();
     for process in workers.iter().chain(&before).chain([&server]) {
-        assert_eq!(process.code(), code, "the code of {} is its own again: {}", process.pid, ended.text);
+        assert_eq!(process.code(), code, "the original code of {} is restored: {}", process.pid, ended.text);
         assert_eq!(shared(process), 0, "in {}: {}", process.pid, ended.text);
         assert!(process.is_alive());
     }
     assert!(ended.text.contains("9 children were forked meanwhile, put back as well"), "{}", ended.text);
-    assert_eq!(mappings(&workers[0]), mappings(&server), "a child has what its parent has");
+    assert_eq!(mappings(&workers[0]), mappings(&server), "a child has the mappings of its parent");
     // Once more, after the recorder has been killed.
     let session = Session::attach(server.pid, &["--no-symbols"]);
     let orphans: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();

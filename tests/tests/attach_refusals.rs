@@ -89,7 +89,7 @@ fn a_process_that_is_recorded() {
         &format!("is being recorded by heaptrack (pid {recorder}): `heaptrack detach {}`", target.pid),
     );
     assert_eq!(target.tell("4"), "done 4");
-    assert_eq!(session.detach().report().of_size(1001).allocations, 4, "the first session goes on");
+    assert_eq!(session.detach().report().of_size(1001).allocations, 4, "the first session continues");
 }
 
 #[test]

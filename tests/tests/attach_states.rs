@@ -242,7 +242,7 @@ fn the_page_of_a_program_that_is_attached_to() {
     signal("INT", &[heaptrack.id()]);
     let stays = lines.by_ref().map(Result::unwrap).find(|line| line.contains("the page stays at"));
     assert!(stays.is_some());
-    assert_eq!(shared(&target), 0, "the program is let go, the page stays");
+    assert_eq!(shared(&target), 0, "heaptrack has detached, and the page stays");
     signal("INT", &[heaptrack.id()]);
     assert_eq!(process::code(heaptrack.wait().unwrap()), 0);
 }

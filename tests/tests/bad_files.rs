@@ -20,7 +20,7 @@ fn shown(file: &Path, what: &str) -> Option<u64> {
         }
         code => {
             assert_eq!((code, said.lines().count()), (Some(2), 1), "{what}: {said}");
-            assert!(output.stdout.is_empty(), "{what}: nothing but the sentence");
+            assert!(output.stdout.is_empty(), "{what}: only the sentence is printed");
             None
         }
     }
@@ -45,7 +45,7 @@ fn a_trace_cut_anywhere_is_shown_up_to_there() {
         most = now.unwrap_or(0);
         assert!(now.is_some() || length < 16, "a file with a header can be read; cut at {length}");
     }
-    assert_eq!(most, all, "events stand before the index");
+    assert_eq!(most, all, "the events come before the index");
 }
 
 #[test]

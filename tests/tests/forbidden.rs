@@ -174,7 +174,7 @@ fn a_sandbox_does_not_cost_events() {
 fn a_program_that_is_executed_in_a_sandbox() {
     let outcome = Program::target("forbidden_exec").arg(target("plain")).same_output();
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "plain done\n"));
-    assert_eq!(outcome.report().of_size(10).allocations, 1, "what came before is there");
+    assert_eq!(outcome.report().of_size(10).allocations, 1, "calls before the exec are recorded");
     let traced = Heaptrace::new([target("forbidden_exec"), target("plain")]).run();
     assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
 }

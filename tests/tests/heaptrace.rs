@@ -182,9 +182,13 @@ fn a_program_keeps_its_own_signals() {
     assert_eq!(Traced::of(child).code, 0);
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "ready\nhandled 1\n");
     let (_, name, text) = files(&folder, "log").remove(0);
-    assert_eq!(name, "trace_own_signa", "as the kernel cuts it");
+    assert_eq!(name, "trace_own_signa", "the kernel truncates the name");
     let dumps = dumps(parse(&text));
-    assert_eq!(dumps.len(), 2, "one for the signal to us, none for the program's own, one at the end: {text}");
+    assert_eq!(
+        dumps.len(),
+        2,
+        "one for the signal to heaptrace, none for the program's own signal, one at the end: {text}"
+    );
     assert!(dumps.iter().all(|dump| dump.of("main") == (10, 3210)));
 }
 
@@ -297,7 +301,7 @@ fn the_live_table_is_drawn_in_a_terminal() {
     signal("TERM", &[target]);
     assert!(child.wait().unwrap().success());
     let text = std::fs::read_to_string(&screen).unwrap();
-    let (_, after) = text.rsplit_once("\x1b[?1049l").expect("the first screen comes back");
+    let (_, after) = text.rsplit_once("\x1b[?1049l").expect("the terminal returns to the first screen");
     let report: Vec<&str> = after.lines().filter(|line| !line.starts_with("Script done")).collect();
     assert!(report.iter().any(|line| line.contains("[count/peak: 10/10] [size/peak: 3.210 KB/3.210 KB]")), "{after}");
 }

@@ -104,7 +104,10 @@ fn an_executed_program_is_another_report() {
     assert_eq!(traced.code, 9);
     let by_name: BTreeMap<_, _> = reports.iter().map(|(name, dump)| (name.as_str(), dump)).collect();
     assert_eq!(by_name["trace_sites"].as_ref().unwrap().bytes, 40_640);
-    assert!(by_name.get("sh").is_none_or(|dump| dump.is_none()), "what was before the exec is gone: {reports:?}");
+    assert!(
+        by_name.get("sh").is_none_or(|dump| dump.is_none()),
+        "the blocks of the shell ended with the exec: {reports:?}"
+    );
 }
 
 #[test]

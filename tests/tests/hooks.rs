@@ -11,7 +11,7 @@ fn every_hook_keeps_its_promises() {
     assert_eq!(report.of_size(1001).allocations, 3);
     let nothing = report.of_size(0);
     assert_eq!((nothing.allocations, nothing.leaked_allocations), (3, 0));
-    assert_eq!(report.total("leaked_allocations"), 0, "everything is freed: {}", report.json()["leaked"]);
+    assert_eq!(report.total("leaked_allocations"), 0, "all blocks are freed: {}", report.json()["leaked"]);
     assert_eq!(report.total("unknown_frees"), 0);
 }
 

@@ -161,5 +161,5 @@ fn with_on_full_drop_a_stopped_recorder_costs_events_not_time() {
     let (seen, lost) = report.seen_and_lost();
     // The program itself makes 100000 allocations and 99900 frees. libc and the loader add a few.
     assert!((199_900..199_900 + 100).contains(&(seen + lost)), "{seen} seen, {lost} lost");
-    assert!(lost > 0, "the test did not test");
+    assert!(lost > 0, "the precondition of this test does not hold");
 }

@@ -80,7 +80,7 @@ fn children_run_unrecorded_and_see_nothing_of_us() {
 fn forks_in_a_signal_handler_leave_the_recording_alone() {
     let report = report_of("fork_in_handler");
     assert_eq!(counts(&report, 1000), (2_000_000, 0));
-    assert_eq!(counts(&report, 24), (0, 0), "the children's");
+    assert_eq!(counts(&report, 24), (0, 0), "blocks of the children");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_signal_handler_that_allocates_and_jumps_out() {
     let outcome = Program::target("signals").arg("2000000").arg("jump").recorded();
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let (in_main, in_handler, jumped) = handled(&outcome);
-    assert!(jumped > 0, "the test did not test: no jump");
+    assert!(jumped > 0, "the precondition of this test does not hold: no jump");
     let report = outcome.report();
     let recorded = report.of_size(64).allocations;
     assert!(in_main <= recorded + report.total("lost_events"), "{recorded} of {in_main}, {jumped} jumps");
@@ -216,7 +216,7 @@ fn longjmp_over_frames_that_allocated() {
     assert_eq!(counts(&report, 20), (100, 100));
     assert_eq!(names(&report, "jumps", 10)[..3], ["bottom", "left", "main"]);
     assert_eq!(names(&report, "jumps", 20)[..3], ["bottom", "right", "main"]);
-    assert_eq!(report.own(target("jumps")).len(), 2, "two stacks, no third");
+    assert_eq!(report.own(target("jumps")).len(), 2, "exactly two stacks");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn jit_code_with_a_frame_pointer() {
 fn a_reused_address_keeps_its_own_names() {
     let program = Program::target("reuse").arg(target("libred.so")).arg(target("libblue.so"));
     let outcome = program.same_output();
-    assert_eq!(outcome.stdout, "same address: yes\n", "the test did not test");
+    assert_eq!(outcome.stdout, "same address: yes\n", "the precondition of this test does not hold");
     let report = outcome.whole_report();
     for (size, library, inner) in [(301, "libred.so", "red_inner"), (302, "libblue.so", "blue_inner")] {
         assert_eq!(counts(&report, size), (50, 0));
@@ -312,7 +312,7 @@ fn a_library_that_takes_the_place_of_another_one() {
     let libraries = [target("libplug_first.so"), target("libplug_second.so")];
     let program = Program::target("plugs").args(&libraries);
     let outcome = program.same_output();
-    assert_eq!(outcome.stdout, "the same place\n", "the test did not test");
+    assert_eq!(outcome.stdout, "the same place\n", "the precondition of this test does not hold");
     let report = outcome.whole_report();
     for (bytes, library) in [(100, &libraries[0]), (200, &libraries[1])] {
         let sites = report.sites().into_iter().filter(|site| site.allocated_bytes == site.allocations * bytes);

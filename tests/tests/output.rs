@@ -63,9 +63,9 @@ fn the_option_o_names_the_file() {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let name = folder.names().into_iter().find(|name| name.starts_with(&format!("{}-", host.trim()))).unwrap();
     assert!(name.trim_end_matches(".htz").rsplit_once('-').unwrap().1.parse::<u32>().is_ok(), "{name}");
-    assert_eq!(run(&["-q", "-o", "quiet"]), "", "-q says nothing");
+    assert_eq!(run(&["-q", "-o", "quiet"]), "", "-q prints nothing");
     let said = run(&["-o", "said"]);
-    assert!(said.contains("said.htz"), "the end names the file: {said}");
+    assert!(said.contains("said.htz"), "the last message names the file: {said}");
 }
 
 #[test]

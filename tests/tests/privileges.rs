@@ -120,7 +120,7 @@ fn a_program_that_gains_privileges() {
     let alone = run(&folder, &[words(&[&NOBODY]), command.clone()].concat());
     let _ = std::fs::remove_file(&out);
     let recorded = run(&folder, &[words(&[&NOBODY, &recorder]), command].concat());
-    assert!(alone.written.contains("secure 1"), "the test did not test: {}", alone.written);
+    assert!(alone.written.contains("secure 1"), "the precondition of this test does not hold: {}", alone.written);
     assert_eq!((recorded.code, recorded.stderr, recorded.written), (alone.code, alone.stderr, alone.written));
     assert!(recorded.ours.iter().any(|line| line.contains("setuid")), "{:?}", recorded.ours);
 }

@@ -178,7 +178,7 @@ fn assert_recorded(output: &Output, trace: &Path) {
         (0, "hello 1 \n"),
         "{said}"
     );
-    assert!(!said.contains("preload"), "the loader complained: {said}");
+    assert!(!said.contains("preload"), "the loader printed an error: {said}");
     assert_eq!(Report::of(trace).of_size(10).allocations, 1);
 }
 

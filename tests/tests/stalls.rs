@@ -71,7 +71,7 @@ fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
     assert!(!report.complete(), "events are missing");
-    assert_eq!(report.of_size(77).allocations, 100, "recording goes on when the recorder does");
+    assert_eq!(report.of_size(77).allocations, 100, "recording continues when the recorder does");
 }
 
 #[test]

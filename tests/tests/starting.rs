@@ -165,7 +165,7 @@ fn a_full_disk_names_the_file_that_is_there() {
     let said = String::from_utf8_lossy(&output.stderr);
     let names = std::fs::read_to_string(folder.join("names")).unwrap();
     assert_eq!(names.lines().collect::<Vec<_>>(), ["c.zst.htz"], "{said}");
-    assert!(said.contains("c.zst.htz ends early"), "the test did not test: {said}");
+    assert!(said.contains("c.zst.htz ends early"), "the precondition of this test does not hold: {said}");
     assert!(!said.replace("c.zst.htz", "").contains("c.zst"), "{said}");
     assert!(said.contains("events were dropped because the trace could not be written"), "{said}");
 }

@@ -45,7 +45,7 @@ fn the_environment_keeps_its_order_duplicates_and_odd_entries() {
     }
     let text = assert_same("twice,bare", &[]);
     for entry in ["<B=1>\nentry <A=>\nentry <B=2>\nentry <B=1>", "<no_equals_sign>\nentry <>\nentry <=nameless>"] {
-        assert!(text.contains(entry), "the test did not test: {text}");
+        assert!(text.contains(entry), "the precondition of this test does not hold: {text}");
     }
 }
 
@@ -80,7 +80,7 @@ fn closed_descriptors_stay_closed_and_none_of_ours_is_seen() {
         let text = assert_same(&format!("close:{numbers}"), &["exec"]);
         let is_standard = |line: &&str| (0..3).any(|number| line.starts_with(&format!("descriptor {number} ")));
         let open = text.split("\n--\n").next().unwrap().lines().filter(is_standard).count();
-        assert_eq!(open, 3 - numbers.split('+').count(), "the test did not test: {text}");
+        assert_eq!(open, 3 - numbers.split('+').count(), "the precondition of this test does not hold: {text}");
     }
 }
 

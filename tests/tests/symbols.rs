@@ -121,7 +121,7 @@ fn names_can_come_later() {
     let bytes = std::fs::read(&outcome.trace).unwrap();
     symbolize(&["-q"], &outcome.trace);
     let after = std::fs::read(&outcome.trace).unwrap();
-    assert_eq!(after[..bytes.len()], bytes, "what was there stays");
+    assert_eq!(after[..bytes.len()], bytes, "the old content does not change");
     let report = outcome.whole_report();
     assert_eq!(stacks(&report, 1111), expected_early());
     assert_eq!(report.json()["totals"], before.json()["totals"]);

@@ -79,7 +79,7 @@ fn a_dlmopen_namespace_is_reported() {
     assert!(
         sentence.ends_with("libwork.so was loaded into a namespace of its own (dlmopen), which has another malloc.")
     );
-    assert_eq!(outcome.report().of_size(6002).allocations, 0, "if these are seen, the sentence is wrong");
+    assert_eq!(outcome.report().of_size(6002).allocations, 0, "if these are recorded, the reported sentence is wrong");
     // The loader is mapped once, although it lists itself in both namespaces.
     let is_loader = |module: &&format::Module| module.path.contains("/ld-linux");
     assert_eq!(modules(&outcome.trace).iter().filter(is_loader).count(), 1);

@@ -42,7 +42,7 @@ fn file(path: &str) -> String {
 #[test]
 fn every_folder_of_the_zoo_is_in_the_table() {
     let names: BTreeSet<&str> = ANIMALS.iter().map(|animal| animal.name).collect();
-    assert_eq!(names.len(), ANIMALS.len(), "every name is there once");
+    assert_eq!(names.len(), ANIMALS.len(), "every name occurs once");
     assert_eq!(ANIMALS.iter().filter(|animal| animal.in_make_test).count(), 12);
     // The code that animals share, and the package of the three animals in Rust.
     let mut folders = BTreeSet::from(["blocks".to_owned(), "rust".to_owned()]);

@@ -245,7 +245,7 @@ fn a_thread_stopped_inside_a_hook_blocks_nobody() {
         busy.free(0x1000 + n * 16);
     }
     let seen = collector::Stats::get(&recording.stats().events);
-    assert_eq!(seen, 0, "nothing is known to be in order yet");
+    assert_eq!(seen, 0, "the order of no event is known yet");
     stopped.stop_inside(0);
     let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!(outcome.events, events);

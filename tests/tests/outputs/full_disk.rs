@@ -162,7 +162,7 @@ fn symbolize_on_a_full_disk_leaves_the_trace() {
     succeed(folder.path(), &["symbolize", "named.htz"]);
     let names = (size("named.htz") - size("t.htz")) as u32 / 1024;
     // A disk allocates whole pages of 4 kB, so a little more fits than the room that was asked for.
-    assert!(names > 12, "the test does not test: {names} kB");
+    assert!(names > 12, "the precondition of this test does not hold: {names} kB");
     for room in [0, names / 4, names / 2] {
         let output = on_a_full_disk(&folder, "t.htz", room, &["symbolize", "t.htz"]);
         assert_eq!(code(output.status), 2, "{room} kB: {}", said(&output));

@@ -40,7 +40,7 @@ fn an_input_is_never_overwritten() {
             assert_eq!(fs::read(folder.join("u.htz")).unwrap(), before[1], "{} to {name}", writer.name);
         }
     }
-    assert_eq!(folder.names(), there, "nothing else was made");
+    assert_eq!(folder.names(), there, "no other file was written");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn what_lived_before_an_exec_lives_until_then_in_a_trimmed_and_in_a_merged_trace
             assert_eq!(found["totals"], whole["totals"], "{made} at {at}");
         }
     }
-    assert!(most > 20_000_000, "the test did not look while it waited: {most}");
+    assert!(most > 20_000_000, "no view was taken while the program waited: {most}");
     let whole = asked(&folder, "t.htz", &[]);
     assert_same(&asked(&folder, "trimmed.htz", &[]), &whole, "trimmed");
     assert_same(&asked(&folder, "merged.htz", &[]), &whole, "merged");
@@ -90,7 +90,7 @@ fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
         timeline[name].as_array().unwrap_or_else(|| panic!("{name}")).iter().map(|v| v.as_u64().unwrap_or(0)).collect()
     };
     let live = column("live_bytes");
-    assert!(live.iter().skip(1).any(|bytes| *bytes == 0), "between two runs there is nothing: {live:?}");
+    assert!(live.iter().skip(1).any(|bytes| *bytes == 0), "between two runs no block is live: {live:?}");
     let most = live.iter().max().copied().unwrap_or(0);
     assert!(most <= all.total("peak_bytes"));
     // KDE's format has one process. So blocks that the first two processes leaked count as freed when their process
