@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the static binary so that its bytes depend only on the sources, the toolchain and the linker: paths of this machine
-# (the workspace, cargo's folder, the toolchain) are replaced by fixed names. Arguments are passed on to cargo.
+# Builds the static binary so that its bytes depend only on the sources, the toolchain and the linker. Paths of this
+# machine (the workspace, cargo's folder, the toolchain) are replaced by fixed names. Arguments are passed on to cargo.
 #
 # Flags go into CARGO_ENCODED_RUSTFLAGS, which separates them by 0x1f, because a path may contain a space.
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the licences of everything that the binary contains: each crate with its licence texts, then what is not a crate
-# (packaging/licences/*.txt). A text that several crates share is printed once.
+# Prints the licences of everything in the binary: each crate with its licence texts, then the components that are not
+# crates (packaging/licences/*.txt). A text that several crates share is printed once.
 set -eu
 cd "$(dirname "$0")/.."
 home=${CARGO_HOME:-$HOME/.cargo}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests, the demo and the benchmarks need on Debian 12. Idempotent: does nothing, and touches no network,
-# when all of it is there. Needs root and apt only when something is missing. Without them it prints what is missing, with
-# the command that installs it on four distributions, and fails.
+# Installs what the tests, the demo and the benchmarks need on Debian 12. If everything is installed, it does nothing
+# and does not use the network. It needs root and apt only when something is missing. Without them it prints what is
+# missing, with the command that installs it on four distributions, and fails.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
 #   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap for packaging/chroots.sh

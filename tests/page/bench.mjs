@@ -1,4 +1,5 @@
-// Measures the page and prints a table; decides nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and large.htz.
+// Measures the page and prints a table. It passes or fails nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and
+// large.htz.
 //
 // Chromium is already running and has shown the page once, so its own start is not measured. Everything from the start of `heaptrack analyze` on is measured.
 import { readFileSync } from "node:fs";

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The blocks that only an animal itself asks for have this size, and every animal asks for the same number of them.
+/// The size of the blocks that only an animal itself requests. Every animal requests the same number of them.
 pub const SIZE: u64 = 4321;
 pub const BLOCKS: u64 = 10_000;
 
@@ -40,7 +40,7 @@ pub struct Animal {
     pub about: &'static str,
     /// The commands that build it, run in `{out}`.
     pub build: &'static [&'static str],
-    /// A shell command that prepares `{folder}`.
+    /// A shell command that prepares `{folder}` before a run.
     pub prepare: &'static str,
     pub command: &'static [&'static str],
     pub environment: &'static [(&'static str, &'static str)],
@@ -161,7 +161,7 @@ pub struct Seen {
     pub others: Vec<(String, u64)>,
     /// The reasons of those explained ends that occurred.
     pub reasons: Vec<&'static str>,
-    /// The kinds of allocations that the trace says it cannot see.
+    /// The kinds of allocations that the trace reports as not seen.
     pub unseen: Vec<String>,
 }
 

@@ -254,7 +254,7 @@ fn check_linked(name: &str, second_copy: bool) {
     assert_eq!((malloc.allocations, malloc.leaked_allocations), (7, 4), "each block is counted once");
     let stopped = program.clone().arg("stop").recorded();
     assert_eq!(stopped.stdout, "linked done\n");
-    // With a second copy the calls about callbacks reach the copy that the program is linked to.
+    // If there is a second copy, the calls about callbacks reach the copy that the program is linked to.
     assert!(stopped.stderr.contains("begun 1, ended 1, warned 1"), "{}", stopped.stderr);
     let report = stopped.whole_report();
     assert_eq!(totals.map(|name| custom_total(&report, name)), [12, 6, 500, 260], "{name}");

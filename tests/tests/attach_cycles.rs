@@ -1,4 +1,4 @@
-//! Attaching to busy programs and detaching from them, many times: no program crashes, hangs, or computes something wrong.
+//! Attaches to busy programs and detaches from them, many times. No program crashes, hangs, or computes a wrong result.
 use heaptrack_tests::attach::{Ended, Target, cycle};
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::targets::sources;

@@ -97,8 +97,8 @@ fn again_and_again_uses_the_same_memory() {
     phases::again_and_again(Target::start("attach_phases_short", &["2"]));
 }
 
-/// Code that takes a function's address during a recording gets the address of our hook. The address must work after the detach and after
-/// the next attach.
+/// Code that takes a function's address during a recording gets the address of our hook. That address must work after
+/// the detach and after the next attach.
 #[test]
 fn a_function_address_that_the_program_keeps_works_after_the_detach() {
     let mut target = Target::start("attach_pointers", &[]);

@@ -76,7 +76,7 @@ fn check_pid_1(namespaces: &[&str]) {
     let mut container = Container::start(namespaces, &command, folder.path());
     let ready = container.line();
     let daemon = ready.strip_prefix("ready ").unwrap().to_owned();
-    // Every signal that users send reaches the program, one at a time.
+    // Every signal that users send must reach the program. The test sends one at a time.
     for (name, number) in
         [("HUP", 1), ("INT", 2), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("CONT", 18), ("WINCH", 28)]
     {

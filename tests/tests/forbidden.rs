@@ -141,7 +141,7 @@ fn a_filter_that_is_refused_or_of_a_child() {
     assert_exact(&session.wait().report(), 100);
 }
 
-/// A thread needs system calls to get a slot, so it gets one before it enters.
+/// A thread needs system calls to get a slot, so it gets its slot before it enters the filter.
 #[test]
 fn a_thread_that_enters_a_filter_before_its_first_block() {
     let outcome = Program::target("forbidden_threads").arg("slotless").same_output();
@@ -149,7 +149,7 @@ fn a_thread_that_enters_a_filter_before_its_first_block() {
     assert_exact(&outcome.whole_report(), 1001);
 }
 
-/// The thread that installs a filter for all threads first waits for those in the middle of a hook.
+/// A thread that installs a filter for all threads first waits for threads that are in the middle of a hook.
 #[test]
 fn a_filter_for_all_threads() {
     for _ in 0..3 {
@@ -169,7 +169,7 @@ fn a_sandbox_does_not_cost_events() {
     assert_eq!((blocks.allocations, blocks.leaked_allocations), (1_000_000, 0));
 }
 
-/// The filter would kill the new program for the calls by which a recording starts.
+/// The filter would kill the new program for the system calls with which a recording starts.
 #[test]
 fn a_program_that_is_executed_in_a_sandbox() {
     let outcome = Program::target("forbidden_exec").arg(target("plain")).same_output();

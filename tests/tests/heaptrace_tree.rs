@@ -37,7 +37,7 @@ fn children_of_every_kind_report_for_themselves() {
         .filter(|(name, _)| name == "children")
         .map(|(_, dump)| dump.as_ref().map_or((0, 0), |dump| dump.of("child")))
         .collect();
-    // fork, vfork, posix_spawn, fork and exec, system, fork in a thread; and the parent.
+    // One child each by fork, vfork, posix_spawn, fork and exec, system, and fork in a thread, and the parent.
     let mut expected = vec![(50, 100_100); 6];
     expected.push((0, 0));
     let mut sorted = ours.clone();

@@ -20,7 +20,7 @@ fn copy_of(name: &str, folder: &Folder) -> PathBuf {
     path
 }
 
-/// The levels of the sites that asked for blocks of `bytes`: (short name, line, inlined), as far as `main`.
+/// The levels of the sites that requested blocks of `bytes`, up to `main`: (short name, line, inlined).
 fn stacks(report: &Report, bytes: u64) -> Vec<Vec<(String, Option<u64>, bool)>> {
     let list = report.json()["allocations"].as_array().unwrap();
     let fits =

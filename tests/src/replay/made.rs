@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 const TICK_NS: u64 = 100_000;
 const THREADS: u32 = 3;
-/// By instance, from 1. The last one is the second one, loaded again.
+/// Indexed by instance, from 1. The last instance is the second module, loaded again.
 const MODULES: [&str; 7] = [
     "/made/app",
     "/made/libdep.so",

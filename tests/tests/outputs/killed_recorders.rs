@@ -37,7 +37,7 @@ fn is_old(folder: &Folder, old: &[u8], context: &str) -> bool {
     false
 }
 
-/// Kills the recorder again and again.
+/// Kills the recorder repeatedly, each time at a random moment.
 fn at_any_moment(folder: &Folder, words: &[&str], took: Duration, each: impl Fn()) {
     let mut chance = Chance::new("kill a recorder");
     let old = fs::read(folder.join("t.htz")).unwrap();
