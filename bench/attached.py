@@ -1,10 +1,10 @@
-"""Measures what an attached recording costs, against a launched one; and what is left after the detach: nothing.
+"""Compares the cost of an attached recording with that of a launched one, and checks that no cost is left after the detach.
 
     bench/attached.py [--rounds N]
 
-One program does the same work again and again and tells its CPU time each time; best of all rounds. The four states are taken
-in turns, so that a busy moment of the machine hits all of them: alone, launched (another process of the same program),
-attached, and after the detach.
+One program repeats the same work and prints its CPU time each time. The result is the best of all rounds. The four states are
+measured in turns, so that a busy moment of the machine affects all of them: alone, launched (another process of the same
+program), attached, and after the detach.
 """
 import argparse
 import os

@@ -1,12 +1,13 @@
-"""Compares two binaries: what a change costs, or saves, with the noise beside it.
+"""Compares two binaries: what a change costs or saves, and how large the noise of the measurement is.
 
     bench/before_after.py OLD NEW [--only NAME] [--rounds N]
 
 Every round runs each workload alone, recorded by OLD, by NEW, and by NEW once more, each round in another order, without names
-(`--no-symbols`). The second run of NEW is the A/A row: the two of NEW differ by noise alone, so a difference between OLD and NEW
-that is not larger means nothing. Compared are runs of the same round, because a shared machine gets slower and faster by the
-minute. Shown is the median over all rounds, and the range that holds the true median in 95 of 100 cases. CPU is that of the
-program and the recorder together. "ns an event": the same of the differences in wall time, divided by the program's events.
+(`--no-symbols`). The second run of NEW is the A/A row. The two runs of NEW differ only by noise, so a difference between OLD and
+NEW that is not larger means nothing. Only runs of the same round are compared, because the speed of a shared machine changes by the
+minute. The table shows the median over all rounds, and the range that holds the true median in 95 of 100 cases. CPU is that of the
+program and the recorder together. "ns an event" is the median and the range of the differences in wall time, divided by the
+number of the program's events.
 """
 import argparse
 import pathlib
@@ -34,7 +35,7 @@ def main():
 
 
 def measure(runner, work, binaries, rounds):
-    """What each tool took in each round, and the events of the program."""
+    """Returns the times of each tool in each round, and the number of events of the program."""
     tools = ["base", *binaries]
     times = {tool: [] for tool in tools}
     for number in range(rounds):
@@ -51,7 +52,7 @@ def measure(runner, work, binaries, rounds):
 
 
 def middle(values):
-    """The median, and the range around it that holds the true one in 95 of 100 cases (by ranks)."""
+    """The median, and the range around it that holds the true median in 95 of 100 cases (by ranks)."""
     values = sorted(values)
     reach = max(1, round(0.98 * len(values) ** 0.5))
     low, high = max(0, (len(values) - 1) // 2 - reach), min(len(values) - 1, len(values) // 2 + reach)

@@ -1,10 +1,10 @@
-// malloc and free as fast as they go, and little else: the worst case for a recorder.
+// Calls malloc and free as fast as possible and does little else. This is the worst case for a recorder.
 // Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
 //
-// Each thread holds 4000 blocks and replaces one at random, 100 times at the bottom of one of eight call paths of the given
-// depth, then takes another path. So stacks repeat, but not always; sizes are 16 to 1415 bytes. As programs do, it writes
-// into what it gets (up to two cache lines). That makes an event 25 to 30 ns without a recorder, and 9 to 11 times that
-// under KDE's heaptrack on one thread.
+// Each thread holds 4000 blocks and replaces random ones: 100 times at the bottom of one of eight call paths of the
+// given depth, then on another path. So most stacks repeat, but not all. Sizes are 16 to 1415 bytes. Like other
+// programs, it writes into its blocks (up to two cache lines). An event takes 25 to 30 ns without a recorder, and 9 to
+// 11 times that under KDE's heaptrack on one thread.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +44,7 @@ template <int path> __attribute__((noinline)) static void descend(Worker *worker
     } else {
         descend<path>(worker, level - 1);
     }
-    asm volatile("" ::: "memory");  // a call, not a jump
+    asm volatile("" ::: "memory");  // keeps the call from becoming a tail call
 }
 
 static void *work(void *argument) {

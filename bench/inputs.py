@@ -1,4 +1,4 @@
-"""Makes what the benchmarks work on, the same bytes each time, in target/bench. Needs nothing but Python and a compiler."""
+"""Makes the input of the benchmarks in target/bench, with the same bytes each time. Needs only Python and a compiler."""
 import json
 import pathlib
 import random
@@ -9,7 +9,7 @@ FOLDER = HERE.parent / "target" / "bench"
 
 
 def documents(count):
-    """Records as an API would send them: nested, with text, numbers, and lists."""
+    """JSON records as an API would send them: nested, with text, numbers, and lists."""
     chance = random.Random(42)
     words = ["".join(chance.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(chance.randint(3, 11))) for _ in range(2000)]
     for number in range(count):
@@ -35,7 +35,7 @@ select count(*), sum(price), max(title) from item join kind on kind.id = item.ki
 select name, title from item join kind on kind.id = item.kind order by name desc limit 5;
 """
 
-# As a log pipeline does: parse a record a line, check and rewrite it, write it out again, compressed.
+# Like a log pipeline: parse one record per line, check and rewrite it, write it out again, compressed.
 PYTHON = """
 import gzip, hashlib, json, re, sys
 word = re.compile(r"[a-z]+")
@@ -58,7 +58,7 @@ for _ in range(int(sys.argv[2])):
 print(total, packed, digest.hexdigest())
 """
 
-# Nothing but the C parser and printer: as many events a second as Python can make.
+# Only the C parser and printer run, which makes as many events per second as Python can.
 PYTHON_DENSE = """
 import json, sys
 with open(sys.argv[1]) as file:

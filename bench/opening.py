@@ -1,4 +1,4 @@
-"""Measures what opening a trace costs: our print against KDE's, ranges of a large trace, and a trace of a billion events."""
+"""Measures the cost of opening a trace: our print compared with KDE's, ranges of a large trace, and a trace of a billion events."""
 import os
 import pathlib
 import shutil
@@ -12,14 +12,14 @@ OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" 
 KDE_PRINT = shutil.which("heaptrack_print", path="/usr/bin:/usr/local/bin")
 TIMEOUT_S = 900
 HUNDRED_MILLION, BILLION = 100_000_000, 1_000_000_000
-# What opening any trace may take.
+# The memory limit for opening any trace.
 MEMORY_MB = 512
-# The file has 2 GB; nothing is measured where it would not fit easily.
+# The file has 2 GB. Nothing is measured on a disk where it would not fit easily.
 ROOM_GB = 8
 
 
 def run(command):
-    """Wall time, and whether it failed."""
+    """Returns the wall time, and whether the command failed."""
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     code = wait(child, TIMEOUT_S)
@@ -27,14 +27,15 @@ def run(command):
 
 
 def memory(command):
-    """The highest resident size in a run of its own, in kB."""
+    """The highest resident size in kB, measured in a separate run."""
     with Watch() as watch:
         run(command)
     return watch.of(command[0])
 
 
 def compare(runner, work, rounds):
-    """Best of several, in turns: our print of our trace and of KDE's file, and KDE's print of its file, of the same workload."""
+    """Measures three commands in turns, best of several rounds: our print of our trace, our print of KDE's file, and KDE's print of its
+    file, all of the same workload."""
     for tool in ("named", "kde"):
         child, _ = runner.start(work, tool)
         wait(child, TIMEOUT_S)
@@ -61,13 +62,13 @@ def example(package, name):
 
 
 def make(trace, events):
-    """A trace of that many events, by the real collector: one thread, 20,000 addresses, in random order."""
+    """Makes a trace of that many events with the real collector: one thread, 20,000 addresses, in random order."""
     command = [example("collector", "throughput"), str(events), "1", "20000", "0", trace]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def ranges(folder):
-    """Range queries on an open trace of 100 million events."""
+    """Measures range queries on an open trace of 100 million events."""
     trace = folder / "hundred.htz"
     make(trace, HUNDRED_MILLION)
     told = subprocess.run([example("analysis", "ranges"), trace, "50"], check=True, capture_output=True, text=True).stdout
@@ -77,7 +78,7 @@ def ranges(folder):
 
 
 def billion(folder):
-    """`heaptrack print` of a trace of a billion events; too much memory is an error."""
+    """Measures `heaptrack print` of a trace of a billion events. Too much memory is an error."""
     free_gb = shutil.disk_usage(folder).free >> 30
     if free_gb < ROOM_GB:
         return [f"A billion events: not measured, only {free_gb} GB of disk are free."]

@@ -1,4 +1,4 @@
-"""Waiting for processes and looking at their memory."""
+"""Waits for processes and measures their memory."""
 import os
 import signal
 import threading
@@ -7,8 +7,8 @@ LOOK_S = 0.004
 
 
 def wait(child, seconds):
-    """Waits until a child that leads a session of its own has ended. Returns its exit code, or `None` if it had to be killed after this many seconds.
-    (`Popen.wait` with a timeout looks again every 50 ms, which is too coarse for what is measured here.)"""
+    """Waits until a child that leads its own session has ended. Returns its exit code, or `None` if it had to be killed after this many
+    seconds. (`Popen.wait` with a timeout polls every 50 ms, which is too coarse for these measurements.)"""
     late = threading.Event()
 
     def kill():
@@ -24,7 +24,7 @@ def wait(child, seconds):
 
 
 def reap():
-    """Waits for what is left below us, orphans included."""
+    """Waits for all remaining descendants, including orphans."""
     while True:
         try:
             os.waitpid(-1, 0)
@@ -33,8 +33,8 @@ def reap():
 
 
 class Watch:
-    """While it is entered: the highest resident size of each process below us, by VmHWM. (`ru_maxrss` of a child is no less than that of
-    the process that forked it.)"""
+    """A context manager that records the highest resident size (VmHWM) of each descendant. (`ru_maxrss` of a child is never less than
+    that of the process that forked it.)"""
 
     def __enter__(self):
         self.peaks, self.done = {}, threading.Event()
@@ -54,12 +54,12 @@ class Watch:
                     self.peaks[pid] = (max(size, self.peaks.get(pid, (0,))[0]), path)
 
     def of(self, program):
-        """The highest of the processes that run this program, in kB."""
+        """The highest size of any process that runs this program, in kB."""
         program = os.path.realpath(program)
         return max((size for size, path in self.peaks.values() if path == program), default=0)
 
     def others(self, program):
-        """All other processes together."""
+        """The sum of all other processes, in kB."""
         program = os.path.realpath(program)
         return sum(size for size, path in self.peaks.values() if path != program)
 

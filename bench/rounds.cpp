@@ -1,5 +1,5 @@
-// The churn program, a round for each line on stdin: for measuring before an attach, during it and after the detach.
-// Arguments: depth of the stack, thousands of events a round. Prints the CPU time of each round, in ns.
+// The churn program with one round for each line on stdin, to measure before an attach, during it and after the detach.
+// Arguments: depth of the stack, thousands of events per round. Prints the CPU time of each round, in ns.
 #define main churn_main
 #include "churn.cpp"
 #undef main

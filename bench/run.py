@@ -1,11 +1,11 @@
-"""Measures what recording costs: each command alone, under our heaptrack and heaptrace and under KDE's, interleaved, best of five.
+"""Measures the cost of recording. Each command runs alone, under our heaptrack and heaptrace and under KDE's, interleaved, best of five.
 
     bench/run.py [--quick] [--only NAME] [--rounds N] [--write docs/overhead.md]
 
-Wall time ends when the command returns. CPU is that of all processes below us, orphans included (this script makes itself
-their reaper). Memory is measured in a round of its own, by looking at VmHWM while it runs, so that the looking costs
-the timed rounds nothing. KDE's heaptrack is Debian's (1.4.0); where its interpreter would take the whole machine (cc1plus)
-it is held to 8 GB and two minutes.
+Wall time ends when the command returns. CPU is that of all descendants of this script, including orphans (the script makes itself
+their reaper). Memory is measured in a separate round by reading VmHWM repeatedly, so that this does not slow down the timed
+rounds. KDE's heaptrack is Debian's (1.4.0). It is limited to 8 GB and two minutes, because its interpreter would otherwise take
+the whole machine (cc1plus).
 """
 import argparse
 import ctypes
@@ -26,9 +26,10 @@ from processes import Watch, reap, wait
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" / "heaptrack"))
 KDE = shutil.which("heaptrack", path="/usr/bin:/usr/local/bin")
-# "named" is ours as people call it; "ours" leaves the names to `heaptrack symbolize`, to tell the two costs apart. "live" is heaptrace.
+# "named" is heaptrack with its default options. "ours" leaves the names to `heaptrack symbolize`, so that the two costs
+# can be separated. "live" is heaptrace.
 TOOLS = ("base", "ours", "named", "live", "kde")
-# An earlier figure for LG's heaptrace: what an event costs the program. This script does not run it.
+# An earlier result for LG's heaptrace: the cost of an event for the program. This script does not run it.
 LG_EVENT_NS = 850
 PR_SET_CHILD_SUBREAPER = 36
 TIMEOUT_S = 900
@@ -68,7 +69,7 @@ class Runner:
         self.folder.mkdir(parents=True)
 
     def command(self, work, tool):
-        """The command line and the file it will write."""
+        """Returns the command line and the file that it will write."""
         if tool == "base":
             return work.command, None
         if tool in ("ours", "named"):
@@ -94,7 +95,7 @@ class Runner:
         return child, out
 
     def once(self, work, tool):
-        """One timed run: wall, CPU, file size, or why not."""
+        """Makes one timed run. Returns wall time, CPU time and file size, or why it failed."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
         child, out = self.start(work, tool)
@@ -109,7 +110,7 @@ class Runner:
         return {"wall": wall, "cpu": cpu, "size": size, "failed": failed}
 
     def memory(self, work, tool):
-        """One run under observation: the highest resident size of the program, and of everything else together."""
+        """Makes one run in which memory is measured. Returns the highest resident size of the program, and of all other processes together."""
         with Watch() as watch:
             child, _ = self.start(work, tool)
             wait(child, KDE_TIMEOUT_S * 2)
@@ -118,7 +119,7 @@ class Runner:
 
 
 def events(trace):
-    """Events in one of our traces, and how many were lost."""
+    """Returns the number of events in one of our traces, and how many were lost."""
     output = subprocess.run([OURS, "print", "--json", "--view", "summary", trace], capture_output=True)
     if output.returncode:
         return 0, 0
@@ -135,7 +136,7 @@ def measure(runner, work, rounds):
             got = runner.once(work, tool)
             known = best.get(tool, got)
             faster = got if got["wall"] < known["wall"] else known
-            # The round with the least wall time need not be the one with the least CPU.
+            # The round with the least wall time need not be the round with the least CPU time.
             best[tool] = {**faster, "cpu": min(got["cpu"], known["cpu"])}
         if number == 0:
             best["events"], best["lost"] = events(runner.folder / "ours.htz")
@@ -172,7 +173,7 @@ def table(results):
 
 
 def live_table(results):
-    """heaptrace against recording, and what an event costs the program and the machine."""
+    """Compares heaptrace with recording, and shows what an event costs the program and the machine."""
     lines = [
         "| workload | events | base | recorded | heaptrace | extra CPU recorded / heaptrace | heaptrace MB | time an event | CPU an event |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-// The demo: a small shop server with the four things a heap profile is for.
+// The demo: a small shop server with the four problems that a heap profile shows.
 //
 //   import_catalogue   builds a big list once: the peak
 //   remember           keeps every session in a cache that is never emptied: the leak

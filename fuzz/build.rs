@@ -1,4 +1,5 @@
-//! What the program embeds, made empty: the command line needs neither the capture library nor the page.
+//! Creates empty versions of the files that the program embeds. The command line needs neither the capture library nor
+//! the page.
 use std::path::PathBuf;
 
 fn main() {

@@ -4,14 +4,14 @@
 #   run.sh one NAME SECONDS       one target, then a line about it; fails if there is a crash
 #   run.sh all SECONDS            all targets, two at a time
 #   run.sh again NAME FILE...     runs these inputs once
-#   run.sh keep NAME              makes a small corpus of all that was found, in target/minimal/NAME
+#   run.sh keep NAME              makes a small corpus from everything that was found, in target/minimal/NAME
 set -eu
 cd "$(dirname "$0")"
 
 TARGETS="ring trace kde symbols cfi http command_line"
 HOST=x86_64-unknown-linux-gnu
 BINARIES=target/$HOST/debug
-# What cargo-fuzz would pass. The flags that need a nightly compiler are unlocked for the stable one by RUSTC_BOOTSTRAP.
+# The flags that cargo-fuzz would pass. RUSTC_BOOTSTRAP allows those that need a nightly compiler in the stable one.
 FLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address"
@@ -20,7 +20,7 @@ LIMITS="-rss_limit_mb=2048 -timeout=10 -detect_leaks=0"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:detect_odr_violation=0}"
 
 build() {
-    # The server's page is not looked at: four empty files are enough.
+    # The server's page is not tested, so four empty files are enough.
     mkdir -p target/page
     for name in index.html page.css page.js worker.js; do
         [ -e "target/page/$name" ] || : > "target/page/$name"
@@ -29,7 +29,7 @@ build() {
         env -u MAKEFLAGS cargo build --target "$HOST" "$@"
 }
 
-# The longest input of a target.
+# Prints the maximum input length of a target.
 longest() {
     case $1 in
         symbols) echo 32768 ;;
@@ -45,7 +45,7 @@ options() {
     [ ! -e "dictionaries/$1" ] || echo "-dict=dictionaries/$1"
 }
 
-# The last word that follows $2 in the log of target $1.
+# Prints the last word that follows $2 in the log of target $1.
 figure() {
     grep -a -o "$2 *[0-9]*" "target/logs/$1" | tail -n 1 | grep -o '[0-9]*$' || echo 0
 }

@@ -9,7 +9,7 @@ documents=$root/usr/share/doc/heaptrack
 zsh=$root/usr/share/zsh
 
 make --no-print-directory --silent install-files PREFIX=/usr DESTDIR="$root"
-# Debian keeps site-functions for the administrator.
+# Debian reserves site-functions for the administrator.
 mv "$zsh/site-functions" "$zsh/vendor-completions"
 gzip -n -9 "$root"/usr/share/man/man1/*.1
 
@@ -23,11 +23,12 @@ sed "s/@VERSION@/$version/; s/@DATE@/$(date -R -u -d "@$SOURCE_DATE_EPOCH")/" pa
 cp packaging/debian/lintian-overrides "$root/usr/share/lintian/overrides/heaptrack"
 chmod -R u=rwX,go=rX "$root"
 
-# In KiB; each file counts as whole KiB and each folder as one, so that the number does not depend on this file system.
+# In KiB. Each file counts as whole KiB and each folder as one, so that the number does not depend on this file system.
 size=$(cd "$root" && find usr -type f -printf '%s\n' -o -printf '1\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
 sed "s/@VERSION@/$version/; s/@SIZE@/$size/" packaging/debian/control >"$root/DEBIAN/control"
 (cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 chmod 644 "$root/DEBIAN/control" "$root/DEBIAN/md5sums"
 find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-# xz and not zstd: the dpkg of Debian 11 cannot read zstd. One thread, because the bytes depend on their number.
+# xz instead of zstd, because the dpkg of Debian 11 cannot read zstd. One thread, because the bytes depend on the number
+# of threads.
 dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$2/heaptrack_${version#*:}_amd64.deb" >/dev/null

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Prints the licences of everything that the binary contains: each crate with its licence texts, then what is not a crate
-# (packaging/licences/*.txt). A text that several crates share is printed once.
+# Prints the licences of everything in the binary: each crate with its licence texts, then the components that are not
+# crates (packaging/licences/*.txt). A text that several crates share is printed once.
 set -eu
 cd "$(dirname "$0")/.."
 home=${CARGO_HOME:-$HOME/.cargo}
 seen=$(mktemp -d)
 trap 'rm -rf "$seen"' EXIT
 
-# $1: what it belongs to; $2: the file.
+# $1: the name of the component; $2: the licence file.
 print_once() {
     sum=$(sha256sum <"$2" | cut -d ' ' -f 1)
     if [ -e "$seen/$sum" ]; then

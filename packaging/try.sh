@@ -1,6 +1,6 @@
 #!/bin/sh
 # try.sh PACKAGE: installs the .deb, uses it and removes it again. Runs inside a chroot of packaging/chroots.sh, as root.
-# Must hold: every number is exact, and the system's files afterwards are those of before.
+# Must hold: every number is exact, and afterwards the system has the same files as before.
 set -eu
 work=$(mktemp -d)
 cd "$work"
@@ -10,7 +10,7 @@ stop() {
     exit 1
 }
 
-# All files that a package could leave. apt and dpkg keep books of their own in /var.
+# Lists all files that a package could leave. /var is left out, because apt and dpkg keep their own records there.
 files() {
     find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /opt -o -path /var -o -path /build \) -prune -o -print | LC_ALL=C sort
 }
@@ -32,7 +32,7 @@ int main(int count, char **words) {
 END
 gcc -g -O1 program.c -o program
 
-# A run that failed may have left it installed.
+# A failed run may have left the package installed.
 dpkg --purge heaptrack >/dev/null 2>&1 || true
 files >before
 apt-get install -y --no-install-recommends "$1"
@@ -47,13 +47,13 @@ grep -q '</html>' launched.html || stop "the report is not whole"
 
 ./program wait &
 pid=$!
-# Until its exec, the new process is still the shell.
+# Before its exec, the new process is still the shell.
 while [ "$(cat /proc/$pid/comm)" != program ]; do sleep 0.1; done
 heaptrack attach --duration 2s -o attached "$pid"
 heaptrack print attached.htz | grep -q main || stop "the attached trace does not name main"
 kill -0 "$pid" || stop "the program ended with the detach"
 kill "$pid"
-# Terminated by our signal, or at its end by itself.
+# The program ends by our signal or by itself.
 wait "$pid" || true
 
 apt-get remove -y heaptrack

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A CPython that knows `-X perf` (3.12 and later), which Debian 12 does not have: Debian 13's, with the libc it needs, unpacked
-# into a folder of its own. Nothing of it is installed. Idempotent; the network is that of the machine's own apt.
+# Unpacks a CPython that knows `-X perf` (3.12 and later) into its own folder. Debian 12 has none, so this is Debian
+# 13's, with the libc it needs. Nothing is installed. Idempotent. It downloads from the archives that the machine's apt
+# uses.
 #
 #   tests/newer-python.sh FOLDER     then: chroot FOLDER /usr/bin/python3.13
 set -eu
@@ -14,7 +15,7 @@ find_archive() {
     apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }'
 }
 archive=$(find_archive)
-# A machine that has never asked its archives does not know their names yet.
+# On a machine that has never run `apt-get update`, apt does not know the names of its archives yet.
 [ -n "$archive" ] || { apt-get -qq -o DPkg::Lock::Timeout=300 update && archive=$(find_archive); }
 [ -n "$archive" ] || { echo "tests/newer-python.sh: apt knows no archive of Debian 12" >&2; exit 1; }
 cat >"$work/sources/newer.sources" <<END
@@ -31,7 +32,7 @@ $apt update
 for package in "$work"/packages/*.deb; do
     dpkg -x "$package" "$work/root"
 done
-# What base-files would bring.
+# The links that the package base-files would create.
 ln -sfn usr/lib "$work/root/lib"
 ln -sfn usr/lib64 "$work/root/lib64"
 mkdir -p "$work/root/tmp" "$work/root/proc" "$work/root/dev"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests, the demo and the benchmarks need on Debian 12. Idempotent: does nothing, and touches no network,
-# when all of it is there. Needs root and apt only when something is missing. Without them it prints what is missing, with
-# the command that installs it on four distributions, and fails.
+# Installs what the tests, the demo and the benchmarks need on Debian 12. If everything is installed, it does nothing
+# and does not use the network. It needs root and apt only when something is missing. Without them it prints what is
+# missing, with the command that installs it on four distributions, and fails.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
 #   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap for packaging/chroots.sh
@@ -14,7 +14,7 @@ zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-ba
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-all}
 
-# The rows of the table that are wanted.
+# Prints the rows of the table that are wanted.
 rows() {
     case $what in
     demo) grep '^build ' "$here/packages.txt" ;;
@@ -34,10 +34,10 @@ exists() {
     esac
 }
 
-# The Debian names of the packages that are missing.
+# Prints the Debian names of the packages that are missing.
 find_missing() {
     rows | while read -r _ package wanted _; do
-        # A tool that was installed in another way (a build of git or node) is as good as the package.
+        # A tool that was installed in another way (a build of git or node) counts as installed.
         case $package in
         git | nodejs | npm | chromium | libnode-dev) ! exists "$wanted" || continue ;;
         esac
@@ -52,7 +52,7 @@ find_missing() {
     fi
 }
 
-# names COLUMN PACKAGES...: the names of packages in a column of the table.
+# names COLUMN PACKAGES...: prints the names of packages in a column of the table.
 names() {
     column=$1
     shift
@@ -61,7 +61,7 @@ names() {
     done | tr ',' '\n' | sort -u | tr '\n' ' ' | sed 's/ $//'
 }
 
-# explain REASON PACKAGES...: what is missing, why it is not installed from here, and how to install it.
+# explain REASON PACKAGES...: prints what is missing, why it is not installed from here, and how to install it.
 explain() {
     reason=$1
     shift
@@ -80,7 +80,7 @@ END
 install() {
     echo "tests/setup.sh: installing $*"
     export DEBIAN_FRONTEND=noninteractive
-    # Packages that bring a daemon must not start it: the tests start their own, on ports of their own.
+    # Packages with a daemon must not start it, because the tests start their own on other ports.
     policy=/usr/sbin/policy-rc.d
     made_policy=no
     if [ ! -e "$policy" ]; then
@@ -97,7 +97,8 @@ install() {
     return "$status"
 }
 
-# The npm packages of the page's tests and of its type check, again only when the lock file is newer than what is there.
+# Installs the npm packages of the page's tests and of its type check. Repeats that only when the lock file is newer
+# than the installed packages.
 install_npm_packages() {
     for folder in "$here/page" "$here/../crates/web/page"; do
         [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] && continue

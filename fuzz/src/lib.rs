@@ -1,8 +1,8 @@
-//! What the fuzz targets share: how they take their input apart, and what must hold of any trace.
+//! Shared by the fuzz targets: how they split their input, and what must hold for any trace.
 use analysis::{Costs, Engine, Replay, Report};
 use format::{BlockKind, Flat, RawBlock};
 
-/// Takes numbers from the front of an input. Behind its end everything is 0.
+/// Takes numbers from the front of an input. After its end every number is 0.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
         self.bytes(count).iter().rev().fold(0, |number, byte| number << 8 | *byte as u64)
     }
 
-    /// At most that many bytes.
+    /// Takes at most `count` bytes.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
@@ -38,7 +38,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Replays the blocks and checks what must hold for any trace, honest or not.
+/// Replays the blocks and checks what must hold for any trace, valid or not.
 pub fn check_blocks(blocks: &[RawBlock]) -> Report {
     let mut replay = Replay::new();
     blocks.iter().for_each(|block| replay.add(block));
@@ -48,7 +48,7 @@ pub fn check_blocks(blocks: &[RawBlock]) -> Report {
     report
 }
 
-/// The totals are the sums of the sites.
+/// Checks that the totals are the sums of the sites.
 fn check_sums(report: &Report) {
     let totals = &report.totals;
     let sum =
@@ -58,7 +58,7 @@ fn check_sums(report: &Report) {
     assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
     assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
     assert!(totals.allocations >= totals.deallocations.saturating_add(totals.leaked_allocations));
-    // The peak of folded events is taken from the file unchecked.
+    // The peak of folded events is taken from the file without a check.
     if report.folded_until_ns().is_none() {
         assert_eq!(sum(|costs| costs.peak_allocations), totals.peak_allocations);
         assert_eq!(sum(|costs| costs.peak_bytes), totals.peak_bytes);
@@ -68,7 +68,7 @@ fn check_sums(report: &Report) {
     }
 }
 
-/// Blocks count the same whether they are taken apart ahead of the walk or not.
+/// Checks that a replay counts the same whether or not the blocks were decoded before.
 fn check_flat(blocks: &[RawBlock], report: &Report) {
     let (mut engine, mut flat) = (Engine::new(), Flat::default());
     for block in blocks {

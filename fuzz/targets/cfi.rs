@@ -1,9 +1,9 @@
-//! Unwind rules: ours against gimli's.
+//! Compares our unwind rules with gimli's.
 //!
-//! The first byte chooses what the rest is: the content of frame descriptions (a table is made around it), a whole
-//! module as it is mapped, or a DWARF expression. Must hold: no read outside of the module, no panic, no endless
-//! loop; where gimli finds a row, ours is the same row; where gimli finds instructions that make no sense, ours refuses
-//! the row, too.
+//! The first byte selects how the rest is used: as the content of frame descriptions (a table is made around it), as a
+//! whole module as it is mapped, or as a DWARF expression. Must hold: no read outside of the module, no panic, no
+//! endless loop. Where gimli finds a row, ours is the same row. Where gimli finds invalid instructions, our code
+//! refuses the row, too.
 #![no_main]
 use capture::cfi::{How, NoRow, Row, Scratch, Tables, reg};
 use capture::expression::{Stack, evaluate};
@@ -16,12 +16,12 @@ use libfuzzer_sys::fuzz_target;
 
 type Slice<'a> = gimli::EndianSlice<'a, NativeEndian>;
 
-/// Code begins this far after the start of the tables, so that no length of theirs depends on it.
+/// Code begins this far after the start of the tables, so that the lengths of the tables do not depend on it.
 const TEXT: u64 = 0x4000;
-/// Encodings of the addresses in frame descriptions.
+/// The encodings of the addresses in frame descriptions.
 const ENCODINGS: [u8; 11] = [0x1b, 0x00, 0x04, 0x0c, 0x1a, 0x12, 0x13, 0x11, 0x19, 0x14, 0x1c];
 
-/// Tables of a module: `.eh_frame_hdr`, then `.eh_frame`.
+/// The tables of a module: `.eh_frame_hdr`, then `.eh_frame`.
 struct Builder {
     base: u64,
     frame: Vec<u8>,
@@ -67,7 +67,7 @@ impl Builder {
         self.plain(encoding, value.wrapping_sub(from));
     }
 
-    /// Sets the length of the entry that began at `start`, and fills it up to a whole word.
+    /// Sets the length of the entry that began at `start`, and pads it to a whole word.
     fn close(&mut self, start: usize) {
         while (self.frame.len() - start) % 4 != 0 {
             self.frame.push(0);
@@ -76,7 +76,7 @@ impl Builder {
         self.frame[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// A common information entry. Returns the encoding, the augmentation's letters and where it is.
+    /// Makes a common information entry. Returns its encoding, its augmentation letters and its position.
     fn cie(&mut self, input: &mut Input<'_>) -> Shared {
         let (flags, choice) = (input.u8(), input.u8());
         let encoding = if flags & 1 != 0 { ENCODINGS[choice as usize % ENCODINGS.len()] } else { 0 };
@@ -191,7 +191,7 @@ impl Compared<'_> {
         self.tables.row(pc, &mut self.scratch)
     }
 
-    /// The expression's content, found by gimli, and by us at an address where its length stands first.
+    /// Whether gimli found the same expression. Ours is given by its address, at which the length comes first.
     fn same_expression(&self, ours: i64, theirs: &UnwindExpression<usize>) -> bool {
         let mut at = (ours as u64).wrapping_sub(self.base()) as usize;
         let mut length = 0u64;
@@ -236,7 +236,7 @@ impl Compared<'_> {
         }
     }
 
-    /// All rows of one description.
+    /// Compares all rows of one description.
     fn compare(
         &mut self,
         frame: &EhFrame<Slice<'_>>,
@@ -292,13 +292,14 @@ impl Compared<'_> {
 
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
-/// Where ours may differ from gimli.
+/// The cases in which our rows may differ from gimli's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     None,
-    /// The instructions that all descriptions share do what only those of one description can do.
+    /// The instructions that all descriptions share contain one that is only allowed in a single description.
     Initial,
-    /// The CFA counts from a register that no caller has, or the return address has another one than on this machine.
+    /// The CFA is computed from a register that no caller has, or the return address is in another register than on
+    /// this machine.
     Register,
 }
 
@@ -334,11 +335,11 @@ fn doubt(frame: &EhFrame<Slice<'_>>, bases: &BaseAddresses, fde: &Fde<'_>) -> Do
     found
 }
 
-/// Instructions that no unwinder can follow; other errors are limits of gimli's.
+/// True for instructions that no unwinder can follow. Other errors are limits of gimli.
 fn is_senseless(error: gimli::Error) -> bool {
     use gimli::Error::{CfiInstructionInInvalidContext, PopWithEmptyStack, UnexpectedEof, UnknownCallFrameInstruction};
     match error {
-        // GNU's old form of a negative offset, which gimli does not know.
+        // GNU's old form of a negative offset, which gimli does not support.
         UnknownCallFrameInstruction(number) => number.0 != 0x2f,
         PopWithEmptyStack | UnexpectedEof(_) | CfiInstructionInInvalidContext => true,
         _ => false,
@@ -367,7 +368,7 @@ fn descriptions(data: &[u8]) {
     }
 }
 
-/// A module's bytes as they are. Addresses of code are asked for that stand in the table, and others.
+/// Uses the input as a module. Looks up code addresses that are in the table, and others.
 fn module(data: &[u8]) {
     if data.is_empty() {
         return;
@@ -386,7 +387,7 @@ fn module(data: &[u8]) {
     }
 }
 
-/// Memory that the expression may read: every third address has none.
+/// The memory that an expression may read. Every third address is not mapped.
 fn memory(address: u64) -> Option<u64> {
     (address % 3 != 0).then(|| address.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -401,18 +402,18 @@ fn expression(data: &[u8]) {
     uleb(&mut bytes, content.len() as u64);
     bytes.extend(content);
     let bytes = bytes.into_boxed_slice();
-    // SAFETY: numbers only.
+    // SAFETY: `Stack` consists of numbers, for which zero is valid.
     let mut stack = unsafe { Box::<Stack>::new_zeroed().assume_init() };
     let ours = evaluate(bytes.as_ptr() as u64, &registers, first, &mut stack, &mut memory);
     use gimli::Error::{BadSignedLeb128, BadUnsignedLeb128};
     match (ours, oracle(content, &registers, first)) {
-        // Numbers of more than 64 bits, of which we take the lower ones.
+        // Numbers of more than 64 bits, of which our code takes the lower 64.
         (None, _) | (_, Err(BadUnsignedLeb128 | BadSignedLeb128)) => {}
         (Some(ours), theirs) => assert_eq!(Ok(ours), theirs, "{content:x?}"),
     }
 }
 
-/// What gimli makes of it.
+/// gimli's result for the expression.
 fn oracle(content: &[u8], registers: &[u64; reg::COUNT], first: Option<u64>) -> Result<u64, gimli::Error> {
     let encoding = Encoding { format: gimli::Format::Dwarf32, version: 4, address_size: 8 };
     let expression = Expression(Slice::new(content, NativeEndian));

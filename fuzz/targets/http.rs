@@ -1,8 +1,8 @@
-//! Requests to the page's server, byte by byte as they come from the network.
+//! Requests to the page's server, as bytes from the network.
 //!
-//! The input is what a client sends; `TOKEN` in it stands for the server's token and `PORT` for its port. Must hold:
-//! no answer reports an internal error; a request without the token is refused; the token is in an answer only
-//! to a client that has it; every answer of ours has the guard's headers, and those of the API are JSON.
+//! The input is what a client sends. In it, `TOKEN` stands for the server's token and `PORT` for its port. Must hold:
+//! no answer reports an internal error. A request without the token is refused. The token is only in answers to clients
+//! that have it. Every answer of ours has the security headers, and answers of the API are JSON.
 #![no_main]
 use axum::serve::Listener;
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use web::{Answers, Options, Server, TraceStore};
 
-/// After this many requests there is a new server: suppressions that were sent stay.
+/// A new server is started after this many requests, because suppressions that a request added stay.
 const REQUESTS: u32 = 2000;
 const ROOM: usize = 4 << 20;
 
@@ -99,7 +99,7 @@ fn replace(data: &[u8], name: &[u8], value: &str) -> Vec<u8> {
     out
 }
 
-/// The first answer: its status, its headers in lower case, its body and what follows.
+/// Parses the first answer: its status, its headers in lower case, its body and what follows.
 fn parse(answer: &[u8]) -> Option<(u16, String, &[u8])> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
@@ -111,7 +111,7 @@ fn length(head: &str) -> Option<usize> {
     head.lines().find_map(|line| line.strip_prefix("content-length: "))?.trim().parse().ok()
 }
 
-/// No `Host` that it names can be an address of this machine: those have the word or a digit 1.
+/// True if no `Host` in the request can be an address of this machine, because those contain the name or a digit 1.
 fn is_for_others(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_ascii_lowercase();
     let mut hosts = text.split(['\n', '\r']).filter_map(|line| line.trim().strip_prefix("host"));
@@ -121,12 +121,12 @@ fn is_for_others(request: &[u8]) -> bool {
 fn check(request: &[u8], mut answer: &[u8], token: &str) {
     let contains = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let has_token = contains(request, token);
-    assert!(has_token || !contains(answer, token), "the token is told");
+    assert!(has_token || !contains(answer, token), "the answer contains the token");
     let is_refused = !has_token || is_for_others(request);
     while let Some((status, head, rest)) = parse(answer) {
         assert!(!is_refused || status >= 400, "{status}");
-        assert_ne!(status, 500, "heaptrack stumbles");
-        // Where the request cannot be read at all, the library answers by itself, with nothing.
+        assert_ne!(status, 500, "the server reports an internal error");
+        // If a request cannot be parsed at all, the HTTP library answers itself, with an empty body.
         let is_ours = head.contains("content-type:");
         assert!(is_ours || !(200..300).contains(&status), "{head}");
         if is_ours {

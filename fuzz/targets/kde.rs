@@ -1,14 +1,15 @@
-//! Files of KDE's heaptrack, text or packed.
+//! Files of KDE's heaptrack, as text or compressed.
 //!
-//! The input is a file. Must hold: no panic; every block that is made of it can be decoded and replayed without a
-//! fault; the summary counts what the events say; any prefix of a text is the beginning of what the whole text says.
+//! The input is a file. Must hold: no panic. Every block that is made from it can be decoded and replayed without a
+//! fault. The summary counts the same as the events. The events of any prefix of a text are a prefix of the events of
+//! the whole text.
 #![no_main]
 use format::{Block, Counting, Error, Event, RawBlock, Source, Summary};
 use heaptrack_fuzz::check_blocks;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 
-/// A packed file of this many bytes can be gigabytes of text; `format`'s own tests have those.
+/// A compressed file of this many bytes can expand to gigabytes of text. The tests of `format` cover those.
 const MOST_BLOCKS: usize = 4096;
 
 #[derive(Default)]
@@ -70,12 +71,12 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(summary.totals.unknown_frees, count(|event| *event == Event::UnknownFree));
     }
     if data.first().is_some_and(|byte| byte.is_ascii_graphic()) {
-        // Half of it, and all but the last byte.
+        // Half of the text, and all but its last byte.
         for length in [data.len() / 2, data.len() - 1] {
             let Ok(part) = read(&data[..length]) else { continue };
             if part.counting == whole.counting {
                 let is_prefix = whole.events.starts_with(&part.events);
-                assert!(is_prefix, "the events of the first {length} bytes are others");
+                assert!(is_prefix, "the events of the first {length} bytes differ");
                 assert!(part.alloc_classes <= whole.alloc_classes && part.nodes <= whole.nodes);
             }
         }

@@ -1,8 +1,8 @@
-//! A hostile target: it writes into the shared memory whatever the input says, and the collector reads it.
+//! A hostile target, which writes arbitrary data into the shared memory while the collector reads it.
 //!
-//! The input is a list of steps: events of an honest thread, words that are no records, counters that lie, any bytes at
-//! any place, and rounds of the collector. Must hold: no panic, no endless loop; the trace that comes out has no
-//! damage, and its totals are the collector's own; what honest threads alone have written arrives whole.
+//! The input is a list of steps: events of a valid thread, words that are no records, wrong counters, any bytes at any
+//! address, and rounds of the collector. Must hold: no panic, no endless loop. The resulting trace has no damage, and
+//! its totals are the collector's own. If only valid threads have written, all their events arrive.
 #![no_main]
 use channel::{CUSTOM, Geometry, Kind, encode_alloc, encode_free, encode_mark, encode_path};
 use collector::fuzzing::{Collector, Round, Sums};
@@ -14,7 +14,7 @@ use rustix::io::pwrite;
 const GEOMETRY: Geometry = Geometry::tight(channel::WriterMemory::NONE);
 const SLOTS: u32 = 4;
 const SLOT_HEADER: usize = 128;
-/// Where the fields are in a slot's header (`channel::SlotHeader`).
+/// The offsets of the fields in a slot's header (`channel::SlotHeader`).
 const HEAD: usize = 0;
 const INTENT: usize = 8;
 const NESTED_HEAD: usize = 16;
@@ -26,12 +26,12 @@ const OWNER: usize = 80;
 struct Target {
     collector: Collector,
     stamp: u64,
-    /// By ring.
+    /// The head of each ring.
     heads: [u64; SLOTS as usize * 2],
     begun: [u64; SLOTS as usize * 2],
     allocations: u64,
     frees: u64,
-    /// Nothing but records of honest threads has been written.
+    /// True if only records of valid threads have been written.
     is_honest: bool,
     names: u32,
     modules: u32,
@@ -47,7 +47,7 @@ impl Target {
         self.write(GEOMETRY.slot_headers_at() + slot as usize * SLOT_HEADER + field, &value.to_le_bytes());
     }
 
-    /// Words at the head of a ring, committed.
+    /// Writes words at the head of a ring and commits them.
     fn push(&mut self, ring: u8, words: &[u64]) {
         let (slot, nested) = (ring as u32 / 2 % SLOTS, ring % 2 == 1);
         let length = if nested { GEOMETRY.nested_words } else { GEOMETRY.ring_words_of(slot) } as u64;
@@ -73,7 +73,7 @@ impl Target {
         self.stamp
     }
 
-    /// Stamps of ticks: the clock is a word in the header.
+    /// Advances the clock of tick stamps, which is a word in the header.
     fn tick(&self) {
         self.collector.mapping().region().header().ticks.store(self.stamp + 1, std::sync::atomic::Ordering::Release);
     }
@@ -127,7 +127,7 @@ fn step(target: &mut Target, input: &mut Input<'_>) {
     }
 }
 
-/// Steps that no honest target makes.
+/// Steps that no valid target makes.
 fn lie(target: &mut Target, op: u8, input: &mut Input<'_>) {
     let ring = op >> 4 & 7;
     let slot = ring as u32 / 2 % SLOTS;
@@ -154,7 +154,7 @@ fn lie(target: &mut Target, op: u8, input: &mut Input<'_>) {
             target.write(GEOMETRY.names_at() + target.names as usize, name);
             target.names += name.len() as u32;
             if name.is_empty() {
-                // Where its name is says the input, too.
+                // The input also sets where the name is.
                 publish_module(target);
                 return;
             }
@@ -174,7 +174,7 @@ fn publish_module(target: &Target) {
     header.module_count.store(target.modules, std::sync::atomic::Ordering::Release);
 }
 
-/// What a trace tells again; the rest is about time and memory.
+/// The totals that a replay of the trace must reproduce. The others are about time and memory.
 fn counted(totals: &Totals) -> [u64; 11] {
     [
         totals.allocations,
@@ -208,7 +208,7 @@ fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let options = input.u8();
     let is_live = options & 1 != 0;
-    // A few words in memory: the rest goes through the spill file.
+    // Only a few words are kept in memory, so the rest goes through the spill file.
     let words = if options & 2 != 0 { 64 } else { 3 << 20 };
     let collector = Collector::new(is_live, words).expect("shared memory");
     let mut target = Target {
@@ -225,7 +225,8 @@ fuzz_target!(|data: &[u8]| {
     let header = target.collector.mapping().region().header();
     header.slot_count.store(SLOTS, std::sync::atomic::Ordering::Release);
     for slot in 0..SLOTS {
-        // Live, of thread 1000 and so on. There is no such process, so they are found dead by the first periodic round.
+        // Slots in use by threads 1000 and so on. There is no such process, so the first periodic round finds these
+        // threads dead.
         target.set(slot, OWNER, (1000 + slot as u64) << 32 | 1);
     }
     while !input.is_empty() {
@@ -245,7 +246,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(told, (target.begun.iter().sum(), 0, 0, 0));
     }
     if target.is_honest && !is_live {
-        // Every call is counted once: a free ends a block, or is the free of an unknown block.
+        // Every call is counted once. A free ends a block, or is counted as the free of an unknown block.
         let domains = [sums.totals, sums.custom.unwrap_or_default()];
         let frees = |totals: &Totals| totals.deallocations - totals.implied_frees + totals.unknown_frees;
         assert_eq!(domains.iter().map(|totals| totals.allocations).sum::<u64>(), target.allocations);

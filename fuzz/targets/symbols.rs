@@ -1,7 +1,8 @@
 //! ELF and DWARF of files that a trace names.
 //!
-//! The input is four addresses of 32 bits, then a file. Must hold: no panic, nothing that takes long or much memory;
-//! an address has frames or none, and only the outermost frame is not inlined; asking again gives the same answer.
+//! The input is four addresses of 32 bits, then a file. Must hold: no panic, no long computation, and no large
+//! allocation. An address has frames or none, and only the outermost frame is not inlined. Repeated queries return the
+//! same answer.
 #![no_main]
 use format::{Module, SymbolState};
 use heaptrack_fuzz::Input;
@@ -25,7 +26,7 @@ fn place() -> &'static OwnedFd {
 const BUILD_ID: [u8; 2] = [1, 2];
 
 fn answers(module: &mut Module, asked: &[u64], expected: &[u64]) -> Vec<Vec<Frame>> {
-    // Started at the end of time: no file is younger.
+    // The recording claims to have started at the end of time, so no file is newer.
     let search = Search { started_unix_ns: u64::MAX, ..Search::default() };
     let (store, finder) = (Store::new(), Finder { search: &search, target: None });
     let mut resolver = Resolver::open(&store, module, finder, expected);
@@ -52,6 +53,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(frames.is_empty() || outermost == Some(frames.len() - 1));
         assert_eq!(frames.iter().filter(|frame| !frame.inlined).count(), usize::from(!frames.is_empty()));
     }
-    // What is expected is only read earlier.
+    // Expected addresses are only read earlier. The answers must be the same.
     assert_eq!(answers(&mut module, &asked, &[]), found);
 });

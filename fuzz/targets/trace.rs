@@ -1,8 +1,8 @@
-//! The trace reader, and everything that is made of a trace: replay, views, trim, fold, merge.
+//! The trace reader, and everything that is computed from a trace: replay, views, trim, fold, merge.
 //!
 //! The input is a file. Half of all mutations change the content of blocks and seal them again, so that checksums and
-//! compression hide nothing. Must hold: no panic, no endless walk; a sealed block comes back as it was written; the
-//! totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
+//! compression do not hide the changes. Must hold: no panic, no endless walk. A sealed block is read as it was written.
+//! The totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
 #![no_main]
 use analysis::view::{self, View};
 use analysis::{AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, StackTable, Suppressions};
@@ -40,7 +40,7 @@ fn write(blocks: &[RawBlock]) -> Vec<u8> {
     writer.finish().expect("memory can be written")
 }
 
-/// Any view of it: an answer in JSON, or a sentence about the question.
+/// Requests a random view. The answer is JSON, or a sentence about the question.
 fn ask(blocks: &[RawBlock], choice: &mut Input<'_>) {
     let finely = choice.u8() % 2 == 0;
     let mut engine = if finely { Engine::indexed_finely(4, 1 << 10) } else { Engine::new() };
@@ -66,7 +66,7 @@ fn ask(blocks: &[RawBlock], choice: &mut Input<'_>) {
     }
 }
 
-/// Traces that are made of it can be read, and a fold counts what the whole does.
+/// Traces that are made from the input can be read, and a folded trace has the counts of the whole one.
 fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
     let mut out = FileWriter::new(Vec::new(), 1).expect("memory can be written");
     match choice.u8() % 3 {
@@ -80,13 +80,13 @@ fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
             assert!(!folded.is_damaged);
             let (before, after) = (check_blocks(&whole.blocks), check_blocks(&folded.blocks));
             if before.faults.is_empty() && !whole.is_damaged && !has_sums(&whole.blocks) {
-                // Of the samples of memory a fold keeps only the highest, so the last one may be gone.
+                // A fold keeps only the highest memory sample, so the last one may be missing.
                 let counted = |totals: Totals| Totals { runtime_ns: 0, ..totals };
                 assert_eq!(counted(before.totals), counted(after.totals), "folded at {cut}");
             }
         }
         1 => {
-            // With a broken beginning it may look like a file of KDE's.
+            // If the beginning is damaged, it may look like a file of KDE's.
             let Ok(mut source) = Source::new(Cursor::new(bytes)) else { return };
             let runtime = check_blocks(&whole.blocks).totals.runtime_ns;
             let part = |share: u8| (runtime as u128 * share as u128 / 255) as u64;
@@ -108,7 +108,7 @@ fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
     }
 }
 
-/// A trace of a bounded recording believes the sums of what is gone.
+/// True if the trace has sums of folded events, which a replay takes from the file without a check.
 fn has_sums(blocks: &[RawBlock]) -> bool {
     blocks.iter().any(|block| matches!(block.kind, BlockKind::Folded | BlockKind::Summary))
 }
@@ -122,7 +122,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = block.decode();
     }
     assert_eq!(read(&write(&all.blocks), None).expect("our own").blocks[..all.blocks.len()], all.blocks);
-    // The questions are made of the file, so that the same file always asks the same.
+    // The questions are derived from the file, so that the same file always has the same questions.
     let sum = xxhash_rust::xxh3::xxh3_64(data).to_le_bytes();
     let mut choice = Input(&sum);
     if let Some(custom) = read(data, Some(Domain::Custom)) {

@@ -1,7 +1,7 @@
 """Runs inside gdb, attached to a target that stops itself with SIGSTOP after certain events (HEAPTRACK_TEST_STOP_AT).
 
 At each stop it prints one JSON line: the thread and its stack, leaf first, as [file, address in that file], or
-[null, address] outside of any file. It goes on until the target is gone. gdb's unwinder is not ours: that is the point.
+[null, address] outside of any file. It continues until the target has ended. gdb's unwinder is independent of ours.
 """
 import bisect
 import json
@@ -26,7 +26,7 @@ for command in (
 
 
 class Maps:
-    """Which file an address is in, and at which address of the file."""
+    """Finds the file that contains an address, and the address in that file."""
 
     def __init__(self, pid):
         self.rows, self.base = [], {}
@@ -42,7 +42,7 @@ class Maps:
         self.starts = [row[0] for row in self.rows]
 
     def bias(self, pid, name, start, end):
-        """What was added to the file's addresses; 0 for a program linked to a fixed address."""
+        """The load bias of the file; 0 for a program linked to a fixed address."""
         try:
             with open(f"/proc/{pid}/map_files/{start:x}-{end:x}", "rb") as file:
                 kind = struct.unpack_from("<H", file.read(20), 16)[0]
@@ -61,7 +61,7 @@ class Maps:
 def walk():
     frame, pcs = gdb.newest_frame(), []
     while frame is not None:
-        # Inlined and tail-call frames are gdb's inventions from debug information: they have no return address.
+        # gdb derives inlined and tail-call frames from debug information. They have no return address.
         if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
             pcs.append(frame.pc())
         try:

@@ -8,7 +8,7 @@ const server = await serve([trace("orders"), trace("base"), trace("longer")]);
 const page = await visit(server.url);
 await settled(page);
 const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source", "summary?compare=1&runs=2&normalise=second", "bottom-up?compare=1&runs=2", "flame?compare=1"];
-// The page's own policy forbids foreign scripts; the browser's debugger may run them.
+// The page's content security policy forbids foreign scripts, but the browser's debugger may run them.
 const problems = async () => {
   const found = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`);
   return found.violations.filter((one) => one.impact === "serious" || one.impact === "critical").map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 3).join(", ")}`);

@@ -1,6 +1,7 @@
-// Measures the page and prints a table; decides nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and large.htz.
+// Measures the page and prints a table. It passes or fails nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and
+// large.htz.
 //
-// Chromium runs already and has shown the page once: its own start is not ours. Everything else counts, from the start of `heaptrack analyze` on.
+// Chromium is already running and has shown the page once, so its own start is not measured. Everything from the start of `heaptrack analyze` on is measured.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -14,7 +15,7 @@ const row = (what, trace, bound, measured) => table.push(`| ${what} | ${trace} |
 const ms = (time) => `${time < 10 ? time.toFixed(1) : Math.round(time)} ms`;
 const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 
-/** The figures, the timeline and all four lists have their numbers. */
+/** True if the figures, the timeline and all four lists show their numbers. */
 const isDrawn = () => {
   const lists = [...document.querySelectorAll(".summary .list")];
   const isFull = (list) => list.querySelector(".entry, .empty") !== null;
@@ -55,17 +56,17 @@ const opening = async (name, bound) => {
   row("opened: from the command's start to numbers drawn", said, bound, ms(median(times)));
 };
 
-/** From the change of the range to its numbers on the screen. */
+/** Measures the time from the change of the range to its numbers on the screen. */
 const brushing = async ({ page }, name, bound) => {
   const { runtime_ns: length, events } = await statusOf(page);
   await show(page, "#/bottom-up");
   const times = [];
   for (let turn = 0; turn < 15; turn++) {
-    // Of different lengths: a program that does the same again and again has the same numbers in ranges of one length.
+    // The ranges have different lengths. If a program does the same all the time, ranges of equal length have the same numbers.
     const range = [0.05 + turn * 0.011, 0.5 + turn * 0.029].map((share) => Math.round(length * share));
     times.push(
       await page.evaluate(async ([from, to]) => {
-        // Both have exact numbers, which differ from range to range.
+        // Both elements show exact numbers, which differ from range to range.
         const shown = () => [document.querySelector(".figures")?.children[2]?.title, document.querySelector(".status-line")?.textContent];
         const before = shown();
         const start = performance.now();
@@ -75,10 +76,10 @@ const brushing = async ({ page }, name, bound) => {
         return performance.now() - start;
       }, range),
     );
-    // Histograms are asked for once a range has stood for a while; they are no part of the brush.
+    // Histograms are requested once a range has not changed for a while. They are not part of this measurement.
     await settled(page);
   }
-  // A range in which nothing else happened than in the one before says nothing.
+  // If two consecutive ranges have the same numbers, the wait times out, and that measurement is dropped.
   const told = times.filter((time) => time < 10_000);
   row("a range: from the brush to its numbers drawn, median (worst)", `${name}, ${millions(events)}`, bound, `${ms(median(told))} (${ms(Math.max(...told))})`);
 };
@@ -100,7 +101,7 @@ const tree = async ({ page }, name, direction, bound) => {
   const rows = Number(await grid.getAttribute("aria-rowcount"));
   const scrolled = await longestFrame(page, () =>
     grid.evaluate(async (node) => {
-      // Asked for once: it would make the browser lay the page out in the middle of a script.
+      // Read once, because reading it makes the browser lay out the page in the middle of a script.
       const height = node.scrollHeight;
       for (let turn = 0; turn < 60; turn++) {
         node.scrollTop = (height * ((turn * 7) % 60)) / 60;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Records what the page is measured on, measures it, and puts the table at the end of the file that is named: `bench.sh [FILE]`.
-# HEAPTRACK_BIN: the binary. The recorded programs are those of bench/inputs.py; the largest trace is made by the collector alone.
+# Records the traces for the measurement, measures the page, and appends the table to the given file: `bench.sh [FILE]`.
+# HEAPTRACK_BIN: the binary. The recorded programs are those of bench/inputs.py. The collector alone makes the largest
+# trace.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

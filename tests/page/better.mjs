@@ -1,4 +1,4 @@
-// List B of the reference: what the page does better, B1 to B16; B13, comparing, is in compare.mjs.
+// List B of the reference: what the page does better, B1 to B16. B13, the comparison, is in compare.mjs.
 import { readFileSync } from "node:fs";
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
@@ -9,7 +9,7 @@ const hash = () => page.evaluate(() => location.hash);
 const text = (selector) => page.locator(selector).first().innerText();
 const plot = () => page.locator(".timeline .plot").boundingBox();
 const { range } = print("timeline", trace("orders"));
-/** Where a time is in the timeline, as the page draws it. */
+/** The x coordinate of a time in the timeline, as the page draws it. */
 const xOf = async (ns) => {
   const box = await plot();
   return box.x + 64 + (ns / range.to_ns) * (box.width - 64 - 14);
@@ -214,7 +214,7 @@ await check("B12 sizes: powers of two, four measures, a click filters, and right
   await go(page, "#/sizes?from=1&to=300000000");
   const wanted = print("sizes", trace("orders"), "--from", "1ns", "--to", "300000000ns");
   const shown = await page.locator(".bars tr td:nth-child(3)").allInnerTexts();
-  // What was allocated before the range and lives in it has a bucket too, but no bar among allocations.
+  // Blocks that were allocated before the range and are live in it have a bucket too, but no bar among the allocations.
   const used = wanted.allocations.map((calls, index) => (calls > 0 ? index : -1)).filter((index) => index >= 0);
   equal(shown.length, used.at(-1) - used[0] + 1, "buckets in the range");
   for (const name of ["bytes", "at the peak", "live at end"]) await page.getByRole("button", { name, exact: true }).click();

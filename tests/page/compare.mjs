@@ -1,4 +1,4 @@
-// B13: two traces, or several runs, compared. Every number is that of `print --diff`.
+// B13: comparison of two traces or of several runs. Every number equals that of `print --diff`.
 import { readFileSync } from "node:fs";
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
@@ -7,7 +7,7 @@ const page = await visit(server.url);
 await settled(page);
 const hash = () => page.evaluate(() => location.hash);
 const text = (selector) => page.locator(selector).first().innerText();
-/** Lies beside the open traces. It is loaded only when the page asks for it. */
+/** A trace in the folder of the open traces. The server loads it only when the page requests it. */
 const run = (await page.evaluate(async () => (await fetch("/api/status?trace=0")).json())).beside.find(({ name }) => name === "longer.htz").index;
 const near = (found, wanted, what) => {
   equal(found.length, wanted.length, `${what}: rows`);
@@ -88,7 +88,7 @@ await check("B13 timeline: a line for the base and for every run, told apart wit
     await settled(page);
     const lines = await legend();
     holds(lines[0].colour !== lines[1].colour, "two colours");
-    // The last one is on top; the runs are much alike, so it may cover the base.
+    // The last line is on top. The runs are similar, so it may cover the base.
     holds((await drawn(lines[1].colour)) > 50, `${theme}: ${lines[1].name} is drawn`);
     await go(page, "#/summary?compare=1");
     const [base] = await legend();
@@ -103,7 +103,7 @@ await check("B13 timeline: a line for the base and for every run, told apart wit
   for (const name of ["base.htz (base)", "longer.htz"]) has(label, `${name}`, "a label for screen readers");
   has(label, "at most", "with its highest value");
 });
-/** What the legend says of each line at a time. */
+/** The values that the legend shows for each line at a time. */
 const read = async (ns) => {
   const box = await page.locator(".timeline .plot").boundingBox();
   const { to_ns } = print("timeline", trace("orders")).range;
@@ -114,7 +114,7 @@ const read = async (ns) => {
 await check("B13 timeline: the lines have the other traces' own values, scaled as the comparison is", async () => {
   const of = (name) => print("timeline", trace(name), "--points", "256", "--top", "0");
   const [here, base, longer] = ["orders", "base", "longer"].map(of);
-  // Not nearer to the border of a slice than the mouse is exact.
+  // Not closer to the border of a slice than the precision of the mouse.
   const pixel = here.range.to_ns / ((await page.locator(".timeline .plot").boundingBox()).width - 64 - 14);
   const isClear = (time) => [base, longer].every((one) => one.time_ns.every((border) => Math.abs(border - time) > 0.7 * pixel));
   const end = Math.min(here.range.to_ns, base.range.to_ns, longer.range.to_ns);
@@ -144,12 +144,12 @@ server.child.kill();
 const all = await serve([trace("orders"), trace("base"), trace("compiler"), trace("python"), trace("node")]);
 const many = await visit(all.url);
 await settled(many);
-/** The first rows, and how many there are: by how much they changed, and that `print` has each. */
+/** Checks the first rows and the number of rows. `print` must have each row with the same change. */
 const compare = async (hash, options, what) => {
   await go(many, `#/summary?${hash}`);
   const table = many.locator('[aria-label="Changes by function"]');
   const wanted = print("diff", ...options).functions.filter((one) => one.delta !== 0);
-  // The page has the first 2000, and a row of headings.
+  // The page has the first 2000 rows and a header row.
   equal(Number(await table.getAttribute("aria-rowcount")) - 1, Math.min(2000, wanted.length), `${what}: changes`);
   const found = (await rows(many, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells.after)]);
   holds(found.length > 0, `${what}: something changed`);
@@ -214,7 +214,7 @@ await check("B13 functions of one name in several files: trees, callers and flam
   const [file] = await Promise.all([pair.waitForEvent("download"), pair.getByRole("button", { name: "SVG" }).click()]);
   const svg = readFileSync(await file.path(), "utf8");
   equal(svg.match(/>make[^<]*<\/text>/g)?.length, 3, "boxes");
-  // Widths: 7 of blue.c, 5 of red.c, 4 of green.c; a box and the gap after it.
+  // Widths: 7 of blue.c, 5 of red.c, 4 of green.c. Each is a box with the gap after it.
   const widths = [...svg.matchAll(/<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)"[^>]*\/><text [^>]*>make/g)].map((match) => Number(match[1]) + 1);
   equal(widths.map((width) => Math.round((7 * width) / widths[0])), [7, 5, 4], "as wide as the larger of both");
   await go(pair, "#/summary?compare=1&cost=leaked_bytes&levels=mine");

@@ -1,7 +1,7 @@
-// Goes through random states of the page and finds screens that contradict the engine, or themselves.
+// Visits random states of the page and finds screens that contradict the engine or themselves.
 //
-// Every number on the page has a name and its exact value (`data-number`, `data-value`). For each state the server is asked about the page's own address, sums
-// are made out of its answers without the page's code, and everything in sight is compared. HEAPTRACK_SEED repeats a run, CRAWL_STATES says how long it is.
+// Every number on the page has a name and its exact value (`data-number`, `data-value`). For each state the crawler asks the server about the page's own address,
+// computes sums from the answers without the page's code, and compares everything that is visible. HEAPTRACK_SEED repeats a run, CRAWL_STATES sets its length.
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -10,11 +10,11 @@ import { SUBJECTS, asReport } from "./crawl/subjects.mjs";
 import { bin, check, holds, serve, trace, traces, visit } from "./harness.mjs";
 
 const STATES = Number(process.env.CRAWL_STATES ?? (isSoak ? 2000 : 200));
-/** The others are shorter: the page is the same, only what it is about is of another kind. */
+/** The other subjects get fewer states, because the page is the same and only its data are of another kind. */
 const OTHERS = Number(process.env.CRAWL_STATES ?? (isSoak ? 500 : 40));
 
 console.log(`crawl: HEAPTRACK_SEED=${seed}, ${STATES} states`);
-/** As a page of a server, or as a report of the first trace, which is then compared with a server over the same one. */
+/** Each subject as a page of a server, and as a report of its first trace, which is compared with a server for the same trace. */
 const all = Object.entries(SUBJECTS).flatMap(([name, subject]) => [[name, subject], [`a report of ${name}`, asReport(subject)]]);
 for (const [name, subject] of all) {
   if (process.env.CRAWL && !name.includes(process.env.CRAWL)) continue;

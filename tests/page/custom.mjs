@@ -1,10 +1,10 @@
-// Blocks that the program's own allocators reported: a domain of their own, chosen in the page, with print's numbers.
+// Blocks that the program's own allocators reported. They are a domain that can be selected in the page, with the same numbers as in print.
 import { execFileSync, spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bin, check, equal, go, has, holds, print, rows, serve, settled, trace, traces, visit } from "./harness.mjs";
 
-/** As many as tests/tests/page.rs asks the pool for. */
+/** The number of blocks that tests/tests/page.rs takes from the pool. */
 const TAKEN = 20_000;
 const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "lifetimes", "threads", "leaks", "source", "suppressions"];
 const COSTS = ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"];
@@ -16,7 +16,7 @@ await settled(page);
 const ask = async (view, query) => (await fetch(`${server.origin}/api/${view}?trace=0&${query}`, { headers: { cookie: `heaptrack_${server.port}=${server.token}` } })).json();
 const choose = (name) => page.getByRole("group", { name: "Whose blocks" }).getByRole("button", { name }).click();
 const figures = () => page.locator(".figures").innerText();
-/** The roots of the tree as the page shows them, and as print does. */
+/** Compares the roots of the tree in the page with those of print. */
 const isPrints = async (where, ...options) => {
   const seen = (await rows(where, "Bottom-up tree")).map((row) => COSTS.map((cost) => Number(row.cells[cost])).join());
   const wanted = print("bottom-up", file, "--hide", "all-but-mine", "--collapse", "recursion", ...options).roots;

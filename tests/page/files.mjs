@@ -1,4 +1,4 @@
-// Files that are cut, empty, foreign, deleted; a port in use.
+// Files that are cut, empty, foreign or deleted, and a port that is in use.
 import { execFileSync, spawnSync } from "node:child_process";
 import { copyFileSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";

@@ -1,4 +1,4 @@
-// A trace whose oldest events are folded (--max-size): the page says so, marks the time, and its numbers are print's.
+// A trace whose oldest events are folded (--max-size). The page says so, marks the time, and shows the same numbers as print.
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";

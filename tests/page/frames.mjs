@@ -1,8 +1,8 @@
-// How much script the page's own thread runs in a frame, out of Chromium's own trace.
+// Measures how much script the page's main thread runs in a frame, from Chromium's own trace.
 
 const SCRIPT = new Set(["FunctionCall", "EvaluateScript", "FireAnimationFrame", "RunMicrotasks", "TimerFire", "EventDispatch"]);
 
-/** Milliseconds of CPU in the frame that has most, while `action` runs. */
+/** The CPU time in milliseconds of the longest frame while `action` runs. */
 export const longestFrame = async (page, action) => {
   const session = await page.context().newCDPSession(page);
   const events = [];
@@ -18,7 +18,7 @@ export const longestFrame = async (page, action) => {
   let [most, sum, end] = [0, 0, 0];
   for (const event of own) {
     if (event.name === "BeginMainThreadFrame") sum = 0;
-    // A script that is called by another one is part of it.
+    // A script that another script calls is part of the caller.
     if (event.ph !== "X" || !SCRIPT.has(event.name) || event.ts < end) continue;
     end = event.ts + event.dur;
     sum += (event.tdur ?? event.dur) / 1000;

@@ -1,7 +1,7 @@
-// What all tests of the page share: a browser, servers, and checks that say what failed.
+// Shared by all tests of the page: a browser, servers, and checks that report what failed.
 //
-// Given (environment): HEAPTRACK_BIN, TRACES = a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz,
-// twins.htz, twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS = where pictures go; PAGE = a folder with a built page that is tested instead of the binary's own (optional).
+// Environment: HEAPTRACK_BIN; TRACES, a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz, twins.htz,
+// twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS, the folder for pictures; PAGE (optional), a folder with a built page that is tested instead of the binary's own.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ export const trace = (name) => join(traces, `${name}.htz`);
 let failed = 0;
 let done = 0;
 
-/** One thing that must hold. The next one runs whatever becomes of it. */
+/** Runs one check. The next one runs even if this one fails. */
 export const check = async (name, body) => {
   const start = performance.now();
   try {
@@ -41,18 +41,18 @@ export const holds = (condition, what) => {
 };
 export const has = (text, part, what = "text") => holds(String(text).includes(part), `${what}: ${JSON.stringify(part)} is not in ${JSON.stringify(String(text).slice(0, 600))}`);
 
-/** What the command line says, as JSON. */
+/** The output of `heaptrack print` as JSON. */
 export const print = (view, file, ...options) =>
   JSON.parse(execFileSync(bin, ["print", "--json", "--view", view, ...options, file], { encoding: "utf8", maxBuffer: 1 << 30 }));
 
 const servers = [];
-/** A server over these files. */
+/** Starts a server for these files. */
 export const serve = (files, ...options) =>
   new Promise((resolve, reject) => {
     const child = spawn(bin, ["analyze", "--no-browser", ...options, ...files], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, SSH_CONNECTION: "" } });
     servers.push(child);
     let [out, said] = ["", ""];
-    // All that there is to say has been said when it says how to end it.
+    // The line about how to stop the server is the last one that it prints at its start.
     const look = () => {
       if (!out.includes("\n") || !said.includes("Ctrl-C")) return;
       const url = new URL(out.trim());
@@ -74,7 +74,7 @@ const folder = mkdtempSync(join(tmpdir(), "heaptrack-browser-"));
 let context;
 const open = [];
 const KINDS = { "page.js": "text/javascript", "worker.js": "text/javascript", "page.css": "text/css" };
-/** From now on the page's scripts and styles come from this folder; gives back how to end that. */
+/** From now on the page's scripts and styles come from this folder. Returns a function that ends that. */
 export const replacePage = async (from) => {
   const where = await browser();
   const routes = Object.entries(KINDS).map(([name, contentType]) => [`**/${name}`, (route) => route.fulfill({ path: join(from, name), contentType })]);
@@ -97,7 +97,7 @@ export const browser = async () => {
   return context;
 };
 
-/** A page at a state. Whatever it logs or throws is a failure. `first`: runs in the page before its own script does. */
+/** Opens a page at a state. Everything that it logs or throws is a failure. `first` runs in the page before its own script. */
 export const visit = async (url, hash = "", first = undefined) => {
   const page = await (await browser()).newPage();
   if (first) await page.addInitScript(first);
@@ -120,7 +120,7 @@ export const go = async (page, hash) => {
   await settled(page);
 };
 
-/** Nothing is being computed any more: no question is open, and none was asked during several frames in a row. */
+/** Waits until no request is open and none was made during several frames in a row. */
 export const settled = (page) =>
   page.evaluate(
     () =>
@@ -135,7 +135,7 @@ export const settled = (page) =>
       }),
   );
 
-/** The rows of a table as objects of its columns' exact values. */
+/** The rows of a table as objects with the exact values of the columns. */
 export const rows = (page, label) =>
   page.$$eval(`[aria-label="${label}"] .grid-row`, (list) =>
     list

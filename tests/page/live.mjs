@@ -1,4 +1,4 @@
-// A program that still runs: the page follows it.
+// The page follows a program that is still running.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { bin, check, equal, has, holds, settled, traces, visit } from "./harness.mjs";

@@ -1,6 +1,6 @@
-// Whether the crawler would notice: the page is built with a mistake in it, and the crawler must find it.
+// Tests the crawler: the page is built with a mistake in it, and the crawler must find the mistake.
 //
-// `make soak` makes all of these mistakes, `make test` one of them, which the seed chooses.
+// `make soak` tries all of these mistakes, and `make test` one of them, which the seed selects.
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { crawl, isSoak, seed, withoutFrames } from "./crawl/crawler.mjs";
 import { check, equal, holds, replacePage, serve, trace, visit } from "./harness.mjs";
 
-/** What it is, in which file, what stands there, and what stands there instead. */
+/** A description of the mistake, the file, the right code, and the mistaken code that replaces it. */
 const MISTAKES = [
   ["an answer is kept although something else is asked", "store.ts", "[op, JSON.stringify(args)]", "[op, JSON.stringify(args).length % 7]"],
   ["leaks are judged at the chosen moment", "ui/leaks.tsx", 'useRaw("leaks", timeless(state))', 'useRaw("leaks", query(state))'],
@@ -23,11 +23,11 @@ const MISTAKES = [
   ["under a filter the peak is that of the whole process", "ui/timeline.tsx", "const peakValue = isPart ? (data.totals.peak_bytes ?? 0)", "const peakValue = isPart && !peak ? (data.totals.peak_bytes ?? 0)"],
 ];
 const IMPORTS = { "ui/leaks.tsx": ["import { timeless }", "import { query, timeless }"], "ui/detail.tsx": ["import { useState }", "import { useRef, useState }"] };
-/** States within which a mistake must be found. */
+/** The crawler must find a mistake within this many states. */
 const STATES = 400;
 
 const source = fileURLToPath(new URL("../../crates/web/page", import.meta.url));
-/** A folder with a page that has the mistake. */
+/** Builds a page with the mistake into a folder. */
 const build = (folder, [what, file, right, mistaken]) => {
   for (const name of ["src", "build.mjs", "package.json", "tsconfig.json"]) cpSync(join(source, name), join(folder, name), { recursive: true });
   symlinkSync(join(source, "node_modules"), join(folder, "node_modules"));

@@ -1,4 +1,4 @@
-// Every number of the page is that of `print --json --view` for the same query.
+// Every number of the page equals that of `print --json --view` for the same query.
 import { check, equal, go, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
 const QUERIES = [
@@ -16,7 +16,7 @@ for (const name of ["orders", "python", "node"]) {
   const page = await visit(server.url);
   await settled(page);
   const ask = async (view, query) => (await fetch(`${server.origin}/api/${view}?trace=0${query ? `&${query}` : ""}`, { headers: { cookie: `heaptrack_${server.port}=${server.token}` } })).json();
-  // In which order it was asked is no part of the answer.
+  // The order of the query's words is not part of the answer.
   const plain = (answer) => ({ ...answer, query: undefined });
   const queries = name === "orders" ? QUERIES : name === "python" ? [QUERIES[0], QUERIES[1]] : [QUERIES[0], QUERIES[3]];
   await check(`${name}: the server answers as print does`, async () => {
@@ -43,7 +43,7 @@ for (const name of ["orders", "python", "node"]) {
           const first = wanted.slice(0, seen.length);
           equal(seen.map((row) => Number(row.cells[main])), first.map((one) => of(one.total, main)), `${view}?${query}, in order`);
           if (seen.length === wanted.length) equal(shown(seen), table(wanted, (one) => one.total), `${view}?${query}`);
-          // One level deeper, below the first row.
+          // Open the first row, to check one level deeper.
           await page.locator(`[aria-label="${label}"]`).focus();
           await page.keyboard.press("Home");
           await page.keyboard.press("*");

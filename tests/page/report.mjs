@@ -1,4 +1,4 @@
-// One file instead of a server: the same views, the same numbers at borders of slices, from disk, with no network.
+// One file instead of a server: the same views and, at the borders of slices, the same numbers, from disk and without network.
 import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -72,7 +72,7 @@ await check("what a report cannot do it says", async () => {
   has(await page.locator(".problem").first().innerText(), "heaptrack analyze");
   await go(page, "#/summary");
 });
-/** What it says on the terminal. */
+/** Runs `heaptrack report` and returns its output on the terminal. */
 const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --max-size ${most}M "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
 
 await check("a large trace keeps to its budget, says what was cut, and opens", async () => {
@@ -80,7 +80,7 @@ await check("a large trace keeps to its budget, says what was cut, and opens", a
   made(24, "compiler", html);
   const whole = statSync(html).size;
   made(0, "compiler", html);
-  // Between all and none of the slices.
+  // A size limit that leaves room for some of the slices.
   const budget = ((whole + statSync(html).size) / 2 / 1e6).toFixed(2);
   const slices = Number(/snap to (\d+) slices instead of 256/.exec(made(budget, "compiler", html))?.[1]);
   holds(slices > 1 && slices < 256, `${slices} slices`);

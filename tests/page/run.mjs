@@ -1,4 +1,4 @@
-// Runs the themes that are named, or all.
+// Runs the themes in the arguments, or all themes.
 import { end } from "./harness.mjs";
 
 const all = ["lists", "better", "compare", "hunts", "numbers", "truth", "crawl", "mistakes", "custom", "safety", "files", "access", "report", "live", "screens"];

@@ -1,11 +1,11 @@
-// Requests that are refused: from other hosts and other pages, without the token, for paths that lead elsewhere, with bodies that are too large.
+// Requests that are refused: from other hosts and other pages, without the token, for paths outside of the page, with bodies that are too large.
 import { createConnection } from "node:net";
 import { check, equal, has, holds, serve, trace } from "./harness.mjs";
 
 const server = await serve([trace("orders")]);
 const cookie = `heaptrack_${server.port}=${server.token}`;
 
-/** A request as bytes, and all that comes back. */
+/** Sends a request as bytes and returns the whole answer. */
 const raw = (text, body) =>
   new Promise((resolve) => {
     const socket = createConnection(server.port, "127.0.0.1");

@@ -1,4 +1,4 @@
-// A picture of every view, kept as output of CI. For people; only that they can be made is checked.
+// Takes a picture of every view, which CI keeps for people to look at. The test only checks that the pictures can be taken.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { check, go, holds, serve, settled, shots, trace, visit } from "./harness.mjs";

@@ -1,6 +1,6 @@
-// One screen says one thing: what stands in two places is the same number, and nothing is left over from an earlier question.
+// One screen has no contradictions: a value that is shown in two places is the same number, and nothing is left from an earlier question.
 //
-// The traces are of tests/targets/screens.c, whose first comment has the numbers.
+// The traces are of tests/targets/screens.c, whose header comment has the numbers.
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
 const server = await serve([trace("screens"), trace("screens-before")]);
@@ -10,20 +10,20 @@ const text = (selector) => page.locator(selector).first().innerText();
 const card = (name) => page.locator(".figure-card", { hasText: name }).first();
 const section = (label) => page.locator(`section[aria-label="${label}"]`).first();
 const { range, totals } = print("summary", trace("screens"));
-/** Where a time is in the timeline, as the page draws it. */
+/** The x coordinate of a time in the timeline, as the page draws it. */
 const xOf = async (ns) => {
   const box = await page.locator(".timeline .plot").boundingBox();
   return box.x + 64 + (ns / range.to_ns) * (box.width - 64 - 14);
 };
 const away = () => page.mouse.move(2, 2);
 const detail = () => page.locator(".detail");
-/** A cost of the details, as it is written. */
+/** The text of a cost in the details. */
 const detailOf = async (cost, column = 1) => (await detail().locator("tr", { has: page.getByRole("rowheader", { name: cost, exact: true }) }).locator("td").allInnerTexts())[column - 1];
 const shares = async (selector) => (await page.locator(selector).allInnerTexts()).map((share) => Number.parseFloat(share.replace("−", "-"))).filter(Number.isFinite);
 
 await check("1 at a chosen moment the cards, the lists and the legend have the same numbers", async () => {
   const answer = print("timeline", trace("screens"), "--points", "256");
-  // A slice that was higher than it is at its end: flicker's block is gone by then.
+  // A slice whose peak was higher than its value at the end, because flicker's block is gone by then.
   const slice = answer.live_bytes.findIndex((bytes, at) => bytes - answer.live_bytes_end[at] >= 300_000);
   holds(slice > 0, "a slice with a flicker");
   const at = answer.time_ns[slice];
@@ -141,7 +141,7 @@ await check("11 under a filter the peak is called the process's, and the selecti
   await go(page, "#/summary");
   has(await text(".timeline .peak"), "peak 2.21 MB at");
 });
-/** The colours of legends and of the bars of Sizes, by the name that stands beside each. */
+/** The colours of the legend entries and of the bars in Sizes, by the name next to each. */
 const coloursOf = (where) =>
   where.$$eval(".legend-entry[title] > i, .bars i[title]", (list) =>
     list.map((one) => [one.title ? one.title.replace(/: .*/s, "") : one.parentElement.title, one.style.background]).filter(([name]) => !["other", "all", "freed", "still live"].includes(name)),

@@ -36,7 +36,7 @@ impl Target {
         Target { child: Some(child), input, output, pid }
     }
 
-    /// A process that a target has forked. It can be looked at, and is killed when it goes out of scope.
+    /// A process that a target has forked. It can be examined, and is killed when the value goes out of scope.
     pub fn of(pid: u32) -> Target {
         Target { child: None, input: None, output: None, pid }
     }
@@ -58,7 +58,7 @@ impl Target {
         line.trim_end().to_owned()
     }
 
-    /// Writes a line to its stdin and waits for the answer.
+    /// Writes a line to the program's stdin and returns its answer.
     pub fn tell(&mut self, line: &str) -> String {
         self.send(line);
         self.line()
@@ -68,7 +68,7 @@ impl Target {
         process::state(self.pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
     }
 
-    /// Closes its stdin and waits for its end. Returns the exit code and the rest of its output.
+    /// Closes the program's stdin and waits for its end. Returns the exit code and the rest of its output.
     pub fn finish(mut self) -> (i32, String) {
         drop(self.input.take());
         let mut rest = String::new();
@@ -88,7 +88,7 @@ impl Target {
         names
     }
 
-    /// The number of its open files whose name contains `name`.
+    /// The number of open files whose name contains `name`.
     pub fn descriptors_of(&self, name: &str) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).expect("the target lives");
         let is_it = |path: PathBuf| path.to_string_lossy().contains(name);
@@ -102,7 +102,7 @@ impl Target {
         std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the target lives").count()
     }
 
-    /// All code that is mapped from files, as it is in memory now: a hash of each piece.
+    /// All code that is mapped from files, as it is in memory now, with a hash of each mapping.
     pub fn code(&self) -> Vec<(String, u64)> {
         let maps = self.maps();
         let code = maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/'));
@@ -114,7 +114,7 @@ impl Target {
         code.map(|line| (line.to_owned(), hash(&self.content(line)))).collect()
     }
 
-    /// The number of words in mapped data that hold the address of code outside of any file, which is our code.
+    /// The number of words in mapped data that hold an address outside of any file. That is the address of our code.
     pub fn redirected(&self) -> usize {
         let maps = self.maps();
         let is_ours = |line: &&str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;
@@ -138,7 +138,7 @@ impl Target {
     }
 }
 
-/// The addresses of a line of maps.
+/// The address range of a line of /proc/PID/maps.
 fn range(line: &str) -> (u64, u64) {
     let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
     (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap())
@@ -165,7 +165,7 @@ pub struct Session {
     folder: Folder,
 }
 
-/// A session that is over.
+/// A session that has ended.
 pub struct Ended {
     pub code: i32,
     pub text: String,
@@ -173,7 +173,7 @@ pub struct Ended {
     pub folder: Folder,
 }
 
-/// The command as tests run it.
+/// `heaptrack` with the environment that tests use.
 pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(heaptrack()).args(arguments);
@@ -182,12 +182,12 @@ pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
 }
 
 impl Session {
-    /// Starts it without waiting for anything.
+    /// Starts `heaptrack attach` without waiting for anything.
     pub fn start(pid: u32, options: &[&str]) -> Session {
         Self::to("trace.htz", pid, options)
     }
 
-    /// The same, into a file of this name.
+    /// The same, with a trace file of this name.
     pub fn to(name: &str, pid: u32, options: &[&str]) -> Session {
         let folder = Folder::new();
         let trace = folder.join(name);
@@ -235,14 +235,14 @@ impl Ended {
         Report::of(&self.trace)
     }
 
-    /// The pauses of the program that heaptrack printed, in milliseconds.
+    /// The pauses of the program as heaptrack printed them, in milliseconds.
     pub fn pauses(&self) -> Vec<f64> {
         let after = self.text.split("paused the program for ").skip(1);
         after.map(|text| text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")).collect()
     }
 }
 
-/// Attaches for a moment.
+/// Attaches for the duration `moment`.
 pub fn cycle(pid: u32, moment: &str) -> Ended {
     let session = Session::start(pid, &["--duration", moment, "--no-symbols"]);
     session.wait()
@@ -260,7 +260,7 @@ pub fn detach(pid: u32) -> (i32, String) {
     (process::code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The process below `parent` that runs `program`.
+/// The descendant of `parent` that runs `program`.
 pub fn below(parent: u32, program: &str) -> u32 {
     wait_for(program, || {
         let mut at = vec![parent];

@@ -6,7 +6,7 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Takes `HEAPTRACK_SEED`, or the time; prints which.
+    /// Takes the seed from `HEAPTRACK_SEED` or from the time, and prints it.
     pub fn new(what: &str) -> Self {
         let seed = match std::env::var("HEAPTRACK_SEED") {
             Ok(text) => text.parse().expect("HEAPTRACK_SEED is a number"),
@@ -16,7 +16,7 @@ impl Chance {
         Chance { state: seed | 1 }
     }
 
-    /// xorshift64*: good enough to pick moments.
+    /// xorshift64*, which is good enough to pick moments.
     pub fn draw(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -29,7 +29,7 @@ impl Chance {
         low + self.draw() % (high - low)
     }
 
-    /// `count` different numbers in `low..high` (fewer if there are not as many), ascending.
+    /// `count` different numbers in `low..high`, ascending. Returns fewer if the range is smaller than `count`.
     pub fn several(&mut self, count: usize, low: u64, high: u64) -> Vec<u64> {
         let mut picked = std::collections::BTreeSet::new();
         while picked.len() < count.min((high - low) as usize) {

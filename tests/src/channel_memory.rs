@@ -1,4 +1,4 @@
-//! The shared memory of a recording, written to from outside.
+//! The shared memory of a recording, which tests change from outside.
 use channel::{Geometry, Header, SlotHeader};
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
@@ -17,7 +17,7 @@ impl ChannelMemory {
         OpenOptions::new().read(true).write(true).open(path).ok().map(ChannelMemory)
     }
 
-    /// Stores a failed check, as a capture library that checks itself would.
+    /// Stores the number of a failed check, as a capture library that checks itself would.
     pub fn fail_check(&self, number: u32) {
         self.0.write_all_at(&number.to_ne_bytes(), offset_of!(Header, failed_check) as u64).unwrap();
     }
@@ -27,7 +27,7 @@ impl ChannelMemory {
         self.add_one(slot, offset_of!(SlotHeader, head));
     }
 
-    /// Counts one more event in a slot than its thread has begun.
+    /// Counts one more written event in a slot than its thread has begun.
     pub fn count_event(&self, slot: usize) {
         self.add_one(slot, offset_of!(SlotHeader, begun));
     }

@@ -1,10 +1,10 @@
-//! Valgrind's DHAT as the oracle for totals: other hooks, an emulated machine, other authors.
+//! Valgrind's DHAT as the oracle for totals. It has other hooks, an emulated machine and other authors.
 use crate::run::Program;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What DHAT counts, for the whole program or one site.
+/// DHAT's counts for the whole program or for one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counts {
     pub allocations: u64,
@@ -17,7 +17,7 @@ pub struct Counts {
 
 pub struct Dhat {
     pub total: Counts,
-    /// One per program point, sorted.
+    /// The counts of each program point, sorted.
     pub sites: Vec<Counts>,
     pub stdout: String,
 }
@@ -34,7 +34,7 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
     let mut command = Command::new("valgrind");
     program.settings(&mut command);
     command
-        // The freeres passes free libc's own blocks at the end, which no ordinary run does.
+        // The freeres passes would free libc's own blocks at the end, which no ordinary run does.
         .args(["-q", "--tool=dhat", "--run-libc-freeres=no", "--run-cxx-freeres=no", "--num-callers=200"])
         .arg(format!("--dhat-out-file={}", file.display()))
         .arg(&program.path)
@@ -43,7 +43,8 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("valgrind");
-    // A pipe, as in every other run, because programs read a file in other pieces. The program may end without reading.
+    // stdin is a pipe, as in every other run, because programs read a file in other pieces. The program may end without
+    // reading.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("valgrind");
     assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! A temporary folder, removed when it goes out of scope; kept for inspection when the test panics.
+//! A temporary folder. It is removed when the value goes out of scope, and kept for inspection when the test panics.
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,14 +34,15 @@ impl Folder {
     }
 }
 
-/// Copies a file that will be executed, by another process. While this process writes a file, a child that another test forks
-/// has it open for writing too, and then the kernel refuses to execute it ("Text file busy").
+/// Copies a file that will be executed. `cp` does it, in another process. If this process wrote the file, a child that
+/// another test forks meanwhile would also have it open for writing, and the kernel would refuse to execute it ("Text
+/// file busy").
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let status = std::process::Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(status.is_ok_and(|status| status.success()), "cp {} {}", from.as_ref().display(), to.as_ref().display());
 }
 
-/// Writes a file that will be executed; see `copy_program`.
+/// Writes a file that will be executed. See `copy_program` for why it is copied by another process.
 pub fn write_program(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     let draft = path.as_ref().with_extension("draft");
     std::fs::write(&draft, content).expect("writable");

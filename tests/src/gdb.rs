@@ -1,8 +1,8 @@
 //! gdb as the oracle for stacks.
 //!
-//! With `HEAPTRACK_TEST_STOP_AT=n1,n2,...` the capture library stops the process (SIGSTOP to the thread itself) right after
-//! it recorded its n-th allocation. gdb is attached at the first such stop, prints the raw return addresses at each, and the
-//! stack that was recorded for that very event must be the same.
+//! With `HEAPTRACK_TEST_STOP_AT=n1,n2,...` the capture library stops the process (SIGSTOP to the thread itself) right
+//! after it recorded its n-th allocation. gdb attaches at the first such stop and prints the raw return addresses at
+//! each stop. The stack that was recorded for the same event must be equal.
 use crate::process;
 use crate::report::{Frame, Report, real};
 use crate::run::{Outcome, Program};
@@ -12,16 +12,16 @@ use std::process::{Command, Stdio};
 
 /// What gdb saw at one stop.
 pub struct Stop {
-    /// Which allocation of the process, from 1.
+    /// The number of the allocation in the process, from 1.
     pub event: u64,
     pub tid: u64,
-    /// Leaf first, without the frames of the capture library.
+    /// The stack, leaf first, without the frames of the capture library.
     pub frames: Vec<Frame>,
 }
 
-/// Records the program and lets gdb look at it at each of `events` (ascending, above 1).
+/// Records the program, and lets gdb print its stack at each of `events` (ascending, above 1).
 pub fn stops(program: &Program, events: &[u64]) -> (Outcome, Vec<Stop>) {
-    // The first allocation is always a stop: gdb attaches there, while there is only one thread.
+    // The first allocation is always a stop. gdb attaches there, while the process has only one thread.
     let mut at = vec![1];
     at.extend(events.iter().copied().filter(|&event| event > 1));
     let list = at.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
@@ -50,7 +50,7 @@ pub fn stops(program: &Program, events: &[u64]) -> (Outcome, Vec<Stop>) {
 fn parse(text: &str, at: &[u64]) -> Vec<Stop> {
     let mut seen: Vec<(u64, Vec<Frame>)> = text.lines().map(line).collect();
     let library: PathBuf = seen.first().and_then(|first| first.1.first()?.module.clone()).expect("a first stop");
-    // Other stops: gdb's own attach (seen twice), and the start of threads.
+    // gdb also reports its own attach (twice) and the start of threads. Only stops inside the capture library count.
     seen.retain(|(_, frames)| frames.first().is_some_and(|leaf| leaf.module.as_ref() == Some(&library)));
     if seen.len() == at.len() + 1 && seen[0] == seen[1] {
         seen.remove(1);
@@ -74,10 +74,11 @@ fn line(text: &str) -> (u64, Vec<Frame>) {
 }
 
 impl Stop {
-    /// `None` if the stack recorded for this event is gdb's, else what differs.
+    /// Returns `None` if the stack recorded for this event equals gdb's, and otherwise the difference.
     ///
-    /// Where code has no module (JIT), gdb only guesses, so the comparison ends there. `slack`: in a program with several
-    /// threads the n-th event to happen may stand a few places off in the trace, among those of its own thread.
+    /// gdb can only guess the callers of code without a module (JIT), so the comparison ends there. In a program with
+    /// several threads, the position of the n-th event in the trace may differ by up to `slack` among the events of its
+    /// thread.
     pub fn difference(&self, trace: &Path, slack: u64) -> Option<String> {
         let wanted = known(&self.frames);
         let mut best = String::new();

@@ -1,6 +1,6 @@
-//! Runs programs under `heaptrace` and reads what it says, line by line, by the grammar of its reports.
+//! Runs programs under `heaptrace` and parses its reports, line by line.
 //!
-//! The grammar is that of the original (see docs/heaptrace.md): a line that does not fit fails the test.
+//! The grammar is that of the original (see docs/heaptrace.md). A line that does not fit fails the test.
 use crate::folder::Folder;
 use crate::process;
 use crate::run::heaptrack;
@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// 65 of them.
+/// 65 equals signs.
 const RULE: &str = "=================================================================";
 
 pub struct Heaptrace {
@@ -16,7 +16,7 @@ pub struct Heaptrace {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// How it ended.
+/// The result of a run.
 pub struct Traced {
     pub code: i32,
     pub stdout: String,
@@ -29,20 +29,20 @@ pub struct Backtrace {
     pub number: usize,
     pub count: u64,
     pub peak_count: u64,
-    /// Exact below a million, else cut to three digits.
+    /// Exact below a million, otherwise truncated to three digits.
     pub bytes: u64,
     pub peak_bytes: u64,
     pub age_ns: u64,
     pub frames: Vec<Line>,
 }
 
-/// One line of a backtrace.
+/// One frame of a backtrace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub address: u64,
-    /// With its place in the source.
+    /// The name, with the source position.
     pub symbol: Option<String>,
-    /// Bytes from its start.
+    /// The offset in bytes from the start of the function.
     pub from_start: Option<u64>,
     pub module: Option<(String, u64)>,
 }
@@ -52,7 +52,7 @@ pub struct Line {
 pub struct Dump {
     pub pid: u32,
     pub name: String,
-    /// A list for each key that it is sorted by.
+    /// One list for each sort key.
     pub lists: Vec<(String, Vec<Backtrace>)>,
     pub backtraces: u64,
     pub bytes: u64,
@@ -68,7 +68,7 @@ pub enum Part {
     Initialized(u32, String),
     Finalized(u32, String),
     Dump(Dump),
-    /// A sentence of ours: `heaptrace: ...`.
+    /// One of our own sentences: `heaptrace: ...`.
     Sentence(String),
 }
 
@@ -153,7 +153,7 @@ impl Dump {
     }
 }
 
-/// What a report says, whole. Panics at the first line that does not fit.
+/// Parses all reports in a text. Panics at the first line that does not fit.
 pub fn parse(text: &str) -> Vec<Part> {
     let mut lines = text.lines().peekable();
     let mut parts = Vec::new();
@@ -328,7 +328,7 @@ fn nanoseconds(text: &str) -> u64 {
     }
 }
 
-/// The reports below a prefix: pid, name and text, by pid.
+/// The reports whose file names begin with `prefix`: pid, name and text, ordered by pid.
 pub fn files(folder: &Folder, prefix: &str) -> Vec<(u32, String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder.path()).expect("the folder").flatten() {

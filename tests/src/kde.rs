@@ -1,7 +1,7 @@
-//! KDE's `heaptrack_print` and our `print` on the same file.
+//! Compares KDE's `heaptrack_print` with our `print` on the same file.
 //!
-//! Both are brought into one form: totals, and for each of the four lists its entries. Where KDE is wrong (docs/kde.md), our answer is
-//! changed to the same mistake, so that everything else is compared exactly.
+//! Both outputs are converted to one form: totals, and the entries of each of the four lists. Where KDE is wrong
+//! (docs/kde.md), our answer is changed to the same mistake, so that everything else is compared exactly.
 use crate::folder::Folder;
 use crate::run::heaptrack;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// KDE's readers show no callers of these.
+/// KDE's readers do not show the callers of these functions.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,25 +51,25 @@ impl Cost {
     }
 }
 
-/// What a reader says about a file.
+/// What a reader prints about a file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Said {
-    /// `calls to allocation functions: 12`, without rates.
+    /// Lines such as `calls to allocation functions: 12`, without rates.
     pub totals: Vec<String>,
-    /// By cost, in order: the label of an entry and its lines.
+    /// For each cost, the label and the lines of each entry, in order.
     pub lists: BTreeMap<Cost, Vec<(String, Vec<String>)>>,
-    /// By cost: KDE's folded lines, sorted, those of no cost left out.
+    /// For each cost, KDE's folded lines, sorted, without those whose cost is 0.
     pub folded: BTreeMap<Cost, Vec<String>>,
 }
 
-/// What both readers say about one file.
+/// What both readers print about one file.
 pub struct Agreed {
     pub said: Said,
-    /// By cost: what our `export --to folded` must write, sorted.
+    /// For each cost, what our `export --to folded` must write, sorted.
     pub right_folded: BTreeMap<Cost, Vec<String>>,
 }
 
-/// `heaptrack_print` on the file.
+/// Runs `heaptrack_print` on the file.
 pub fn theirs(file: &Path) -> Said {
     let folder = Folder::new();
     let mut said = Said::default();
@@ -120,7 +120,7 @@ fn json(file: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Our `print --json` on the file, in KDE's words.
+/// Runs our `print --json` on the file and returns the result in KDE's form.
 pub fn ours(file: &Path) -> Said {
     in_their_words(&json(file))
 }
@@ -136,7 +136,7 @@ fn in_their_words(json: &Value) -> Said {
         format!("total memory leaked: {}", bytes(total("leaked_bytes"))),
     ];
     let mut said = Said { totals, ..Said::default() };
-    // Every stack allocated, so it is in this list with all of its costs.
+    // Every stack made an allocation, so this list contains every stack with all its costs.
     let sites = json["allocations"].as_array().expect("a list");
     for cost in COSTS {
         let value = |site: &Value| site[cost.field()].as_u64().expect("a cost");
@@ -151,7 +151,7 @@ fn in_their_words(json: &Value) -> Said {
     said
 }
 
-/// What our `export --to folded` must write, out of our JSON: sorted.
+/// What our `export --to folded` must write according to our JSON, sorted.
 fn right_folded(json: &Value, cost: Cost) -> Vec<String> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for site in json["allocations"].as_array().expect("a list") {
@@ -176,7 +176,7 @@ fn right_folded(json: &Value, cost: Cost) -> Vec<String> {
 
 pub fn folded_by_export(file: &Path, cost: Cost) -> Vec<String> {
     let mut command = Command::new(heaptrack());
-    // Our JSON, with which it is compared, has all that is live as leaked.
+    // Known leaks are included, because the JSON that this is compared with counts all live blocks as leaked.
     command.args(["export", "--to", "folded", "--no-suppressions", "--cost", cost.name()]);
     let output = command.arg(file).output().expect("heaptrack");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -185,7 +185,8 @@ pub fn folded_by_export(file: &Path, cost: Cost) -> Vec<String> {
     lines
 }
 
-/// Frames of an entry by instruction pointer, innermost first: each its own functions, innermost first.
+/// The frames of an entry grouped by instruction pointer, innermost first. Each group has its functions, innermost
+/// first.
 fn pointers(site: &Value) -> Vec<Vec<&Value>> {
     let mut pointers: Vec<Vec<&Value>> = Vec::new();
     let mut is_open = false;
@@ -196,7 +197,7 @@ fn pointers(site: &Value) -> Vec<Vec<&Value>> {
         }
         is_open = frame["inlined"] == Value::Bool(true);
     }
-    // Only the innermost function of a pointer is looked at.
+    // KDE checks only the innermost function of an instruction pointer.
     let is_last = |pointer: &Vec<&Value>| OUTERMOST.contains(&pointer[0]["function"].as_str().unwrap_or_default());
     let count = pointers.iter().position(is_last).map_or(pointers.len(), |at| at + 1);
     pointers.truncate(count);
@@ -238,7 +239,8 @@ fn name(frame: &Value) -> String {
     name.replace(';', ":")
 }
 
-/// As KDE folds: outermost pointer first, but the functions of a pointer innermost first, and a `;` at the end.
+/// A folded line as KDE writes it. The outermost instruction pointer comes first, but the functions of a pointer are
+/// innermost first, and the line ends with `;`.
 fn kde_folded(site: &Value) -> String {
     let mut line = String::new();
     for pointer in pointers(site).iter().rev() {
@@ -266,7 +268,7 @@ fn label(cost: Cost, site: &Value) -> String {
     }
 }
 
-/// As KDE prints sizes: powers of 1000, two digits, the first letter of the unit.
+/// Formats a size as KDE does: powers of 1000, two decimals, the first letter of the unit.
 fn bytes(value: u64) -> String {
     let (mut number, mut units) = (value as f64, "BKMGT".chars());
     let mut unit = units.next();
@@ -281,7 +283,7 @@ fn bytes(value: u64) -> String {
     }
 }
 
-/// Asserts that both say the same about a file, and returns what.
+/// Asserts that both readers print the same about a file, and returns what they print.
 pub fn assert_agree(file: &Path) -> Agreed {
     let json = json(file);
     let (theirs, ours) = (theirs(file), in_their_words(&json));
@@ -303,12 +305,12 @@ pub fn assert_agree(file: &Path) -> Agreed {
     Agreed { said: ours, right_folded: COSTS.into_iter().map(|cost| (cost, right_folded(&json, cost))).collect() }
 }
 
-/// What an entry is sorted by, as it is shown.
+/// The value by which an entry is sorted, as it is shown.
 fn rank(label: &str) -> String {
     label.split(' ').next().unwrap_or(label).to_owned()
 }
 
-/// Records with KDE's heaptrack; returns the file that it made.
+/// Records with KDE's heaptrack. Returns the file that it wrote.
 pub fn record(folder: &Folder, options: &[&str], program: &[&str]) -> PathBuf {
     let mut command = Command::new("/usr/bin/heaptrack");
     command.args(options).arg("-o").arg(folder.join("kde")).args(program).current_dir(folder.path());

@@ -4,8 +4,8 @@
 //! `tests/targets`. Returns: what a program did alone and while it was recorded ([`run`]), what the trace says
 //! ([`report`]), and what independent tools say about the same program ([`dhat`], [`gdb`]).
 //!
-//! Must hold: no result depends on a clock, except where a promise is about time; every random choice comes from a
-//! printed seed ([`chance`]); a missing tool fails the test (`tests/setup.sh` installs all of them).
+//! Must hold: no result depends on a clock, except where a promise is about time. Every random choice comes from a
+//! printed seed ([`chance`]). A missing tool fails the test (`tests/setup.sh` installs all of them).
 pub mod attach;
 pub mod chance;
 pub mod channel_memory;

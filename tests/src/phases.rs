@@ -2,10 +2,10 @@
 use crate::attach::{Session, Target};
 use crate::report::{Report, assert_modules_apart};
 
-/// `attach_phases`: what a round allocates.
+/// The sizes of the blocks that one round of `attach_phases` allocates.
 const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
 
-/// Every call of this many rounds was recorded, and nothing else.
+/// Asserts that every call of this many rounds was recorded, and nothing else.
 pub fn assert_rounds(report: &Report, calls: u64) {
     for size in SIZES {
         let site = report.of_size(size);
@@ -17,7 +17,8 @@ pub fn assert_rounds(report: &Report, calls: u64) {
     assert!(report.complete());
 }
 
-/// Two threads do 10 rounds each before the recording, 50 during it and 10 after it. The one block from before is freed during the recording.
+/// Two threads do 10 rounds each before the recording, 50 during it and 10 after it. The one block from before the
+/// recording is freed during it.
 pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("10"), "done 10");
     let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
@@ -25,7 +26,7 @@ pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("50"), "done 50");
     assert_eq!(target.tell("0"), "done 0");
     let ended = session.detach();
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!((target.descriptors(), target.threads()), (descriptors, threads), "no descriptor and no thread is left");
     assert!(!target.maps().contains("memfd:heaptrack"), "no shared memory is left");
     assert_eq!(target.tell("10"), "done 10");
@@ -37,12 +38,12 @@ pub fn counts_are_exact(mut target: Target) -> Target {
     target
 }
 
-/// It ends as it would have alone.
+/// Asserts that the program ends as it would have alone.
 pub fn finishes(target: Target) {
     assert_eq!(target.finish(), (0, String::new()));
 }
 
-/// Ten sessions of one target. The first leaves memory mapped, and the others use it again.
+/// Ten sessions of one target. The first session leaves memory mapped, and the others use it again.
 pub fn again_and_again(mut target: Target) {
     let mut first = 0;
     for round in 0..10 {

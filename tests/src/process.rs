@@ -1,4 +1,4 @@
-//! Other processes, seen from outside: their children, their state, their signals.
+//! Other processes seen from outside: their children, their state, and signals to them.
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,7 +10,7 @@ pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Sends a signal to all of them, as simultaneously as possible.
+/// Sends a signal to all processes, as simultaneously as possible.
 pub fn signal(name: &str, pids: &[u32]) {
     let signal = match name {
         "HUP" => Signal::HUP,
@@ -40,7 +40,7 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The letter of /proc/PID/stat: R, S, D, T (stopped), t (traced), Z; `None` when there is no such process.
+/// The state letter in /proc/PID/stat: R, S, D, T (stopped), t (traced), Z. `None` when there is no such process.
 pub fn state(pid: u32) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.chars().next()
@@ -50,14 +50,14 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// A line of /proc/PID/status in kB, as bytes.
+/// A value in kB from /proc/PID/status, converted to bytes.
 pub fn status_bytes(pid: u32, key: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-/// Calls `look` until it has an answer. The limit only ends a test that hangs; nothing is measured.
+/// Calls `look` until it returns a value. The time limit only ends a test that hangs. No result depends on it.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -69,7 +69,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The child of `recorder` that runs `program`, once it does.
+/// Waits until a child of `recorder` runs `program`, and returns its pid.
 pub fn target_of(recorder: u32, program: &Path) -> u32 {
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     wait_for("the target to start", || {

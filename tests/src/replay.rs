@@ -1,10 +1,12 @@
-//! Computes every number of a trace a second time: a slow, short replay that shares no code with the engine (`crates/analysis`).
+//! Computes every number of a trace a second time, by a slow and short replay that shares no code with the engine
+//! (`crates/analysis`).
 //!
-//! Receives: the blocks of a trace file, taken apart by `format`'s plain reader (the engine has a reader of its own), and a random [`Query`].
-//! Returns: what every output must say. A trace is a list of blocks, each with the places in the list of events at which it was
-//! allocated and freed; every answer is a loop over all of them.
+//! Receives: the blocks of a trace file, parsed by `format`'s plain reader (the engine has a reader of its own), and a
+//! random [`Query`]. Returns: what every output must contain. A trace is a list of blocks, each with the positions of
+//! its allocation and its free in the list of events. Every answer is a loop over all of them.
 //!
-//! [`trace`] reads, [`query`] asks, [`support`] knows what is refused, [`count`] counts, [`rows`] names rows; [`views`] and [`outputs`] compare what heaptrack says.
+//! [`trace`] reads the file, [`query`] makes questions, [`support`] knows which are refused, [`count`] counts, and
+//! [`rows`] names rows. [`views`] and [`outputs`] compare heaptrack's output with the result.
 pub mod count;
 pub mod made;
 pub mod outputs;

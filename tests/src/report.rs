@@ -1,4 +1,4 @@
-//! What `heaptrack print --json` says.
+//! The output of `heaptrack print --json`.
 use crate::run::heaptrack;
 use format::{Block, Module, Reader};
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub fn modules(trace: &Path) -> Vec<Module> {
     modules
 }
 
-/// Asserts that no address is in two modules of a trace. For programs that unload nothing.
+/// Asserts that the modules of a trace do not overlap. Only for programs that unload no library.
 pub fn assert_modules_apart(trace: &Path) {
     let mut modules = modules(trace);
     modules.sort_by_key(|module| module.start);
@@ -40,7 +40,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// True if it stands for frames that are missing.
+    /// True if the frame stands for missing frames.
     pub fn is_marker(&self) -> bool {
         self.module.is_none() && self.offset == 0
     }
@@ -92,10 +92,10 @@ impl Report {
         self.json["totals"][name].as_u64().unwrap_or_else(|| panic!("no total `{name}`: {}", self.json["totals"]))
     }
 
-    /// Allocations and frees of the program that were seen, and those that were lost.
+    /// The number of the program's allocations and frees that were recorded, and of those that were lost.
     ///
-    /// The free of a block whose allocation was lost is unknown. A block whose free was lost is freed by implication when its
-    /// address comes again; that is not a call of the program.
+    /// If the allocation of a block was lost, its free is counted as unknown. If the free was lost, an implied free is
+    /// counted when the address is allocated again. An implied free is not a call of the program.
     pub fn seen_and_lost(&self) -> (u64, u64) {
         let matched = self.total("allocations") + self.total("deallocations") - self.total("implied_frees");
         (matched + self.total("unknown_frees"), self.total("lost_events"))
@@ -106,37 +106,37 @@ impl Report {
         self.json["losses"]["note"].as_str()
     }
 
-    /// Every stack that allocated.
+    /// Every stack that made an allocation.
     pub fn sites(&self) -> Vec<Site> {
         self.list("allocations")
     }
 
-    /// One of the lists `peak`, `leaked`, `allocations`, `temporary`.
+    /// Returns one of the lists `peak`, `leaked`, `allocations` and `temporary`.
     pub fn list(&self, name: &str) -> Vec<Site> {
         self.json[name].as_array().unwrap_or_else(|| panic!("no list `{name}`")).iter().map(site).collect()
     }
 
-    /// The sites whose leaf is in `module` itself: the program's own calls, not those that libc makes for it.
+    /// The sites whose leaf is in `module`. These are the program's own calls, without those that libc makes for it.
     pub fn own(&self, module: impl AsRef<Path>) -> Vec<Site> {
         let module = real(module.as_ref());
         self.sites().into_iter().filter(|site| site.leaf_module() == Some(&module)).collect()
     }
 
-    /// Blocks that the program's own `main` left.
+    /// The number of blocks that the program's `main` did not free.
     pub fn left_by_main(&self) -> u64 {
         let by_main = |site: &&Value| site["frames"][0]["function"] == "main";
         let sites = self.json["leaked"].as_array().into_iter().flatten().filter(by_main);
         sites.filter_map(|site| site["leaked_allocations"].as_u64()).sum()
     }
 
-    /// The sites that only ever asked for blocks of `bytes`, added up. Zero calls if there is none.
+    /// The sum of all sites that requested only blocks of `bytes`. All numbers are 0 if there is none.
     pub fn of_size(&self, bytes: u64) -> Site {
         let same = |site: &Site| site.allocations > 0 && site.allocated_bytes == site.allocations * bytes;
         sum(self.sites().iter().filter(|site| same(site)))
     }
 }
 
-/// Adds costs up; the frames are those of the first.
+/// Adds up the costs of sites. The frames are those of the first site.
 pub fn sum<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Site {
     let mut sites = sites.into_iter();
     let mut total = sites.next().cloned().unwrap_or(Site {
@@ -203,7 +203,7 @@ fn frames(list: &Value) -> Vec<Frame> {
     list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().filter(has_frame).map(frame).collect()
 }
 
-/// On Debian, /lib and /usr/lib are one folder, which the loader and the kernel call by different names.
+/// On Debian, /lib and /usr/lib are one folder. The loader and the kernel call it by different names.
 pub fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Runs a program, alone or under `heaptrack`, and keeps everything it said.
+//! Runs a program, alone or under `heaptrack`, and keeps all its output.
 use crate::folder::Folder;
 use crate::process;
 use crate::report::Report;
@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A program and its surroundings. The same value is run alone and recorded.
+/// A program with its arguments and environment. The same value is run alone and recorded.
 #[derive(Clone)]
 pub struct Program {
     pub path: OsString,
@@ -19,7 +19,7 @@ pub struct Program {
 
 /// How a run ended.
 pub struct Outcome {
-    /// As a shell shows it: 128 + n for a signal.
+    /// The exit code as a shell shows it: 128 + n for a signal.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -46,7 +46,7 @@ pub fn heaptrack() -> PathBuf {
     path
 }
 
-/// If the tests run in the background, SIGINT and others are ignored, and programs would inherit that.
+/// If the tests run in the background, SIGINT and other signals are ignored, and programs would inherit that.
 fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(program);
@@ -90,13 +90,13 @@ impl Program {
         self
     }
 
-    /// An option for `heaptrack` itself.
+    /// Adds an option for `heaptrack` itself.
     pub fn option(mut self, option: impl AsRef<OsStr>) -> Self {
         self.options.push(option.as_ref().to_owned());
         self
     }
 
-    /// Its environment and folder.
+    /// Applies the environment and the folder to a command.
     pub fn settings(&self, command: &mut Command) {
         command.env_remove("HEAPTRACK_BIN").env_remove("HEAPTRACK_SOAK").env_remove("HEAPTRACK_SEED");
         command.env_remove("LD_PRELOAD").envs(self.environment.iter().cloned());
@@ -132,7 +132,7 @@ impl Program {
         self.start_into(folder, trace)
     }
 
-    /// As `start`, with the trace at a place of the caller's choice.
+    /// Like `start`, with a trace file that the caller chooses.
     pub fn start_into(&self, folder: Folder, trace: PathBuf) -> Running {
         let mut command = with_default_signals(heaptrack());
         command.args(&self.options).arg("-o").arg(&trace).arg("--").arg(&self.path).args(&self.arguments);
@@ -141,7 +141,7 @@ impl Program {
         Running { recorder, trace, folder }
     }
 
-    /// Runs it alone and recorded, and asserts that output and exit code are the same.
+    /// Runs the program alone and recorded, and asserts that output and exit code are the same.
     pub fn same_output(&self) -> Outcome {
         let alone = self.alone();
         let recorded = self.recorded();
@@ -156,7 +156,7 @@ impl Running {
         self.recorder.id()
     }
 
-    /// The pid of the recorded program, once it runs `program`.
+    /// Waits until the recorded process runs `program`, and returns its pid.
     pub fn target(&self, program: &Program) -> u32 {
         process::target_of(self.pid(), Path::new(&program.path))
     }
@@ -169,7 +169,7 @@ impl Running {
         Outcome::of(self.recorder, self.trace, self.folder)
     }
 
-    /// As `finish`, and calls `work` repeatedly until the recorder has ended.
+    /// Like `finish`, but calls `work` repeatedly until the recorder has ended.
     pub fn finish_while(mut self, mut work: impl FnMut()) -> Outcome {
         process::wait_for("the end of the recording", || {
             work();
@@ -191,7 +191,7 @@ impl Outcome {
         }
     }
 
-    /// What `heaptrack print --json` says about the trace.
+    /// The output of `heaptrack print --json` for the trace.
     pub fn report(&self) -> Report {
         assert!(self.trace.exists(), "no trace was written; exit code {}, stderr: {}", self.code, self.stderr);
         Report::of(&self.trace)
@@ -205,8 +205,8 @@ impl Outcome {
         report
     }
 
-    /// How many allocations were recorded in a run in which nothing may be missing. The whole report of a large program is
-    /// a gigabyte of JSON; this asks for the summary only.
+    /// The number of recorded allocations in a run in which nothing may be missing. Reads only the summary, because the
+    /// whole report of a large program is a gigabyte of JSON.
     pub fn whole_allocations(&self) -> u64 {
         let summary = view::view(&self.trace, "summary", &[]);
         assert_eq!(summary["complete"], true, "the trace is not complete; stderr: {}", self.stderr);

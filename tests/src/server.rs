@@ -1,4 +1,4 @@
-//! `heaptrack analyze`: the server of the page, asked without a browser.
+//! `heaptrack analyze`, the page's server, queried without a browser.
 use crate::process;
 use crate::run::heaptrack;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these files; waits until all of them are read.
+    /// Starts a server for these files and waits until it has read all of them.
     pub fn start(files: &[PathBuf], options: &[String]) -> Self {
         let mut command = Command::new(heaptrack());
         command.args(["analyze", "--no-browser"]).args(options).args(files);
@@ -35,7 +35,7 @@ impl Server {
         server
     }
 
-    /// The status of the answer, and its JSON.
+    /// The status and the JSON of the answer.
     pub fn get(&self, view: &str, words: &[(&str, String)]) -> (u16, Value) {
         let words: String = words.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
         let Server { host, token, .. } = self;
@@ -48,7 +48,7 @@ impl Server {
         let head = String::from_utf8_lossy(&bytes[..end]);
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
         let mut reader = serde_json::Deserializer::from_slice(&bytes[end + 4..]);
-        // A tree is as deep as its stacks.
+        // A tree can be as deep as its stacks, which is deeper than serde_json allows by default.
         reader.disable_recursion_limit();
         (status, Value::deserialize(&mut reader).unwrap_or_else(|error| panic!("{error}: {head}")))
     }

@@ -1,4 +1,4 @@
-//! Names for frames, by binutils' `nm`: independent of our own symbol reading.
+//! Names for frames from binutils' `nm`, which is independent of our own symbol reader.
 use crate::report::{Frame, Site, real};
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ impl Symbols {
         Symbols { module, table }
     }
 
-    /// The function of a return address in this module, else `None`.
+    /// The function that contains a return address in this module. `None` for other modules.
     pub fn name(&self, frame: &Frame) -> Option<&str> {
         if frame.module.as_ref() != Some(&self.module) {
             return None;
@@ -35,7 +35,7 @@ impl Symbols {
         self.table.get(index.checked_sub(1)?).map(|(_, name)| name.as_str())
     }
 
-    /// The names of a stack's frames that are in this module, leaf first.
+    /// The names of those frames of a stack that are in this module, leaf first.
     pub fn names<'a>(&'a self, site: &'a Site) -> Vec<&'a str> {
         site.frames.iter().filter_map(|frame| self.name(frame)).collect()
     }

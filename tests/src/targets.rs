@@ -1,14 +1,14 @@
-//! Builds the programs in `tests/targets`, once per content.
+//! Builds the programs in `tests/targets`, once for each version of their sources.
 //!
-//! All of them go to one folder named by a hash of all sources and recipes, so that libraries lie beside the programs that
-//! use them, and a change builds anew.
+//! All of them go to one folder, which is named by a hash of all sources and recipes. So libraries are next to the
+//! programs that use them, and any change causes a new build.
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Programs that need more than `cc -g -O1 NAME.c`: (name, source, flags, what must be built before).
+/// Programs that need more than `cc -g -O1 NAME.c`: (name, source, flags, targets that must be built before).
 const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("no_frame_pointer", "no_frame_pointer.c", &["-O2", "-fomit-frame-pointer"], &[]),
     ("trampoline", "trampoline.c", &["-O1", "-fomit-frame-pointer"], &[]),
@@ -96,19 +96,19 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// Linked with `libshort.so`; the loader binds its functions at the first call, or before the program starts.
+/// Linked with `libshort.so`. The loader binds its functions at the first call, or before the program starts.
 const SHORT_LAZY: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"];
 const SHORT_NOW: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"];
 
 const WRAP: &[&str] = &["-L.", "-lwrap", "-Wl,-rpath,$ORIGIN"];
 
-/// True if it is compiled by musl's compiler instead of `cc`. Its first flag says so.
+/// As its first flag this selects musl's compiler instead of `cc`.
 const MUSL: &[&str] = &["musl"];
 const PLUG_FIRST: &[&str] = &["-shared", "-fPIC", "-DINNER=first_inner", "-DOUTER=first_outer"];
 const PLUG_SECOND: &[&str] = &["-shared", "-fPIC", "-DINNER=second_inner", "-DOUTER=second_outer"];
 const MUSL_STATIC: &[&str] = &["musl", "-static"];
 
-/// The path of a built target, building it if need be.
+/// Returns the path of a target, and builds it if it does not exist yet.
 pub fn target(name: &str) -> PathBuf {
     static BUILT: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
     let mut built = BUILT.get_or_init(|| Mutex::new(HashMap::new())).lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +138,7 @@ fn build(name: &str) -> PathBuf {
     path
 }
 
-/// Compiles to a temporary name first: another test process may be building the same.
+/// Compiles to a temporary name first, because another test process may be building the same target.
 fn compile(source: &Path, path: &Path, flags: &[&str]) {
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut command = match source.extension().and_then(|e| e.to_str()) {
@@ -157,7 +157,7 @@ fn compile(source: &Path, path: &Path, flags: &[&str]) {
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&done.stderr));
-    // If another process has built it meanwhile, that file may be running, so it stays.
+    // If another process has built the target meanwhile, its file may be running, so that file stays.
     if let Err(error) = std::fs::hard_link(&unfinished, path) {
         assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{}: {error}", path.display());
     }

@@ -1,9 +1,10 @@
-//! One program, built several times: each time in another folder, with its lines elsewhere, and with some of its files changed.
+//! One program that is built several times, each time in another folder, with its lines moved, and with some of its
+//! files changed.
 use crate::targets::sources;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file with one static function of which `count` calls keep `size` bytes each.
+/// A source file with one static function, which is called `count` times and keeps `size` bytes per call.
 pub struct Part {
     pub file: &'static str,
     pub function: &'static str,
@@ -17,7 +18,7 @@ const fn part(file: &'static str, function: &'static str, count: u32, size: u32)
     Part { file, function, count, size, debug: true }
 }
 
-/// `make` is in two files, `grow` in two files of one name.
+/// `make` is in two files. `grow` is in two files with the same name.
 pub const BEFORE: &[Part] = &[
     part("red.c", "make", 3, 100),
     part("blue.c", "make", 7, 1000),
@@ -40,7 +41,8 @@ pub const AFTER: &[Part] = &[
     part("arrive.c", "arrive", 5, 41),
 ];
 
-/// What changed from one to the other: function, file in the later one (or where it was), bytes before and after; the largest change first.
+/// The changes between the two builds, largest first: function, file in the later build (or in the earlier one if it
+/// was removed), bytes before and after.
 pub const CHANGES: &[(&str, &str, i64, i64)] = &[
     ("make", "blue.c", 7000, 4000),
     ("grow", "gui/pool.c", 240, 30),
@@ -53,7 +55,7 @@ pub const CHANGES: &[(&str, &str, i64, i64)] = &[
     ("keep", "new.c", 99, 108),
 ];
 
-/// The program in `folder`, all its code `lines` lines further down.
+/// Builds the program in `folder`, with all its code moved down by `lines` lines.
 pub fn build(folder: &Path, parts: &[Part], lines: usize) -> PathBuf {
     let program = folder.join("twins");
     let entry = |part: &Part| part.file.replace(['/', '.'], "_");

@@ -1,16 +1,16 @@
-//! What `heaptrack print --json --view NAME` says.
+//! The output of `heaptrack print --json --view NAME`.
 use crate::run::heaptrack;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// `heaptrack print OPTIONS FILE`.
+/// Runs `heaptrack print OPTIONS FILE`.
 pub fn print(trace: &Path, options: &[&str]) -> Output {
     Command::new(heaptrack()).arg("print").args(options).arg(trace).output().expect("heaptrack can be run")
 }
 
-/// Its text.
+/// The text that `print` writes.
 pub fn text(trace: &Path, options: &[&str]) -> String {
     let output = print(trace, options);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -18,13 +18,13 @@ pub fn text(trace: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// One view, with options.
+/// The answer of one view, with options.
 pub fn view(trace: &Path, name: &str, options: &[&str]) -> Value {
     let mut words = vec!["--view", name];
     words.extend(options);
     let text = text(trace, &words);
     let mut reader = serde_json::Deserializer::from_str(&text);
-    // A tree is as deep as its stacks.
+    // A tree can be as deep as its stacks, which is deeper than serde_json allows by default.
     reader.disable_recursion_limit();
     let json = Value::deserialize(&mut reader).expect("JSON");
     assert_eq!(json_str(&json, "view"), name);
@@ -35,7 +35,7 @@ fn json_str<'a>(json: &'a Value, key: &str) -> &'a str {
     json[key].as_str().unwrap_or_else(|| panic!("no `{key}`"))
 }
 
-/// A number of the totals.
+/// A value of the totals.
 pub fn total(view: &Value, cost: &str) -> u64 {
     view["totals"][cost].as_u64().unwrap_or_else(|| panic!("no total `{cost}`: {}", view["totals"]))
 }

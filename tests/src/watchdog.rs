@@ -1,15 +1,15 @@
-//! Ends a suite that hangs, and says where it hangs.
+//! Ends a suite that hangs, and prints where it hangs.
 //!
-//! Receives nothing but the first use of the binary under test ([`crate::run::heaptrack`]). If the suite still runs long after
-//! that, it prints the tests and all processes below this one, with the place in the kernel where each waits, kills these
-//! processes and exits. No test passes or fails because of it.
+//! The first use of the binary under test ([`crate::run::heaptrack`]) starts it. If the suite still runs long after
+//! that, the watchdog prints the tests and all descendants of this process, with the place in the kernel where each
+//! waits. Then it kills these processes and exits. No test passes or fails because of it.
 use crate::{process, scale};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Once;
 use std::time::Duration;
 
-/// Several times what the longest suite takes on two cores.
+/// Several times the duration of the longest suite on two cores.
 fn limit() -> Duration {
     Duration::from_secs(60 * if scale::soak() { 120 } else { 20 })
 }

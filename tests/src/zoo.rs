@@ -1,8 +1,10 @@
-//! The zoo: real programs that treat stacks, signals, threads and memory each in its own way (`tests/zoo`, one folder each).
+//! The zoo: real programs, each with its own way to treat stacks, signals, threads and memory (`tests/zoo`, one folder
+//! each).
 //!
-//! Every animal is run alone, recorded from its start and attached to, by the same steps: it starts, says that it is ready while its
-//! special machinery exists, gets its input, works and ends by itself. [`table`] describes the animals; the suite, the lists of
-//! packages (`tests/packages.txt`, `tests/setup.sh`) and `docs/compatibility.md` are made from it or compared with it.
+//! Every animal is run alone, recorded from its start, and attached to, always in the same steps. It starts, reports
+//! that it is ready while its special machinery exists, gets its input, works, and ends by itself. [`table`] describes
+//! the animals. The suite, the lists of packages (`tests/packages.txt`, `tests/setup.sh`) and `docs/compatibility.md`
+//! are made from it or compared with it.
 pub mod table;
 
 use crate::attach::{Session, Target, below};
@@ -23,40 +25,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The blocks that only an animal itself asks for have this size, and every animal asks for the same number of them.
+/// The size of the blocks that only an animal itself requests. Every animal requests the same number of them.
 pub const SIZE: u64 = 4321;
 pub const BLOCKS: u64 = 10_000;
 
-/// No animal works for longer than a few seconds. One that is not done by then hangs.
+/// No animal works for longer than a few seconds. An animal that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One program of the zoo. In `build`, `command` and `prepare`, `{here}` is the animal's folder in `tests/zoo`, `{out}` the
-/// folder with what was built, `{folder}` an empty folder for one run, and `{blocks}` the path of `libblocks.so`.
+/// One program of the zoo. In `build`, `command` and `prepare`, `{here}` is the animal's folder in `tests/zoo`, `{out}`
+/// is the folder of the build, `{folder}` is an empty folder for one run, and `{blocks}` is the path of `libblocks.so`.
 pub struct Animal {
     pub name: &'static str,
-    /// What is special about it; docs/compatibility.md prints this.
+    /// What is special about the animal. docs/compatibility.md prints this text.
     pub about: &'static str,
     /// The commands that build it, run in `{out}`.
     pub build: &'static [&'static str],
-    /// A shell command that prepares `{folder}`.
+    /// A shell command that prepares `{folder}` before a run.
     pub prepare: &'static str,
     pub command: &'static [&'static str],
     pub environment: &'static [(&'static str, &'static str)],
-    /// The user that it runs as, if it is not the user of the tests.
+    /// The user that the animal runs as, if it is not the user of the tests.
     pub user: Option<&'static str>,
     pub ready: Ready,
-    /// What it reads from stdin once it is ready.
+    /// The text that the animal reads from stdin once it is ready.
     pub input: &'static str,
-    /// All that it prints after "ready"; empty if only the equality with a run alone is known.
+    /// Everything that the animal prints after "ready". If empty, the output is only compared with that of a run alone.
     pub prints: &'static str,
     pub code: i32,
     pub attach_to: AttachTo,
     pub oracle: Oracle,
-    /// Where stacks may end besides the roots of threads.
+    /// Where stacks may end besides at the roots of threads.
     pub ends: &'static [End],
     pub note: &'static str,
     pub packages: &'static [&'static str],
-    /// Prints the version, in its first line with a digit.
+    /// A command that prints the version in its first line with a digit.
     pub version: &'static [&'static str],
     pub in_make_test: bool,
 }
@@ -68,8 +70,8 @@ pub enum Ready {
     Line,
     /// It sleeps in a read of stdin.
     Reads,
-    /// It is a server. The script `drive.sh` in its folder waits for it (`drive.sh ready`), then asks it and ends it (`drive.sh go`);
-    /// what the second one prints is the output.
+    /// It is a server. The script `drive.sh` in its folder waits for it (`drive.sh ready`), then sends requests and
+    /// stops it (`drive.sh go`). The output of the second call is the animal's output.
     Driven,
 }
 
@@ -77,7 +79,8 @@ pub enum Ready {
 pub struct End {
     /// The name of a function, a part of a module's path, or [`JIT`].
     pub place: &'static str,
-    /// The number of different addresses there. The start of a fiber is one; more would be stacks that broke off somewhere.
+    /// The number of different addresses. The start of a fiber is one address. More addresses mean that stacks ended in
+    /// other places as well.
     pub addresses: usize,
     pub reason: &'static str,
 }
@@ -88,7 +91,7 @@ pub const JIT: &str = "code without a file";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AttachTo {
     Itself,
-    /// A process that it forked, which runs the program of this name.
+    /// A child process that runs the program of this name.
     Child(&'static str),
 }
 
@@ -99,11 +102,14 @@ pub enum Oracle {
     Counted,
     /// The same calls, but a collector decides when a block is freed.
     CountedCollected,
-    /// Recorded from its start, all totals are DHAT's. Attached, the identities.
+    /// All totals are those of DHAT if the animal is recorded from its start. Attached, only the identities are
+    /// checked.
     Dhat,
-    /// As `Dhat`, but only the number of calls and of blocks that are left: the program copies its environment, to which Valgrind adds.
+    /// As `Dhat`, but only the number of calls and of remaining blocks. The program copies its environment, to which
+    /// Valgrind adds variables.
     DhatCalls,
-    /// Only the identities: complete, nothing lost, no free unknown or implied, allocations - frees = live.
+    /// Only the identities: the trace is complete, nothing is lost, no free is unknown or implied, and allocations -
+    /// frees = live.
     Identities,
 }
 
@@ -118,7 +124,7 @@ impl Oracle {
         }
     }
 
-    /// True when a run of this kind is compared with an independent count.
+    /// True if a run of this kind is compared with an independent count.
     pub fn counts(self, way: Way) -> bool {
         match self {
             Oracle::Counted | Oracle::CountedCollected => true,
@@ -135,7 +141,6 @@ pub enum Way {
     Attached,
 }
 
-/// The result of a run.
 struct Run {
     stdout: String,
     stderr: String,
@@ -145,18 +150,18 @@ struct Run {
     _session: Option<crate::attach::Ended>,
 }
 
-/// What a recorded run has shown.
+/// The results of a recorded run.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub allocations: u64,
-    /// Shares of the allocations whose stack ends at the root of a thread, and at an end that the table explains.
+    /// The shares of the allocations whose stack ends at the root of a thread, and at an end that the table explains.
     pub at_root: f64,
     pub explained: f64,
-    /// All other ends. None of them is expected.
+    /// All other ends. There should be none.
     pub others: Vec<(String, u64)>,
-    /// The reasons of the explained ends that were met.
+    /// The reasons of those explained ends that occurred.
     pub reasons: Vec<&'static str>,
-    /// The kinds of allocations that the trace says it cannot see.
+    /// The kinds of allocations that the trace reports as not seen.
     pub unseen: Vec<String>,
 }
 
@@ -165,7 +170,7 @@ impl Animal {
         table::ANIMALS.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no animal is called {name}"))
     }
 
-    /// Runs the animal alone, then recorded or attached to. `Err` says what is wrong.
+    /// Runs the animal alone, then recorded or attached to. Returns `Err` with what is wrong.
     pub fn check(&self, way: Way) -> Result<Seen, String> {
         let alone = self.run(Way::Alone)?;
         let run = self.run(way)?;
@@ -223,7 +228,7 @@ impl Animal {
                     .ok_or_else(|| format!("{calls} blocks of {SIZE} bytes, {live} live; not {BLOCKS}, 0"))
             }
             Oracle::Dhat | Oracle::DhatCalls if way == Way::Launched => {
-                // In the same folder: its path is among the texts that are allocated.
+                // In the same folder, because the animal allocates texts that contain the path.
                 let words = self.words(self.command, &run.folder);
                 let mut program = Program::new(&words[0]).args(&words[1..]).current_dir(run.folder.path());
                 for (key, value) in self.environment {
@@ -250,7 +255,7 @@ impl Animal {
         }
     }
 
-    /// Where the stacks end, weighted by their allocations.
+    /// The ends of stacks, weighted by their allocations.
     fn stacks(&self, trace: &Path, summary: &Value) -> Seen {
         let (stacks, profile) = (view(trace, "stacks", &[]), view(trace, "profile", &[]));
         let parents = stacks["nodes"]["parent"].as_array().expect("nodes");
@@ -261,7 +266,7 @@ impl Animal {
         };
         let (mut all, mut at_root) = (0, 0);
         let mut entries = Entries::default();
-        // By the index in `ends`: the addresses and their allocations.
+        // For each entry of `ends`, the addresses and their allocations.
         let mut explained: Vec<HashMap<u64, u64>> = self.ends.iter().map(|_| HashMap::new()).collect();
         let mut others = HashMap::<String, u64>::new();
         let columns = [&profile["stack"], &profile["allocations"]].map(|list| list.as_array().expect("a column"));
@@ -333,7 +338,7 @@ impl Animal {
             words.extend([format!("--reuid={user}"), format!("--regid={user}"), "--".to_owned()]);
         }
         if way == Way::Launched {
-            // A binary that every user may run.
+            // A copy of the binary that every user may run.
             let binary = if self.user.is_some() { folder.join("heaptrack") } else { heaptrack() };
             if self.user.is_some() {
                 copy_program(heaptrack(), &binary);
@@ -354,7 +359,7 @@ impl Animal {
         command.stderr(std::fs::File::create(&stderr).expect("a file for stderr"));
         let mut target = Target::spawn(&mut command);
         let guard = Guard::over(target.pid);
-        // Without heaptrack's own lines.
+        // stderr without heaptrack's own lines.
         let text_of_stderr = || {
             let text = String::from_utf8_lossy(&std::fs::read(&stderr).unwrap_or_default()).into_owned();
             text.split_inclusive('\n').filter(|line| !line.starts_with("heaptrack: ")).collect::<String>()
@@ -473,7 +478,7 @@ impl Animal {
         shared().join(self.name)
     }
 
-    /// Builds it, unless it is built already.
+    /// Builds the animal, unless it is already built.
     fn built(&self) -> Result<(), String> {
         static BUILDING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -491,7 +496,7 @@ impl Animal {
         Ok(())
     }
 
-    /// The version of what runs here.
+    /// The version of the program on this machine.
     pub fn version_text(&self) -> String {
         let words = self.words(self.version, &Folder::new());
         let output = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).output();
@@ -509,11 +514,11 @@ impl Animal {
     }
 }
 
-/// Outermost functions: a process or a thread begins there.
+/// Outermost functions, at which a process or a thread begins.
 const ROOTS: &[&str] =
     &["_start", "_dl_start_user", "clone3", "__clone3", "clone", "__clone", "__GI___clone3", "__GI___clone"];
 
-/// Knows where programs begin: a stripped one has no name for it.
+/// Finds the entry points of programs, because a stripped program has no name for its entry.
 #[derive(Default)]
 struct Entries {
     known: HashMap<String, Option<u64>>,
@@ -532,13 +537,13 @@ impl Entries {
     }
 }
 
-/// True if a thread of the process sleeps in `read` of stdin, or polls.
+/// True if a thread of the process waits in `read` of stdin or in `poll`.
 fn is_reading(pid: u32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     call.starts_with("0 0x0 ") && process::state(pid) == Some('S')
 }
 
-/// Kills a process that takes longer than any animal may.
+/// Kills a process that runs longer than any animal may.
 struct Guard {
     done: Arc<AtomicBool>,
     struck: Arc<AtomicBool>,
@@ -594,7 +599,7 @@ fn run_in(folder: &Path, words: &[String]) -> Result<(), String> {
     output.status.success().then_some(()).ok_or_else(said)
 }
 
-/// The folder of all that was built, named by a hash of the sources and recipes; `libblocks.so` is in it.
+/// The folder of everything that was built, including `libblocks.so`. It is named by a hash of the sources and recipes.
 fn shared() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-// Calls the addon from a function that is hot enough to be compiled: `takeSome` asks for 12345 bytes each time.
+// Calls the addon from a function that is hot enough to be compiled. `takeSome` requests 12345 bytes each time.
 'use strict';
 const addon = require(process.argv[2]);
 

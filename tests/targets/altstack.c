@@ -1,6 +1,6 @@
-/* Stack overflow, survived: a recursion runs off the stack, the SIGSEGV handler runs on an alternate stack of 16 KB, allocates
- * 77 bytes there and jumps back. Five times; after each, main allocates 78 bytes.
- * By size: 5 of 77 (left 5), 5 of 78 (left 0). A handler's stack in the trace goes on below the signal frame. */
+/* Survives a stack overflow. A recursion overflows the stack, and the SIGSEGV handler runs on an alternate stack of
+ * 16 KB, allocates 77 bytes there and jumps back. This happens five times, and after each main allocates 78 bytes.
+ * By size: 5 of 77 (left 5), 5 of 78 (left 0). A handler's stack in the trace continues below the signal frame. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

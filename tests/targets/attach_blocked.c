@@ -1,6 +1,6 @@
-/* Threads that wait in system calls, one kind each, all without an end: if one returns, heaptrack has disturbed it.
- * Prints "ready N" once N threads have started. For every line on stdin the names of the calls that have returned so far are
- * printed, with errno, or "none". */
+/* Threads that wait in system calls, each in another kind of call, for ever. If a call returns,
+ * heaptrack has disturbed it. Prints "ready N" once N threads have started. For every line on stdin
+ * it prints the names of the calls that have returned so far, with errno, or "none". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

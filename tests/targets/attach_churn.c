@@ -1,7 +1,7 @@
-/* Threads and children that come and go, all the time. Ends when stdin does, with "right THREADS CHILDREN", or with "wrong".
+/* Threads and children that begin and end all the time. Ends when stdin ends, with "right THREADS CHILDREN" or with "wrong".
  *
- * Each thread allocates and frees 20 blocks of 5001 bytes and ends. Each forked child does the same with 5002 bytes, which is
- * never recorded, and so does a child of posix_spawn (/bin/true), which is another program. A signal comes every millisecond. */
+ * Each thread allocates and frees 20 blocks of 5001 bytes and ends. Each forked child does the same with 5002 bytes. That is never
+ * recorded, nor is a child of posix_spawn (/bin/true), which is another program. A signal comes every millisecond. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Its only thread is on a stack that it made itself, in its own data. Says "ready", then "done" for each line on stdin. */
+/* Its only thread is on a stack that it made in its own data. Prints "ready", then "done" for each line on stdin. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <ucontext.h>

@@ -1,4 +1,4 @@
-/* Becomes /bin/sleep after as many milliseconds as its argument says; before, it allocates. */
+/* Allocates, and after the number of milliseconds in its argument becomes /bin/sleep. */
 #include <stdlib.h>
 #include <time.h>
 #include "say.h"

@@ -1,6 +1,6 @@
-/* Its malloc reads a page that is not there in its second instruction; the signal's handler says "ready", waits for a line, and has
- * the page made readable. So as long as it waits, it will return into the midst of malloc's first instructions. Then the
- * program says "done" for each further line. */
+/* The second instruction of its malloc reads a page that is not mapped. The signal handler prints
+ * "ready", waits for a line, and makes the page readable. So while it waits, it is going to return into
+ * the middle of malloc's first instructions. Then the program prints "done" for each further line. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>

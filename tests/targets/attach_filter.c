@@ -1,6 +1,6 @@
-/* Behind a seccomp filter. Argument: what its filter forbids: "mremap", "getpid" or "sched_yield" (it would be killed for it),
- * "strict" (seccomp's first mode), "nothing", or "later": mremap again, but only from the first line on, and the blocks are a
- * new thread's. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
+/* Runs under a seccomp filter. The argument says what the filter forbids: "mremap", "getpid" or "sched_yield" (which kill it),
+ * "strict" (seccomp's first mode), "nothing", or "later", which forbids mremap only from the first line on and allocates in a
+ * new thread. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
             pthread_t thread;
             pthread_create(&thread, NULL, calls, NULL);
             pthread_join(thread, NULL);
-        } else if (strcmp(what, "strict") != 0) { /* There even malloc's own calls would be its end. */
+        } else if (strcmp(what, "strict") != 0) { /* In strict mode even malloc's own calls would kill it. */
             calls(NULL);
         }
         if (write(1, "done\n", 5) != 5) return 1;

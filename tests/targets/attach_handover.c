@@ -1,5 +1,5 @@
-/* For a line on stdin: 1000 times the first thread makes a block of 5003 bytes, and another one, which does nothing else, frees it. An
- * allocator that keeps nothing for a thread gives the same block each time. Prints "done". */
+/* For each line on stdin the first thread allocates a block of 5003 bytes 1000 times, and another thread, which does
+ * nothing else, frees each. An allocator without per-thread caches returns the same block each time. Prints "done". */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* For a line on stdin: loads the libraries that are its arguments, calls what is in them, unloads them; prints "done".
- * Each one has a function `work` that makes a block. */
+/* For each line on stdin it loads the libraries that are its arguments, calls their function
+ * `work`, which allocates a block, unloads the libraries, and prints "done". */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "say.h"

@@ -1,4 +1,4 @@
-/* For a line on stdin: asks for more than there is, for a block of 9001 bytes that stays, and prints "done". */
+/* For each line on stdin: requests more memory than there is, then a block of 9001 bytes, which stays, and prints "done". */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>

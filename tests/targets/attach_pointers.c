@@ -1,5 +1,5 @@
-/* Keeps the addresses of malloc and free as its table of imports has them. For a line on stdin: "take" takes the addresses, any
- * other line makes and frees 100 blocks of 3001 bytes by them. Prints "done". */
+/* Keeps the addresses of malloc and free that are in its import table. The line "take" on stdin reads these
+ * addresses again. Any other line allocates and frees 100 blocks of 3001 bytes through them. Prints "done". */
 #include <stdlib.h>
 #include "say.h"
 

@@ -1,5 +1,5 @@
-/* A server with workers. For "N" on stdin it forks N of them, of which every second one forks another, and prints all their pids in one
- * line. Workers allocate and free until they are killed; without an argument they die with their parent. */
+/* A server with workers. For a line "N" on stdin it forks N workers, of which every second one forks another, and prints the
+ * pids of all in one line. Workers allocate and free until they are killed. Without an argument they die with their parent. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -9,7 +9,7 @@
 
 static void work(int dies) {
     if (dies) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* The reader of our output waits for its end. */
+    /* The test waits until all copies of this descriptor are closed. */
     close(1);
     close(2);
     for (;;) {

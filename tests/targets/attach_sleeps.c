@@ -1,6 +1,6 @@
-/* Allocates and then sleeps where no signal reaches it, again and again. With a file as its argument it writes a block there and waits
- * for the disk; without one it waits for a child of vfork that lives for three milliseconds. Says "ready", and "right" when stdin
- * ends. */
+/* Repeatedly allocates and then sleeps where no signal can wake it. With a file as its argument it
+ * writes a block there and waits for the disk. Without one it waits for a child of vfork that lives
+ * for three milliseconds. Prints "ready", and "right" when stdin ends. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

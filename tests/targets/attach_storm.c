@@ -1,4 +1,4 @@
-/* Two threads load and unload the libraries that are the arguments, one each, all the time. Says "ready", and "right" when stdin ends. */
+/* Two threads load and unload the libraries in the arguments, one each, all the time. Prints "ready", and "right" when stdin ends. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* A coroutine that is left in the middle of malloc: the allocator itself (libown.cpp) switches to another stack. For the first line on
- * stdin the coroutine begins and says "inside"; for the second one its malloc returns, and it says "done". Its stack is far away from
- * those that threads have. */
+/* A coroutine that is suspended in the middle of malloc, because the allocator itself (libown.cpp) switches
+ * to another stack. For the first line on stdin the coroutine begins and prints "inside". For the second
+ * line its malloc returns, and it prints "done". Its stack is far away from the stacks of threads. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
-// Throws through allocations, all the time, in two threads; threads are cancelled while they allocate, too. Ends when stdin does,
-// with "right ROUNDS", or at once with "wrong" and what.
+// Throws through allocations, all the time, in two threads. Also cancels threads while they
+// allocate. Ends when stdin ends, with "right ROUNDS", or at once with "wrong" and what is wrong.
 //
-// A round: a vector of strings that is unwound by an exception with a text of its own; `new` of more than there is, which
-// throws; the same with nothrow, which returns null; aligned `new`. Calls of operator new succeed 8 times a round with a
-// size of 3001 bytes, and 2 times with 3072 (aligned).
+// A round: an exception with a text of its own unwinds a vector of strings; a `new` of more than
+// there is throws; the same with nothrow returns null; an aligned `new`. In each round operator new
+// succeeds 8 times with a size of 3001 bytes and 2 times with 3072 (aligned).
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

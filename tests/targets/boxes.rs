@@ -1,7 +1,7 @@
-//! Rust boxes and sized vectors: no realloc, so sites can be compared one by one.
+//! Rust boxes and sized vectors. There is no realloc, so sites can be compared one by one.
 //! 64 boxes of 24 bytes (all dropped), 10 vectors of 1000 bytes (9 dropped, one leaked), a tree of 127 nodes of 24 bytes.
 //!
-//! `no_main`: Rust's own start reads /proc/self/maps with getline, whose buffer grows with the longest path in there.
+//! `no_main`: Rust's own start-up reads /proc/self/maps with getline, whose buffer depends on the longest path in it.
 #![no_main]
 use std::hint::black_box;
 

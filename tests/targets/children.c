@@ -1,6 +1,6 @@
-/* Children in every way a program makes them: fork, vfork+exec, posix_spawn, system, popen, clone through fork in a thread.
- * A child allocates 100 blocks of 2002 bytes; none of those is in the trace. Each child prints whether it sees anything of
- * us in its environment (it must not). Parent, by size: 1001 once before, 3003 once after; nothing of 2002. */
+/* Makes children in every way that programs use: fork, vfork+exec, posix_spawn, system, popen, and fork in a thread. A
+ * child allocates 100 blocks of 2002 bytes, none of which is in the trace. Each child prints whether its environment
+ * contains anything of heaptrack (it must not). Parent, by size: 1001 once before, 3003 once after, none of 2002. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>

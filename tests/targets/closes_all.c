@@ -1,5 +1,5 @@
-/* Does what daemons do first: closes every descriptor above 2, changes its directory and session, then works: 1000 blocks of 66
- * bytes, 500 freed. */
+/* Does what daemons do first: closes every descriptor above 2 and changes its directory and
+ * session. Then it allocates 1000 blocks of 66 bytes and frees 500. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <unistd.h>

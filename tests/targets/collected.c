@@ -1,5 +1,5 @@
-/* A program with Boehm's collector (libgc), which stops all threads by signals wherever they are, also inside our hooks.
- * Four threads build lists by GC_malloc and, between, use malloc: 5000 times malloc(55), free each. Own blocks: 20000 of 55. */
+/* Uses Boehm's collector (libgc), which stops all threads by signals wherever they are, even inside our hooks. Four threads
+ * build lists with GC_malloc, and in between each calls malloc(55) 5000 times and frees each block. Own blocks: 20000 of 55. */
 #define GC_THREADS
 #include <gc.h>
 #include <pthread.h>

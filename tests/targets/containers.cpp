@@ -1,6 +1,6 @@
 // C++ containers without realloc: every site allocates through operator new.
 // 200 map nodes, 100 heap strings of 100 characters, one vector that grows by doubling from 1 to 1024 ints, a deque.
-// The numbers are DHAT's business; the leak is exact: one int[250] (1000 bytes) from `leak`.
+// DHAT supplies the numbers, but the leak is exact: one int[250] (1000 bytes) from `leak`.
 #include <deque>
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
-/* 50 coroutines (swapcontext) on 8 KB stacks, each ten levels deep, taking turns 20 times; each turn allocates 200 + level
- * bytes at the bottom and keeps every tenth. Own blocks: 1000 allocations of 210 bytes, 100 left (21000 bytes).
- * A recorded stack must have exactly the ten `level` frames above `body`, never those of another coroutine. */
+/* 50 coroutines (swapcontext) on 8 KB stacks, each ten levels deep, take turns 20 times. Each turn allocates 200 +
+ * level bytes at the bottom and keeps every tenth block. Own blocks: 1000 allocations of 210 bytes, 100 left (21000
+ * bytes). A recorded stack must have exactly the ten `level` frames above `body`, never those of another coroutine. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <ucontext.h>

@@ -1,7 +1,7 @@
-/* Counts its finished calls in a file that outlives it, for the tests that kill. Arguments: the file, threads (2), pause in
+/* Counts its finished calls in a file that outlives it, for tests that kill it. Arguments: the file, threads (2), pause in
  * microseconds after each 64 calls (0), calls per thread (0 = until killed).
  *
- * The file is an array of 64-byte lines, one per thread: allocations, freed. Each number is raised after its call returned, so
+ * The file is an array of 64-byte lines, one per thread: allocations, frees. Each number is incremented after its call returned, so
  * when the process is killed the trace has between n and n + 1 of each thread's allocations.
  * Thread i allocates 1000 + i bytes, so that the threads can be told apart in the trace. Keeps the last 100 blocks. */
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Threads that are all started, then woken together. Each allocates and frees PER_THREAD blocks of 40 bytes, and keeps one of 24.
+/* Starts all threads and then wakes them together. Each allocates and frees PER_THREAD blocks of 40 bytes and keeps one of 24.
  *
  *   crowd THREADS PER_THREAD [attach]   allocates THREADS * PER_THREAD blocks of 40 bytes and THREADS of 24; 24 bytes stay.
  *

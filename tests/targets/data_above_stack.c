@@ -1,6 +1,6 @@
-// 200 blocks of 1000 bytes, each freed at once, allocated on a stack of the program's own making by code without unwind
-// information that uses rbp for data. The data lie right above the stack, look like a frame, and are unmapped after half of
-// the blocks.
+// Allocates 200 blocks of 1000 bytes, each freed at once, on a stack that the program made itself.
+// The calling code has no unwind information and uses rbp for data. These data lie right above the
+// stack, look like a frame, and are unmapped after half of the blocks.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

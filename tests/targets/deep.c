@@ -1,7 +1,7 @@
-/* Recursion 100,000 levels deep: malloc(40) at each 1000th level (100 of them, all freed on the way up), malloc(41) at the
- * bottom (left), twice over, so that the second descent meets remembered stacks.
- * Own blocks: 200 of 40 bytes (0 left), 2 of 41 (2 left). A stack is whole or cut in the middle, never at the root: its last
- * frames are those of main and the process's start. */
+/* Recursion 100,000 levels deep. It calls malloc(40) at each 1000th level (100 blocks, all freed on the
+ * way up) and malloc(41) at the bottom (left). It does this twice, so that the second descent meets
+ * remembered stacks. Own blocks: 200 of 40 bytes (0 left), 2 of 41 (2 left). A stack is complete or cut in
+ * the middle, never at the root, so its last frames are always those of main and the process's start. */
 #include <stdlib.h>
 #include "say.h"
 

@@ -1,5 +1,5 @@
-/* Recursion deeper than any stack that is remembered, on a stack that is then unmapped, and again on one that lies lower,
- * so that what was remembered of the first one's root lies above the second one.
+/* Recursion deeper than any remembered stack, on a stack that is then unmapped, and again on a
+ * stack at a lower address. So the remembered root of the first stack lies above the second one.
  *
  *   deep_fibers   allocates 2 * 200 blocks of 32 bytes at depth 3,000, frees them, prints "done".
  */

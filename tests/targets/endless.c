@@ -1,4 +1,4 @@
-/* Allocates and frees blocks of 1 to 4000 bytes, keeps every hundredth, until SIGTERM, some hundred thousand a second; then says "kept N" and ends with 7. */
+/* Until SIGTERM, allocates and frees blocks of 1 to 4000 bytes, some hundred thousand per second, and keeps every hundredth. Then prints "kept N" and ends with 7. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A program that replaces itself, as wrappers and shells do: three images in one process.
- * Image n allocates 10 * n blocks of 1000 + n bytes (n = 1, 2, 3), frees 5 of them, and executes the next by another
- * function. In the trace: 10 of 1001, 20 of 1002, 30 of 1003; left at the end: the last image's 25 of 1003 only (the blocks of
- * an image are gone with it). No program sees the environment between the images: it must be clean in each. */
+ * Image n allocates 10 * n blocks of 1000 + n bytes (n = 1, 2, 3), frees 5 of them, and executes the next image through another
+ * function. In the trace: 10 of 1001, 20 of 1002, 30 of 1003. Left at the end: only the last image's 25 of 1003, because the blocks
+ * of an image end with it. No image may see heaptrack's variables in its environment. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-/* A site per image: the same place in the same file is one site, whichever image it ran in. */
+/* Each image has its own function, because the same code position in the same file would be one site for all images. */
 NOINLINE static void *first(void) { void *p = malloc(1001); FRAME(); return p; }
 NOINLINE static void *second(void) { void *p = malloc(1002); FRAME(); return p; }
 NOINLINE static void *third(void) { void *p = malloc(1003); FRAME(); return p; }
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     say("image %d, %d variables of ours, LD_PRELOAD=%s\n", image, traces, getenv("LD_PRELOAD") ? getenv("LD_PRELOAD") : "(none)");
     char *next[] = {argv[0], image == 1 ? "2" : "3", NULL};
     if (image == 1) {
-        /* A failing exec first: the program must go on as if nothing had been tried. */
+        /* First an exec that fails. The program must continue as if it had not been tried. */
         if (execv("/nonexistent/program", next) != -1 || errno != ENOENT) return 1;
         execv(argv[0], next);
     }

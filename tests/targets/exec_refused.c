@@ -1,5 +1,5 @@
-/* Executes what the kernel refuses: pointers that cannot be read, a pipe, a folder. Each exec must come back as it does alone,
- * and what is allocated afterwards is recorded: 7 blocks of 61 bytes. The first argument is a folder for the pipe. */
+/* Makes exec calls that the kernel refuses: unreadable pointers, a pipe, a folder. Each call must return as it does without
+ * heaptrack, and later allocations are recorded: 7 blocks of 61 bytes. The first argument is a folder for the pipe. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <spawn.h>

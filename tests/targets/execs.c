@@ -1,5 +1,5 @@
-/* Leaves 100 blocks of 7002 bytes, then becomes another program: execs PROGRAM [WORDS...]. If that is not possible it says so and returns 5.
-   Before, it tries a program that is not there. */
+/* Leaves 100 blocks of 7002 bytes, then becomes another program: execs PROGRAM [WORDS...]. If that fails, it prints so and returns 5.
+   Before that, it tries to execute a program that does not exist. */
 #include <stdlib.h>
 #include <unistd.h>
 #include "say.h"

@@ -22,7 +22,7 @@ static void files(void) {
         ssize_t length = readlink(link, name, sizeof name - 1);
         if (length < 0) continue;
         name[length] = 0;
-        /* A pipe's number differs from run to run; that there is one does not. */
+        /* A pipe's number differs from run to run. Only the fact that it is a pipe is printed. */
         name[strcspn(name, "[")] = 0;
         say("fd %d %s\n", fd, name);
     }

@@ -1,9 +1,9 @@
-/* Calls what an allocator exports besides malloc, 1000 times each, by the allocator that it is compiled for. Sizes, as they are asked for:
+/* Calls the functions that an allocator exports besides malloc, 1000 times each. The allocator is chosen at compile time. Requested sizes:
    JEMALLOC: 5001 mallocx, of which half go by dallocx and half by sdallocx after a failed xallocx; 5002 mallocx, resized by rallocx to 5003,
    then by xallocx in place to 5004.
    TCMALLOC: 5001 tc_malloc, 5002 tc_calloc, resized by tc_realloc to 9003, 5004 tc_new, 5005 tc_newarray_nothrow, 5120 tc_memalign.
    MIMALLOC: 5001 mi_malloc, 5002 mi_zalloc, resized by mi_realloc to 9003, 5004 mi_new, 5120 mi_malloc_aligned, 5006 mi_calloc,
-   17 mi_strdup, 5007 mi_malloc expanded in place by mi_expand to 5008. All are freed. Prints how often. */
+   17 mi_strdup, 5007 mi_malloc expanded in place by mi_expand to 5008. All are freed. Prints the number of rounds. */
 #include <stdlib.h>
 #include <string.h>
 #include "say.h"
@@ -24,7 +24,7 @@ static void round_of_calls(int i) {
 }
 #elif defined TCMALLOC
 #include <gperftools/tcmalloc.h>
-/* The header has these for C++ only. */
+/* The header declares these for C++ only. */
 void *tc_new(size_t), *tc_newarray_nothrow(size_t, const void *);
 void tc_delete(void *), tc_deletearray_nothrow(void *, const void *);
 static void round_of_calls(int i) {

@@ -1,6 +1,6 @@
-/* Fibers on stacks of their own whose outermost return address is 0. A fiber gets 4, 8 or 12 turns, allocates 3 blocks of 48
- * bytes per turn at different depths, and frees them. When it has ended, its stack cannot be read any more, and a new fiber
- * gets a stack elsewhere.
+/* Fibers on stacks of their own, whose outermost return address is 0. A fiber gets 4, 8 or 12 turns.
+ * In each turn it allocates 3 blocks of 48 bytes at different depths and frees them. When a fiber
+ * has ended, its stack becomes unreadable, and the next fiber gets a stack at another address.
  *
  *   fibers COUNT   prints "N blocks": this many blocks of 48 bytes were allocated, and all were freed.
  */
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
         saved[i] = current;
         blocks += 3;
         if (++turns[i] == TURNS * (1 + i % 3)) {
-            /* Not unmapped: the next fiber would get the same place. */
+            /* Not unmapped, because the next fiber would get the same address. */
             mprotect(stacks[i], SIZE, PROT_NONE);
             stacks[i] = NULL;
             ended++;

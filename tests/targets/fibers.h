@@ -1,11 +1,11 @@
-/* Hand-made coroutines: the outermost return address of each stack is 0, as Ruby and many others have it. */
+/* Hand-made coroutines. The outermost return address of each stack is 0, as in Ruby and many other runtimes. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* Saves the registers that a call must keep, and goes on where `to` was saved. */
+/* Saves the callee-saved registers, and continues where `to` was saved. */
 void fiber_switch(void **from, void *to);
 __asm__(".globl fiber_switch\n"
         ".type fiber_switch, @function\n"
@@ -20,7 +20,7 @@ __asm__(".globl fiber_switch\n"
         ".cfi_endproc\n"
         ".size fiber_switch, .-fiber_switch\n");
 
-/* What `fiber_switch` finds on a new stack: six registers, where to go, and a return address of zero. */
+/* The words that `fiber_switch` finds on a new stack: six registers, the entry point, and a return address of zero. */
 static inline void *fiber_start(char *top, void (*body)(void)) {
     uintptr_t *sp = (uintptr_t *)((uintptr_t)top & ~(uintptr_t)15);
     *--sp = 0;

@@ -41,7 +41,7 @@ static void wait_for_line(void) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "nothing", *when = argc > 2 ? argv[2] : "";
     int blocks = argc > 3 ? atoi(argv[3]) : 5000;
-    /* The heap is there before, so that malloc itself needs no system call. */
+    /* The heap is created before, so that malloc itself needs no system call. */
     KEEP(malloc(91));
     if (strcmp(when, "before") == 0) wait_for_line();
     if (forbid(how) != 0) return 1;
@@ -52,6 +52,6 @@ int main(int argc, char **argv) {
         free(made);
     }
     say("done\n");
-    /* Strict mode allows no exit_group. */
+    /* Strict mode does not allow exit_group. */
     syscall(SYS_exit, 5);
 }

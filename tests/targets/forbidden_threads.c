@@ -59,7 +59,7 @@ static void *churns(void *blocks) {
     return NULL;
 }
 
-/* Each of the two has a box for what it is given. */
+/* Each of the two threads has a box for the block that the other one passes to it. */
 static _Atomic(void *) boxes[2];
 
 static void give(int whose) {
@@ -111,7 +111,7 @@ static void be_refused(void) {
 
 static atomic_int begun, over;
 
-/* A thread that ended would make system calls. */
+/* A thread that ends would make system calls, so it stays. */
 static void stay(void) {
     atomic_fetch_add(&over, 1);
     for (;;) sched_yield();

@@ -1,5 +1,5 @@
-// 2,000,000 blocks of 1000 bytes, each freed at once, while a timer's handler forks. A child returns from the handler into
-// whatever it has interrupted, allocates another 200 blocks of 24 bytes, and ends. Prints whether all children ended well.
+// Allocates 2,000,000 blocks of 1000 bytes, each freed at once, while a timer's handler forks. A child returns from the handler
+// into the interrupted code, allocates another 200 blocks of 24 bytes, and ends. Prints whether all children ended well.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 //! Rust collections that reallocate: Vec and String growth, a BTreeMap, formatting. Argument: rounds (default 20).
-//! Deterministic; the numbers are DHAT's. Also the Rust program of the gdb stack test (recursion, closures, iterators).
+//! Deterministic; DHAT supplies the numbers. It is also the Rust program of the gdb stack test (recursion, closures, iterators).
 //!
-//! `no_main`: Rust's own start reads /proc/self/maps with getline, whose buffer grows with the longest path in there.
+//! `no_main`: Rust's own start-up reads /proc/self/maps with getline, whose buffer depends on the longest path in it.
 #![no_main]
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ fn nest(depth: usize, words: &[String]) -> String {
 }
 
 /// # Safety
-/// As the C runtime calls it.
+/// The C runtime calls it with `count` valid strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn main(count: i32, arguments: *const *const std::ffi::c_char) -> i32 {
     // SAFETY: the C runtime passes `count` strings.

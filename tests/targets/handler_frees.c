@@ -1,7 +1,7 @@
-/* A timer's signal handler frees blocks that main allocates, mostly while main is inside another call. Links libbump.so, whose
- * malloc may be interrupted anywhere.
+/* A timer's signal handler frees blocks that main allocates, mostly while main is in another call.
+ * Links libbump.so, whose malloc may be interrupted anywhere.
  *
- * main: malloc(48), then short-lived blocks of 32 bytes until the handler has freed it; handler: free, and three blocks of 33 bytes.
+ * main: malloc(48), then short-lived blocks of 32 bytes until the handler has freed it. Handler: free, and three blocks of 33 bytes.
  * Prints main=M handler=H short=S. Every block is freed once. */
 #define _GNU_SOURCE
 #include <signal.h>

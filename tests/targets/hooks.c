@@ -26,7 +26,7 @@ static int checks, failed;
         }                                                        \
     } while (0)
 
-/* The compiler knows these functions and would fold or refuse the calls we are after. */
+/* Called through pointers, because the compiler knows these functions and would remove or reject the calls that are tested. */
 static void *(*volatile do_malloc)(size_t) = malloc;
 static void *(*volatile do_calloc)(size_t, size_t) = calloc;
 static void *(*volatile do_realloc)(void *, size_t) = realloc;
@@ -133,7 +133,7 @@ NOINLINE static void aligned(void) {
     CHECK(do_pvalloc(HUGE_SIZE) == NULL && errno == ENOMEM);
 }
 
-/* C23's frees and the old cfree: a libc either has them or not, and we must not change which. */
+/* C23's variants of free, and the old cfree. A libc has them or not, and heaptrack must not change which. */
 NOINLINE static void rare_frees(void) {
     void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
     void (*free_aligned_sized)(void *, size_t, size_t) =
@@ -164,7 +164,7 @@ int main(void) {
     by_libc();
     void *probe = do_malloc(119);
     size_t usable = malloc_usable_size(probe);
-    CHECK(usable == 120); /* glibc's own rounding: not one byte more or less */
+    CHECK(usable == 120); /* glibc's own rounding, exactly */
     do_free(probe);
     CHECK(malloc_usable_size(NULL) == 0);
     say("hooks: %d checks, %d failed\n", checks, failed);

@@ -1,5 +1,5 @@
-// Blocks of 100 bytes, as many by `left` as the first argument says and as many by `right` as the second. Both are inlined into
-// `main`, so that their stacks differ in no function that the processor has called.
+// Allocates blocks of 100 bytes: in `left` as many as the first argument says, in `right` as many as the second.
+// Both functions are inlined into `main`, so their stacks have the same return addresses except for the leaf.
 #include <stdlib.h>
 
 static inline __attribute__((always_inline)) void take(void) {

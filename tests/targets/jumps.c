@@ -1,6 +1,6 @@
-/* longjmp over frames that allocated; the next call puts other functions on the same stretch of stack, where a remembered
- * stack would be wrong. 100 rounds: `left` -> `bottom` allocates 10 bytes and jumps, `right` -> `bottom` allocates 20 and
- * returns. By size: 100 of 10 called from left, 100 of 20 called from right, 200 left. */
+/* Jumps by longjmp over frames that allocated. The next call puts other functions on the same part of the stack,
+ * where a remembered stack would be wrong. 100 rounds: `left` -> `bottom` allocates 10 bytes and jumps, `right` ->
+ * `bottom` allocates 20 and returns. By size: 100 of 10 called from left, 100 of 20 called from right, 200 left. */
 #include <setjmp.h>
 #include <stdlib.h>
 #include "say.h"

@@ -1,4 +1,4 @@
-/* Five ways to hold memory at the end, one function each; 200 rounds of 2 ms, or of as many as the first word says.
+/* Five ways to hold memory at the end, one function each, in 200 rounds of 2 ms, or of the number of ms in the first argument.
  *
  *   start_up   7 blocks of 501 before the first round, never freed                       once
  *   forget     1 block of 101 a round, never freed: 200 left with 20200 bytes             grows

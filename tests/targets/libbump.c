@@ -1,5 +1,5 @@
-/* An allocator in a library of its own, as jemalloc is: an atomic bump pointer, so that it may be called in a signal handler
- * (glibc's may not, with or without us). free does nothing; memory comes back never: for small tests. */
+/* An allocator in its own library, as jemalloc is. It has an atomic bump pointer, so it may be called in a signal handler
+ * (glibc's may not, with or without heaptrack). free does nothing and memory is never reused, so it is only for small tests. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

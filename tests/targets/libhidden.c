@@ -1,4 +1,4 @@
-/* An allocator that a library keeps to itself, under one of jemalloc's names, as polars has it. What `opens` opens: 100 blocks from it. */
+/* A library with a private allocator, under one of jemalloc's names, as in polars. `opens` opens it and gets 100 blocks from it. */
 #include "say.h"
 
 static char arena[1 << 20];

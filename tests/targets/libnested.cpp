@@ -1,5 +1,5 @@
-// An allocator whose operators come down to its own malloc and free by their symbols, as an interposing library may do: new[] jumps to
-// new, which calls malloc; delete[] jumps to delete, which jumps to free. Each block must be counted once.
+// An allocator whose operators call its own malloc and free through their symbols, as an interposing library may do.
+// new[] jumps to new, which calls malloc. delete[] jumps to delete, which jumps to free. Each block must be counted once.
 #include <cstddef>
 #include <new>
 

@@ -1,5 +1,5 @@
-// A library with an allocator of its own: malloc and all forms of operator new and delete, which do not come down to malloc and
-// free. Blocks come from an arena and are never used again: for small tests.
+// A library with its own allocator: malloc and all forms of operator new and delete, which do not call
+// malloc and free. Blocks come from an arena and are never reused, so it is only for small tests.
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -15,7 +15,7 @@ static char *arena() {
     return made;
 }
 
-// A head of 16 bytes with the size before each block.
+// A header of 16 bytes with the size before each block.
 __attribute__((noinline)) static void *take(size_t alignment, size_t size) {
     if (alignment < 16) alignment = 16;
     if (size > arena_size / 4) return errno = ENOMEM, nullptr;
@@ -59,7 +59,7 @@ void *realloc(void *old, size_t size) {
 
 void *operator new(size_t size, const std::nothrow_t &) noexcept { return take(16, size); }
 #ifdef ALIASES
-// All four are one function, as in Chromium: nothing is thrown there.
+// All four are one function, as in Chromium, and none of them throws.
 void *operator new(size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
 void *operator new[](size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
 void *operator new[](size_t size, const std::nothrow_t &) noexcept __attribute__((alias("_ZnwmRKSt9nothrow_t")));

@@ -1,4 +1,4 @@
-/* A library that allocates two functions deep. Built twice, with the same code and other names. */
+/* A library that allocates two functions deep. Built twice, with the same code and different names. */
 #include <stdlib.h>
 
 __attribute__((noinline)) void *INNER(int bytes) {

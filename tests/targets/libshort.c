@@ -1,6 +1,6 @@
-/* A small allocator whose entries cannot be replaced by a jump: free is two bytes long with other code after it, calloc
- * begins with a call, malloc has a loop into its own first instructions. The others are as compilers make them.
- * With -DPROGRAM it is a program of its own, which says "ready" and waits to be killed. */
+/* A small allocator whose entry points cannot be replaced by a jump. free is two bytes long with other code after
+ * it, calloc begins with a call, and malloc has a loop into its own first instructions. The other functions are as
+ * compilers make them. With -DPROGRAM it is a program of its own, which prints "ready" and waits to be killed. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define ARENA ((size_t)1 << 32)
-/* Before each block: what was asked for, and the piece that it is in, of 2^kind bytes. */
+/* Before each block: the requested size, and the size class of its piece, which has 2^kind bytes. */
 struct head {
     size_t size;
     char *piece;

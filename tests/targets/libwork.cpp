@@ -1,4 +1,4 @@
-// What `opens` opens. In its constructor 10 x malloc(6001); `work`: 1000 x malloc(6002), 1000 x new of 6003 bytes. All are freed.
+// For `opens`. Its constructor calls malloc(6001) 10 times. `work` calls malloc(6002) 1000 times and `new` of 6003 bytes 1000 times. All are freed.
 #include <cstdlib>
 #include <new>
 #include "say.h"

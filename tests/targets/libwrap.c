@@ -1,5 +1,5 @@
-/* A library that stands before libc's allocator: malloc and free count their calls and go on to what comes next; calloc and realloc
- * jump to libc's. */
+/* A library that comes before libc's allocator in the lookup order. Its malloc and free count their
+ * calls and call the next definition. Its calloc and realloc jump to libc's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A function without unwind information that uses rbp as a plain register: what stands where a return address would be is the
- * number 1. Allocates three blocks of 93 bytes there. */
+/* A function without unwind information that uses rbp as an ordinary register, so the word in the
+ * place of a return address is the number 1. Allocates three blocks of 93 bytes there. */
 #include <stdlib.h>
 #include "say.h"
 

@@ -10,7 +10,7 @@ static volatile long sink;
 NOINLINE static long delta(long a, long b, long c, long d, long e, long f) {
     char *made = malloc(14);
     KEEP(made);
-    /* Six live values over a call: callee-saved registers, rbp among them. */
+    /* Six values are live across a call, so they are in callee-saved registers, including rbp. */
     long sum = a * 3 + b * 5 + c * 7 + d * 11 + e * 13 + f * 17 + made[0] * 0;
     free(made);
     return sum + a + b + c + d + e + f;

@@ -1,5 +1,5 @@
-/* Runs a program (the arguments) where no code can be changed: the kernel refuses to make anything executable (MDWE), which
- * every program started from here inherits. Ends with 3 unless code is really safe: mprotect refused, /proc/self/mem not there. */
+/* Runs the program in its arguments where no code can be changed, because the kernel refuses to make anything executable (MDWE, inherited
+ * by every program started from here). Ends with 3 unless that is true: mprotect is refused and /proc/self/mem does not exist. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
-// Every form of operator new and delete, ROUNDS times (the first argument, 1000 unless told). Sizes, with their counts in rounds:
-// 4001 new (2), 4002 new[] (2), 4003 and 4004 the same with nothrow (1 each), 4096 aligned (2), 4160 aligned [] (2), 4224 and 4288 aligned
-// with nothrow (1 each). All are freed, by every form of delete. Once each: 500 `new` in a constructor of this program, before main, of
-// 4005 bytes; unless the second argument is "calm", a `new` that fails with and without a new handler, whose calls are counted and which
-// may throw an exception of its own (mimalloc aborts there). Prints what it saw; nothing that depends on addresses.
+// Every form of operator new and delete, ROUNDS times (the first argument, default 1000). Sizes, with their counts per round: 4001
+// new (2), 4002 new[] (2), 4003 and 4004 the same with nothrow (1 each), 4096 aligned (2), 4160 aligned [] (2), 4224 and 4288 aligned
+// with nothrow (1 each). All are freed, by every form of delete. Once each: 500 `new` of 4005 bytes in a constructor of this program,
+// before main; and a `new` that fails with and without a new handler, whose calls are counted and which may throw its own exception.
+// The second argument "calm" skips the failing `new`, because mimalloc aborts there. The output does not depend on addresses.
 #include <cstdlib>
 #include <new>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// A small order system with the three things that people hunt with a heap profiler. Its phases are apart in time.
+// A small order system with the three problems that people look for with a heap profiler. Its phases are separated in time.
 //
 //   the peak   img::Pipeline::decode and ::blur: 60 tiles of 262144 bytes each, 15728640 bytes a function, held at once, then freed
 //   the leak   leaky::makeToken: 8000 tokens of 55 bytes, none freed, all along; leaky::openSession: 800 of 8000 sessions of 208 bytes kept
@@ -6,7 +6,7 @@
 //              report::checksum: 72000 vectors of 32 bytes, each freed before the next allocation (temporary)
 //   a cache    db::Cache::insert: 2000 entries of 128 bytes, early, held to the end: bounded, not a leak
 //
-// Vectors are made at their final size, so that no library's mind about growth changes the numbers.
+// Vectors are created at their final size, so that the growth strategy of the library does not change the numbers.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -81,7 +81,7 @@ namespace report {
     return sum;
 }
 
-// `orders 6`: only six phases, so 6000 tokens and 600 sessions kept.
+// `orders 6` runs only six phases, so 6000 tokens and 600 sessions are kept.
 int main(int count, char **words) {
     int phases = count > 1 ? std::atoi(words[1]) : 8;
     unsigned sum = 0;

@@ -1,4 +1,4 @@
-/* A program that defines malloc itself: the loader prefers its definition to ours, so nothing could be seen. It must be said. */
+/* A program that defines malloc itself. The loader prefers its definition to ours, so no call could be recorded. heaptrack must report that. */
 #include <stddef.h>
 #include <string.h>
 #include "say.h"

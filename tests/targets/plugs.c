@@ -1,6 +1,6 @@
-/* 2,000 threads allocate through a library; it is replaced by one whose code is at the same addresses, and they allocate through
- * that. So many threads collide in the table that finds a thread's state. Arguments: the two libraries. Prints whether the
- * second library came to the address of the first. */
+/* 2,000 threads allocate through a library. Another library with code at the same addresses then replaces it,
+ * and they allocate through that. With this many threads, some collide in the table that finds a thread's
+ * state. Arguments: the two libraries. Prints whether the second library got the address of the first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ __attribute__((noinline)) static void use(int bytes) {
 }
 
 static void *work(void *unused) {
-    /* Both calls from one place, so that the stacks differ in the library alone. */
+    /* Both calls come from one place, so that the stacks differ only in the library. */
     for (volatile int i = 0; i < 2; i++) {
         use(100 + 100 * i);
         pthread_barrier_wait(&barrier);
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     allocate = first;
     pthread_attr_init(&attributes);
     for (int i = 0; i < THREADS; i++) {
-        /* Stacks of many sizes: their thread pointers are spread. */
+        /* Stacks of many sizes, so that the thread pointers are spread. */
         pthread_attr_setstacksize(&attributes, 65536 + 4096 * (rand() % 997));
         if (pthread_create(&threads[i], &attributes, work, NULL) != 0) return 3;
     }

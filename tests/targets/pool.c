@@ -1,7 +1,7 @@
 /*
  * A pool inside one malloc block, reported with heaptrack_api.h. C89 to C23 and C++98 to C++20.
  *
- * pool COUNT: takes COUNT blocks of 1 to 64 bytes from 1000 places, gives most back, resizes every seventh, and says what
+ * pool COUNT: takes COUNT blocks of 1 to 64 bytes from 1000 places, frees most of them, resizes every seventh, and prints what
  * it did: "allocations=A deallocations=D bytes=B live=L live_bytes=M peak_bytes=P". The pool's own memory is one malloc of
  * 64000 bytes, whose address is that of the pool's first block.
  */
@@ -49,7 +49,7 @@ static void give(int place) {
     unused[unused_count++] = place;
 }
 
-/* Into another place, as a realloc that moves. */
+/* Moves the block to another place, like a realloc that moves. */
 static int resize(int place, size_t size) {
     int other = unused[--unused_count];
     heaptrack_report_realloc(memory + place * ROOM, size, memory + other * ROOM);

@@ -1,5 +1,5 @@
-//! A global allocator that is no malloc: an arena in static memory, wrapped so that its blocks are reported. It counts its own
-//! calls and ends by _exit right after saying them, so that what it says is all there was.
+//! A global allocator that does not use malloc. It is an arena in static memory, wrapped so that its blocks are reported.
+//! It counts its own calls, prints the counts and ends by _exit at once, so that the printed counts are complete.
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,7 +9,7 @@ struct Arena;
 
 #[repr(align(4096))]
 struct Memory(std::cell::UnsafeCell<[u8; 64 << 20]>);
-// SAFETY: handed out piece by piece.
+// SAFETY: `Arena` hands out each part of the memory only once.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 64 << 20]));
@@ -19,7 +19,7 @@ static DEALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: blocks are never handed out twice.
+// SAFETY: no block is handed out twice.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let end = AT.fetch_add(layout.size() + layout.align(), Relaxed) + layout.align();
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Arena {
         BYTES.fetch_add(layout.size() as u64, Relaxed);
         LIVE.fetch_add(layout.size() as u64, Relaxed);
         let base = MEMORY.0.get().cast::<u8>();
-        // SAFETY: this program stays far below 64 MB.
+        // SAFETY: this program stays far below 64 MB, so the address is inside the arena.
         unsafe { base.add(end & !(layout.align() - 1)) }
     }
 
@@ -52,12 +52,12 @@ fn main() {
     let kept: Vec<Box<u32>> = (0..1000).map(Box::new).collect();
     println!("words {} {}", words.len(), words["word 7"]);
     let counts = [&ALLOCATIONS, &DEALLOCATIONS, &BYTES, &LIVE].map(|count| count.load(Relaxed));
-    // stdout has its buffer by now: nothing below allocates.
+    // stdout has its buffer by now, so nothing below allocates.
     let mut out = std::io::stdout().lock();
     let [allocations, deallocations, bytes, live] = counts;
     writeln!(out, "allocations={allocations} deallocations={deallocations} bytes={bytes} live_bytes={live}").unwrap();
     out.flush().unwrap();
     std::hint::black_box(&kept);
-    // SAFETY: ends the process.
+    // SAFETY: `_exit` only ends the process.
     unsafe { _exit(0) }
 }

@@ -1,6 +1,6 @@
 /*
- * For attaching: for each line N, N blocks of 48 bytes are taken from a pool and reported, all but every tenth given back. Says
- * "took N left L"; what was left by the line before is given back first. C89 and C++98.
+ * For attaching. For each line N, it takes N blocks of 48 bytes from a pool, reports them, and frees all but every tenth. Prints
+ * "took N left L". The blocks that the line before has left are freed first. C89 and C++98.
  */
 #ifdef LINKED
 #include <stddef.h>

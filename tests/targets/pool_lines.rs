@@ -1,17 +1,17 @@
-//! As pool_lines.c, in Rust.
+//! Like pool_lines.c, in Rust.
 use std::io::BufRead;
 
 #[inline(never)]
 fn take(place: &[u8; 48]) {
     heaptrack_api::report_alloc(place.as_ptr(), place.len());
-    // Not the last thing, or the call would be a jump and this function in no stack.
+    // Something must follow the call. Otherwise it would be a tail call, and this function would be in no stack.
     std::hint::black_box(place);
 }
 
 #[inline(never)]
 fn give(place: &[u8; 48]) {
     heaptrack_api::report_free(place.as_ptr());
-    // Not the last thing, or the call would be a jump and this function in no stack.
+    // Something must follow the call. Otherwise it would be a tail call, and this function would be in no stack.
     std::hint::black_box(place);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Linked to the library itself, under either name. Uses every call by its own name:
- * 10 blocks of 40 bytes; 4 freed; one moved by realloc and one by realloc2, to 50 bytes each. Malloc: 7 of 123, 3 freed.
+ * Linked to the library itself, under either name. Calls every function by its own name:
+ * 10 blocks of 40 bytes, 4 of them freed, one moved by realloc and one by realloc2, to 50 bytes each. Malloc: 7 of 123, 3 freed.
  */
 #include <stddef.h>
 #include <stdint.h>

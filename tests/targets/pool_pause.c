@@ -1,6 +1,6 @@
 /*
- * What a pause leaves: before it 10 malloc blocks of 201 bytes and 10 of the pool's of 41; in it 5 of each are freed, one malloc
- * block is reallocated to 301, and 3 of each are allocated (202, 42) and freed; after it 2 malloc blocks of 203 and 2 of the pool's of 43.
+ * A pause of the recording. Before it: 10 malloc blocks of 201 bytes and 10 pool blocks of 41. In it: 5 of each are freed, one malloc block
+ * is reallocated to 301, and 3 of each are allocated (202, 42) and freed. After it: 2 malloc blocks of 203 and 2 pool blocks of 43.
  */
 #include "heaptrack_api.h"
 #include <stdio.h>

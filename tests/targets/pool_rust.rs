@@ -1,4 +1,4 @@
-//! A pool of the program's own: COUNT blocks of 1 to 64 bytes, most of them given back. Says what it counted, as pool.c does.
+//! A pool of the program's own: COUNT blocks of 1 to 64 bytes, most of them freed. Prints its counts, like pool.c.
 use std::fmt::Write;
 
 struct Pool {

@@ -1,4 +1,4 @@
-/* pool_user LIBRARY...: opens each and calls its use_pool. Says "used N". */
+/* pool_user LIBRARY...: opens each library and calls its use_pool. Prints "used N". */
 #include <dlfcn.h>
 #include <stdio.h>
 

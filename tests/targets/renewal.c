@@ -1,6 +1,6 @@
-/* Holds 3000 blocks and replaces one at random again and again, by eight functions: events that hardly compress, the same in every run.
- * Arguments: a file for counters as in counter.c, rounds (0 = until killed), where the hill of 20000 blocks stands (early, late), or
- * `keep`: nothing is freed; pause in microseconds after each 64 rounds (0). Every 16th round makes a temporary block, every 32nd lets one grow. Says what it did. */
+/* Holds 3000 blocks and repeatedly replaces a random one, through eight functions. The events hardly compress and are the same in every run.
+ * Arguments: a file for counters as in counter.c; rounds (0 = until killed); when 20000 more blocks make a peak (early, late), or `keep`,
+ * which frees nothing; pause in microseconds after each 64 rounds (0). Every 16th round makes a temporary block, every 32nd grows one. Prints its counts. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

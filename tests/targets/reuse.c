@@ -1,6 +1,6 @@
-/* dlopen and dlclose, red and blue by turns, 50 times each: both get the same address, as same-sized libraries do.
- * Arguments: the two files. Own and theirs, by size: 50 of 301 whose leaf is in libred, 50 of 302 in libblue, all freed.
- * Prints in how many turns the address was the one before. */
+/* Opens and closes two libraries, red and blue, in turns, 50 times each. Both get the same address, as
+ * libraries of the same size do. Arguments: the two files. All blocks by size: 50 of 301 whose leaf is in
+ * libred, 50 of 302 in libblue, all freed. Prints in how many turns the address was the same as before. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "say.h"

@@ -1,5 +1,5 @@
-/* Loads the plugin given as argument, which loads a library through its own RUNPATH; 777 bytes are allocated in there (left),
- * and prints "plugin ok". */
+/* Loads the plugin in its argument, which loads a library through its own RUNPATH. That library
+ * allocates 777 bytes (left). Prints "plugin ok". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

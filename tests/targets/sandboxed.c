@@ -1,6 +1,6 @@
-/* Puts itself into a seccomp sandbox that kills it for any system call but write, exit_group and what malloc itself
- * needs (brk, mmap, munmap, mremap, madvise), then allocates and frees 1000000 blocks of 90 bytes as fast as it can.
- * We must not make a system call of our own in there. Prints "sandboxed done". */
+/* Enters a seccomp sandbox that kills it for any system call but write, exit_group and those that malloc
+ * itself needs (brk, mmap, munmap, mremap, madvise). Then it allocates and frees 1000000 blocks of 90 bytes
+ * as fast as it can. heaptrack must make no system call of its own there. Prints "sandboxed done". */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -56,7 +56,7 @@ static void *work(void *unused) {
 int main(int argc, char **argv) {
     (void)argv;
     has_filter = argc < 2;
-    /* Mapped before the thread's own stack, so above it. */
+    /* Mapped before the thread's own stack, so it is at a higher address. */
     stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     sigset_t signals;
     sigemptyset(&signals);

@@ -1,4 +1,4 @@
-/* Output without an allocation: stdio would malloc its buffer and so change the numbers we compare. */
+/* Output without an allocation. stdio would malloc its buffer and so change the numbers that are compared. */
 #ifndef SAY_H
 #define SAY_H
 #include <stdarg.h>
@@ -18,6 +18,6 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
 /* The compiler may remove a malloc whose result is never used. */
 #define KEEP(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
 #define NOINLINE __attribute__((noinline, noclone))
-/* A call that must stay a call: without something after it, -O2 makes it a jump and its frame is gone. */
+/* Keeps a call a call. Without something after it, -O2 would make it a tail call, and its frame would be missing. */
 #define FRAME() __asm__ volatile("" : : : "memory")
 #endif

@@ -1,4 +1,4 @@
-/* Small, but with every shape that the page has a place for. Its phases are apart in time; all blocks have sizes of their own.
+/* Small, but with every shape that the page can show. Its phases are separated in time. Each kind of block has its own size.
  *
  *   held to the end    cache: 200 of 500 bytes, at the start: once
  *   freed at the end   until_exit: 50 of 1000 bytes, at the start, freed by main's last step
@@ -82,7 +82,7 @@ int main(int count, char **words) {
     }
     pause_ms(8);
     for (int i = 0; i < 40; i++) free(held[i]);
-    /* Long, so that what is freed now is freed within the last 64th of the time, however busy the machine is. */
+    /* A long pause. Blocks that are freed after it are freed within the last 64th of the run, however busy the machine is. */
     pause_ms(400);
     for (int i = 0; i < 50; i++) free(early[i]);
     return 0;

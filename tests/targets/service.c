@@ -1,6 +1,6 @@
 /*
- * A service as it runs in a container: 100 blocks of 500 bytes, 30 of them kept; a daemon of its own that has no parent in the container; says
- * "ready DAEMON" (its pid), then "got N" for each signal. SIGTERM frees 20 more and ends it with 42.
+ * A service as it runs in a container. It keeps 30 of 100 blocks of 500 bytes and starts a daemon whose parent has ended. It prints
+ * "ready DAEMON" (the daemon's pid), then "got N" for each signal. At SIGTERM it frees 20 more blocks and ends with 42.
  */
 #include <signal.h>
 #include <stdio.h>

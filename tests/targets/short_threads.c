@@ -1,5 +1,5 @@
-/* Threads that come and go. Argument: how many (10000), at most 16 at a time. Each allocates 3 blocks of 100 bytes and frees 2;
- * main frees the third after the join. Own blocks: 3 * n allocations of 300 * n bytes, all freed. */
+/* Threads that begin and end. Argument: their number (10000), at most 16 at a time. Each allocates 3 blocks of 100
+ * bytes and frees 2. main frees the third after the join. Own blocks: 3 * n allocations of 300 * n bytes, all freed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include "say.h"

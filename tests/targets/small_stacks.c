@@ -1,7 +1,7 @@
-/* 20 threads on stacks of PTHREAD_STACK_MIN bytes, each allocating 5 blocks of 300 bytes at a depth of 4; all freed.
- * Own blocks: 100 allocations of 300 bytes, none left. With an argument it says "ready" and waits for a byte on stdin first; the
- * stacks are then painted, with a page that cannot be written below each, and the most that a thread used of its stack is
- * said: `bytes=N`. */
+/* 20 threads on stacks of PTHREAD_STACK_MIN bytes, each allocating 5 blocks of 300 bytes at a depth of
+ * 4; all freed. Own blocks: 100 allocations of 300 bytes, none left. With an argument it first prints
+ * "ready" and waits for a byte on stdin. Then the stacks are filled with a pattern and have a page
+ * below them that cannot be written, and it prints the most stack that a thread used: `bytes=N`. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>

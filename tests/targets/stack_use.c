@@ -1,7 +1,7 @@
-/* How much stack malloc, realloc and free take: painted stacks of 64 KB are switched to, one call is made there, and the paint that
- * is left is counted. Prints the most that any call took, `bytes=N`. First calls (lazy binding, our own start) are made before.
- * Calls come from 200 different depths, so that remembered and new stacks are both met. With an argument it waits for a byte
- * on stdin first. */
+/* Measures the stack that malloc, realloc and free use. It switches to a stack of 64 KB that is filled with a
+ * pattern, makes one call, and counts the bytes that still have the pattern. Prints the highest use of any call,
+ * `bytes=N`. The first calls (lazy binding, heaptrack's start) are made before. Calls come from 200 different
+ * depths, so that both remembered and new stacks occur. With an argument it first waits for a byte on stdin. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void body(void) { call(depth_wanted); }
 int main(int argc, char **argv) {
     (void)argv;
     call(3);
-    /* To be attached to first. */
+    /* Wait until heaptrack is attached. */
     if (argc > 1) {
         say("ready\n");
         char byte;

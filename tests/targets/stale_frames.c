@@ -1,10 +1,10 @@
-/* Two stacks whose words differ only in a frame pointer. `main` calls `direct` or `detour` from one place; `detour` calls
- * `direct`. The second time `direct` takes so much memory from its stack that the leaf stands where it stood below `detour`,
- * and the return addresses of the detour still stand in that memory, which nothing writes to.
- * A walk is right only if it follows the frame pointers that are there now.
+/* Two stacks whose words differ only in a frame pointer. `main` calls `direct` or `detour` from one
+ * place, and `detour` calls `direct`. The second time `direct` takes enough stack memory that the leaf is
+ * at the same address as below `detour`. That memory still contains the return addresses of the detour,
+ * because nothing has overwritten them. A walk is right only if it follows the current frame pointers.
  *
- * Own blocks: 20 of 1001 and 20 of 2001 by way of `detour`, 20 of 1002 and 20 of 2002 without it; all freed. The leaf of those of
- * 100x saves the frame pointer, that of those of 200x leaves it as it is. */
+ * Own blocks: 20 of 1001 and 20 of 2001 through `detour`, 20 of 1002 and 20 of 2002 without it; all freed. The leaf that allocates
+ * 100x saves the frame pointer. The leaf that allocates 200x leaves it unchanged. */
 #include <alloca.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ __attribute__((optimize("no-omit-frame-pointer"))) NOINLINE static void saves(si
     FRAME();
 }
 
-/* Its frame begins where its argument lies. */
+/* Its frame begins at its argument. */
 __attribute__((optimize("omit-frame-pointer"))) NOINLINE static void leaves(size_t size) {
     volatile char here;
     place = (uintptr_t)&here;
@@ -39,7 +39,7 @@ NOINLINE static void direct(Leaf *leaf, size_t room, size_t size) {
 }
 
 NOINLINE static void detour(Leaf *leaf, size_t room, size_t size) {
-    /* So that what `direct` saves when it is called without a detour is above the stale return address. */
+    /* Makes what `direct` saves, when it is called without a detour, lie above the stale return address. */
     volatile char apart[256];
     KEEP(apart);
     direct(leaf, room, size);

@@ -23,7 +23,7 @@ static void *work(void *count) {
         *(long *)count += block != NULL;
         free(block);
     }
-    /* Done; then on with the rest. */
+    /* The work is done. Wait for the second signal. */
     pthread_barrier_wait(&start);
     pthread_barrier_wait(&start);
     for (int i = 0; i < 50; i++) {
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     wait_for_signal();
     pthread_barrier_wait(&start);
     pthread_barrier_wait(&start);
-    /* Seen from outside: the threads are done. */
+    /* Shows the test that the threads are done. */
     close(0);
     wait_for_signal();
     pthread_barrier_wait(&start);

@@ -1,5 +1,5 @@
-/* Runs for as long as the argument says (milliseconds), allocating 128 bytes and freeing them, a pause of 50 us each 100;
- * at SIGTERM it says so and returns 9, at SIGUSR1 it prints "usr1". For signal passing, growing files, a stopped collector. */
+/* Runs for the number of milliseconds in the argument, allocating and freeing 128 bytes, with a pause of 50 us after each 100. At
+ * SIGTERM it prints so and returns 9, at SIGUSR1 it prints "usr1". For tests of signals, growing files and a stopped collector. */
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /* Writes down everything that a program inherits: its words, environment, descriptors, signals and limits.
  *
- * surroundings OUT [exec | execenv | NEXT ARGS...]   appends to OUT, then ends with code 9. Before, it may replace itself by
- *     itself once (with `environ`, or with a list of its own that has odd entries), or by another program.
- * surroundings launch KINDS PROGRAM ARGS...   makes odd surroundings, then executes PROGRAM. KINDS are separated by commas.
+ * surroundings OUT [exec | execenv | NEXT ARGS...]   appends to OUT, then ends with code 9. Before that, it may execute itself
+ *     once (with `environ`, or with an environment of its own that has unusual entries), or another program.
+ * surroundings launch KINDS PROGRAM ARGS...   makes unusual surroundings, then executes PROGRAM. KINDS are separated by commas.
  *
  * In each image: 3 blocks of 4321 bytes, kept. */
 #define _GNU_SOURCE
@@ -48,7 +48,7 @@ static void signals(void) {
 
 struct entry { uint64_t inode; int64_t offset; unsigned short length; unsigned char kind; char name[]; };
 
-/* Before anything else is opened. */
+/* Called before anything else is opened. */
 static void descriptors(char *text, size_t room) {
     char buffer[4096];
     int numbers[256], count = 0;
@@ -83,7 +83,7 @@ static void limits(void) {
     umask(mask);
 }
 
-/* What other programs see of us: the kernel's copy, up to the zeros at its end. */
+/* What other processes see of this one: the kernel's copy, up to the zeros at its end. */
 static void kernels_copy(void) {
     static char text[1 << 21];
     int file = open("/proc/self/environ", O_RDONLY);

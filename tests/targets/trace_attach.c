@@ -1,5 +1,5 @@
-/* Keeps 5 blocks of 111 bytes, says "ready", waits for SIGUSR1, which it handles itself, then keeps 10 blocks of 555 bytes, says "kept"
- * and waits for SIGTERM, at which it ends with 6. */
+/* Keeps 5 blocks of 111 bytes, prints "ready", and waits for SIGUSR1, which it handles itself. Then
+ * it keeps 10 blocks of 555 bytes, prints "kept" and waits for SIGTERM, at which it ends with 6. */
 #include <signal.h>
 #include <stdlib.h>
 #include "say.h"

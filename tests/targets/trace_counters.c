@@ -1,5 +1,5 @@
-/* Threads that allocate and free at random (seed: argument 1) and count what they hold; then all wait. Prints the live blocks and
- * bytes of small() and large(), then sleeps until it is killed. */
+/* Threads that allocate and free at random (seed: argument 1), count what they hold, and then wait.
+ * Prints the live blocks and bytes of small() and large(), then sleeps until it is killed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

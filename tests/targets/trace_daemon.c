@@ -1,5 +1,5 @@
-/* Leaves a child behind: the parent keeps 100 bytes, prints the child's pid and ends with 4; the child keeps 200 bytes and sleeps
- * until a signal ends it. */
+/* Leaves a child process. The parent keeps 100 bytes, prints the child's pid and ends with 4. The
+ * child keeps 200 bytes and sleeps until a signal ends it. */
 #include <stdlib.h>
 #include "say.h"
 

@@ -1,5 +1,5 @@
-/* Signals itself in the middle of its work and goes on at once. Blocks of 100 bytes from keep() that live at each moment:
- * 10 at SIGUSR1; 12 at SIGUSR2; then 7 more, a new window by SIGQUIT, 4 more and an old one freed: 4 at the end. */
+/* Sends itself signals in the middle of its work and continues at once. Live blocks of 100 bytes from keep() at each moment:
+ * 10 at SIGUSR1; 12 at SIGUSR2; then 7 more, a new window by SIGQUIT, 4 more and an old one freed, so 4 at the end. */
 #include <signal.h>
 #include <stdlib.h>
 #include "say.h"

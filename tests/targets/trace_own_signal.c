@@ -1,5 +1,5 @@
-/* Handles SIGUSR1 and ignores SIGUSR2 itself, and says how often its handler ran. Keeps 10 blocks of 321 bytes. Ends when it got
- * SIGTERM. Says "ready" first. */
+/* Handles SIGUSR1 and ignores SIGUSR2 itself, and prints how often its handler ran. Prints "ready"
+ * first. Keeps 10 blocks of 321 bytes. Ends at SIGTERM. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

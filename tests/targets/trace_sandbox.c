@@ -8,7 +8,7 @@
 #include "say.h"
 
 int main(void) {
-    /* The heap is there before, so that malloc itself needs no system call. */
+    /* The heap is created before, so that malloc itself needs no system call. */
     void *first = malloc(100);
     KEEP(first);
     pid_t pid = fork();

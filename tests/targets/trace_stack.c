@@ -1,5 +1,5 @@
-/* How much stack the first malloc of a forked child takes: a painted stack of 64 KB is switched to, the call is made there, and the
- * paint that is left is counted. Prints `bytes=N`. */
+/* Measures the stack that the first malloc of a forked child uses. It switches to a stack of 64 KB that is
+ * filled with a pattern, makes the call, and counts the bytes that still have the pattern. Prints `bytes=N`. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Forks as many children as argument 1 says, all at once, each of which allocates 1000 + i bytes and has a child of its own that
- * allocates 2000 + i bytes; no process frees. With a second argument "late", children allocate only after all were forked and the
- * parent has allocated, too. The parent keeps 500 bytes. All end with code 0, the parent last. */
+/* Forks the number of children in argument 1, all at once. Each allocates 1000 + i bytes and has a child of its own
+ * that allocates 2000 + i bytes. No process frees. With the second argument "late", children allocate only after all
+ * were forked and the parent has allocated, too. The parent keeps 500 bytes. All end with code 0, the parent last. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* Starts 200 programs by vfork and exec with a list of its own, and prints by how many pages that has made its memory larger.
- * exec PROGRAM ARGS...: instead, a child of fork becomes PROGRAM. */
+/* Starts 200 programs by vfork and exec with an environment of its own, and prints by how many
+ * pages its memory has grown. exec PROGRAM ARGS...: instead, a child of fork executes PROGRAM. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ int main(int count, char **words) {
         }
         return end_of(child);
     }
-    /* The first ones may make what all the others use. */
+    /* The first children may create what all later ones use. */
     for (int i = 0; i < 3; i++)
         if (start()) return 1;
     long before = size_in_pages();

@@ -1,10 +1,10 @@
-/* Machine code in an anonymous mapping, without a frame pointer and without CFI, that calls a function: what CPython does for
+/* Machine code in an anonymous mapping, without a frame pointer and without CFI, that calls a function, as CPython generates for
  * `-X perf`. Only the code after the call shows where its caller's frame is. main -> before -> code -> inside -> malloc,
  * 10 times each, all left:
  *   890  sub rsp, 8; call; add rsp, 8; ret
- *   891  the same place and the same return address, but 24 bytes: other code that took its place. So their stacks are one.
+ *   891  the same address and the same return address, but with 24 bytes. This code replaced that of 890. So their stacks are one.
  *   892  push rbx; sub rsp, 4096 (imm32); call; add rsp, 4096; pop rbx; ret
- *   893  push rbp with something in rbp that is no frame; call; pop rbp; ret
+ *   893  push rbp with a value in rbp that is no frame; call; pop rbp; ret
  * Stack of each: inside, code (no module), before, main. Built without frame pointers. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ int main(void) {
     void *(*code)(void);
     memcpy(&code, &page, sizeof code);
     for (int round = 0; round < 40; round++) {
-        /* In turns: nothing that was learned of the code before may be used for the code after. */
+        /* The variants take turns, so what was learned about the old code must not be used for the new code. */
         switch (round % 4) {
         case 0: small(page, 8); break;
         case 1: small(page, 24); break;

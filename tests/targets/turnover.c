@@ -1,5 +1,5 @@
-/* Argument: how many blocks (1000). Makes this many of 16 to 1015 bytes at ten depths and frees them all, each when 5000 more were made, or at the
- * end: twice as many events as blocks. Nothing of its own is left. */
+/* Argument: the number of blocks (1000). Allocates them with 16 to 1015 bytes at ten depths and frees each after 5000 more, or at the
+ * end. So there are twice as many events as blocks. None of its own blocks is left. */
 #include <stdlib.h>
 #include "say.h"
 

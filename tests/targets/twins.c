@@ -1,5 +1,5 @@
-/* Calls the parts that tests/src/twins.rs puts beside it: ENTRIES is CALL(one) CALL(another) ...
-   What each of them allocates, and keeps, is in the table there. */
+/* Calls the parts that tests/src/twins.rs compiles with it: ENTRIES is CALL(one) CALL(another) ...
+   The table there lists what each of them allocates and keeps. */
 struct part {
     void (*make)(void);
     int count;

@@ -1,4 +1,4 @@
-/* A part of `twins`, under any file's name: MAKE, which other files may have too, is to be called COUNT times for SIZE bytes. */
+/* A part of `twins`, under any file name. MAKE, a name that other files may have too, must be called COUNT times for SIZE bytes. */
 #include <stdlib.h>
 
 static void *volatile kept;

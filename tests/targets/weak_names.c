@@ -1,5 +1,5 @@
-/* Says which functions of allocators it finds, by weak references and by dlsym. It has no C++ and no allocator but libc's, so that is
-   none, unless it is linked with libstdc++: then it says where operator new is. */
+/* Prints which allocator functions it finds, by weak references and by dlsym. It has no C++ and no allocator but libc's, so it finds
+   none. If it is linked with libstdc++, it prints where operator new is. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ int main(void) {
     Dl_info where;
     if (_Znwm && dladdr((void *)_Znwm, &where)) {
         const char *slash = strrchr(where.dli_fname, '/');
-        /* An allocator's is ours while we record. */
+        /* While an allocator's operator is recorded, ours is found instead. */
         if (!mallocx) say("operator new is in %s\n", slash ? slash + 1 : where.dli_fname);
     }
     return 0;

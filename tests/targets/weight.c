@@ -1,6 +1,6 @@
-/* Says how heavy it is. Arguments: threads (1), total live blocks of 16 bytes (0), frees them at the end if "free" follows.
- * Each thread makes 20000 blocks of 32 bytes and frees them, at depths 1 to 40, so that our tables fill; then main keeps its
- * blocks. Prints the highest resident size in kB, as the kernel has it: `kB=N`. */
+/* Prints how much memory it uses. Arguments: threads (1), total blocks of 16 bytes that stay live (0).
+ * Each thread allocates 20000 blocks of 32 bytes and frees them, at depths 1 to 40, so that heaptrack's tables fill. Then main
+ * keeps its blocks. Prints the highest resident size in kB, as the kernel reports it: `kB=N`. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-//! What the numbers mean: views that agree with each other and with DHAT, ranges that tile, filters that partition, leaks that are
-//! judged, known leaks that are left out.
+//! Checks what the numbers mean. Views agree with each other and with DHAT, ranges tile the session, filters partition
+//! it, leaks get a verdict, and known leaks are left out.
 use heaptrack_tests::dhat;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::workspace;
@@ -30,7 +30,7 @@ fn shop() -> Outcome {
     Program::new(&path).recorded()
 }
 
-/// Everything that adds up, adds up to the same.
+/// All views of a trace must add up to the same totals.
 fn agree(trace: &Path) {
     let profile = view(trace, "profile", &[]);
     let whole: Value = serde_json::from_str(&text(trace, &["--json"])).unwrap();
@@ -82,7 +82,7 @@ fn agree(trace: &Path) {
     check_timeline(&view(trace, "timeline", &["--points", "50", "--top", "3"]), &profile);
 }
 
-/// What a row has is what its children have, and its own.
+/// The cost of a row is its own cost plus the costs of its children.
 fn check_tree(rows_of: &Value) {
     for row in rows_of.as_array().unwrap() {
         for cost in ["allocations", "peak_bytes", "live_bytes"] {
@@ -123,7 +123,8 @@ fn views_of_the_demo_agree() {
 #[test]
 fn views_of_python_sqlite_and_jq_agree() {
     let code = "import json; x = [json.loads('{\"a\": [1, 2, {\"b\": null}]}') for _ in range(200)]";
-    // With its own allocator on top of malloc: with every object by itself the trees are gigabytes of text.
+    // Python keeps its own allocator on top of malloc. If every object were a malloc block, the trees would be
+    // gigabytes of text.
     agree(&Program::new("/usr/bin/python3").args(["-I", "-S", "-c", code]).recorded().trace);
     let sql = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 500) \
                insert into t select i, 'number ' || i from n; select count(*), max(b) from t;";
@@ -139,7 +140,7 @@ fn views_of_node_and_of_threads_agree() {
     agree(&Program::target("threads").args(["4", "20000"]).recorded().trace);
 }
 
-/// Folded stacks, massif's file and JSON have DHAT's numbers.
+/// Folded stacks, massif's file and JSON have the same numbers as DHAT.
 #[test]
 fn exports_have_the_numbers_of_dhat() {
     for name in ["plain", "kinds", "peak", "containers", "throwing", "boxes"] {
@@ -194,7 +195,8 @@ fn adjacent_ranges_add_up_and_the_peak_is_one_moment() {
     assert_eq!(total(&peak, "live_bytes"), total(&whole, "peak_bytes"));
     assert_eq!(total(&peak, "live_allocations"), total(&whole, "peak_allocations"));
     assert_eq!(total(&peak, "allocations"), 0);
-    // 7 * 501, then rounds of 101 + 201 + 301 + 401, the ring holding 20.
+    // `start_up` keeps 7 blocks of 501 bytes. Each of the 200 rounds then allocates 101 + 201 + 301 + 401 bytes, and
+    // the ring keeps 20 blocks of 201.
     assert_eq!(total(&whole, "peak_bytes"), 7 * 501 + 200 * 101 + 20 * 201 + 301 + 200 * 401);
     let kept = view(trace, "profile", &["--from", "50%", "--include", "function:forget"]);
     assert_eq!(total(&kept, "kept_allocations"), total(&kept, "allocations"));
@@ -244,8 +246,8 @@ fn threads_add_up_to_the_whole() {
     assert_eq!(sum, total(&whole, "live_bytes"));
 }
 
-/// What is freed in the last 1.6 % was freed at the exit: of four seconds, that is more than a busy machine takes to end a
-/// program.
+/// A block that is freed in the last 1.6 % of the run counts as freed at exit. The program runs for four seconds,
+/// because 1.6 % of that is longer than a busy machine needs to end a program.
 #[test]
 fn every_leak_gets_a_verdict() {
     let outcome = Program::target("leaky").arg("20").recorded();
@@ -319,7 +321,7 @@ fn known_leaks_are_left_out() {
     let output = print(trace, &file);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 1: `race:x` is not a suppression"));
-    // What is known stands beside what leaked, not in it.
+    // Known leaks are reported next to the leaked bytes and are not part of them.
     let json: Value = serde_json::from_str(&text(trace, &["--json", "--disable-builtin-suppressions"])).unwrap();
     assert_eq!(
         (json["totals"]["leaked_bytes"].as_u64(), json["totals"]["suppressed_bytes"].as_u64()),

@@ -1,4 +1,5 @@
-//! Blocks that a program reports itself: exact, apart from malloc's, and nothing at all without us.
+//! Blocks that a program reports itself. Their numbers are exact and separate from malloc's. Without heaptrack the
+//! calls do nothing.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{sources, workspace};
 use heaptrack_tests::{Folder, Outcome, Program, Report, scale};
@@ -16,7 +17,7 @@ fn run(command: &mut Command) -> String {
     said
 }
 
-/// Compiles a target against our header. Any word of the compiler's is a warning.
+/// Compiles a target against our header. Any output of the compiler counts as a warning and fails the test.
 fn compile(compiler: &str, source: &str, flags: &[&str], folder: &Folder, name: &str) -> PathBuf {
     let path = folder.join(name);
     let mut command = Command::new(compiler);
@@ -52,7 +53,7 @@ fn compile_rust(source: &str, folder: &Folder) -> PathBuf {
     path
 }
 
-/// `name=number` words of the last line.
+/// The `name=number` words of the last line.
 fn numbers(stdout: &str) -> BTreeMap<String, u64> {
     let words = stdout.lines().last().unwrap_or_default().split_whitespace();
     words
@@ -71,7 +72,7 @@ fn custom_total(report: &Report, name: &str) -> u64 {
     custom(report)["totals"][name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What the program counted is what the trace holds.
+/// Asserts that the trace holds exactly what the program counted.
 fn assert_counted(outcome: &Outcome) -> Report {
     let report = outcome.whole_report();
     for (name, number) in numbers(&outcome.stdout) {
@@ -137,7 +138,8 @@ fn a_global_allocator_of_rust() {
     assert!(custom_total(&report, "allocations") > 20_000);
 }
 
-/// Other compilers, linkers' options and forms of the header: no warning, the same words, the same numbers.
+/// Other compilers, linker options and forms of the header compile without a warning and give the same output and the
+/// same numbers.
 #[test]
 fn every_form_of_the_header() {
     let forms: &[(&str, &[&str])] = &[
@@ -179,7 +181,8 @@ fn threads_that_share_a_pool() {
 
 #[test]
 fn libraries_that_are_loaded_later_report_too() {
-    // One reports by weak names as KDE's header does, the other by our table; both are opened by the program.
+    // One library reports through weak names, as KDE's header does. The other one uses our table. The program opens
+    // both with dlopen.
     let folder = Folder::new();
     let shared = ["-shared", "-fPIC", "-std=c11"];
     let by_name = compile("gcc", "libpool.c", &shared, &folder, "libpool.so");
@@ -198,7 +201,7 @@ fn libraries_that_are_loaded_later_report_too() {
     }
 }
 
-/// `heaptrack lib --install` into a folder.
+/// Runs `heaptrack lib --install` into a folder.
 fn install(folder: &Folder) -> PathBuf {
     let place = folder.join("lib");
     let said = run(Command::new(heaptrack()).args(["lib", "--install"]).arg(&place));
@@ -215,24 +218,24 @@ fn the_library_and_the_header_are_installed() {
     let place = install(&folder);
     let ours = std::fs::read(workspace().join("include/heaptrack_api.h")).unwrap();
     assert_eq!(std::fs::read(place.join("heaptrack_api.h")).unwrap(), ours);
-    // Once more, over what is there.
+    // Install once more, over the existing files.
     install(&folder);
     let path = run(Command::new(heaptrack()).args(["lib", "--path"]));
     let library = std::fs::read(path.trim()).unwrap();
     assert!(library == std::fs::read(place.join("libheaptrack_preload.so")).unwrap());
     let refused = Command::new(heaptrack()).args(["lib", "--install", "/proc/no"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&refused.stderr).lines().count(), 1, "one sentence");
+    assert_eq!(String::from_utf8_lossy(&refused.stderr).lines().count(), 1, "the message is one sentence");
     let neither = Command::new(heaptrack()).arg("lib").output().unwrap();
     assert_eq!(neither.status.code(), Some(2));
 }
 
-/// A program that is linked to the library under one of its names, recorded at its launch.
+/// Records a program, from its launch, that is linked to the library under one of its names.
 fn check_linked(name: &str, second_copy: bool) {
     let folder = Folder::new();
     let place = install(&folder);
     if second_copy {
-        // As if it were another build of it: the loader then has two.
+        // With another soname the loader takes it for another library and maps both.
         let library = place.join("libheaptrack_preload.so");
         let bytes = std::fs::read(&library).unwrap();
         let text = b"libheaptrack_preload.so";
@@ -248,10 +251,10 @@ fn check_linked(name: &str, second_copy: bool) {
     let totals = ["allocations", "deallocations", "allocated_bytes", "leaked_bytes"];
     assert_eq!(totals.map(|name| custom_total(&report, name)), [12, 6, 500, 260], "{name}");
     let malloc = report.of_size(123);
-    assert_eq!((malloc.allocations, malloc.leaked_allocations), (7, 4), "once, not twice");
+    assert_eq!((malloc.allocations, malloc.leaked_allocations), (7, 4), "each block is counted once");
     let stopped = program.clone().arg("stop").recorded();
     assert_eq!(stopped.stdout, "linked done\n");
-    // With a second copy the calls about callbacks reach the copy that the program is linked to.
+    // If there is a second copy, the calls about callbacks reach the copy that the program is linked to.
     assert!(stopped.stderr.contains("begun 1, ended 1, warned 1"), "{}", stopped.stderr);
     let report = stopped.whole_report();
     assert_eq!(totals.map(|name| custom_total(&report, name)), [12, 6, 500, 260], "{name}");
@@ -305,7 +308,7 @@ fn a_program_that_reports_nothing_has_no_such_section() {
     assert!(!text.contains("custom"), "{text}");
 }
 
-/// The lines that `heaptrack` says on stderr.
+/// Runs `heaptrack` and returns what it prints on stderr.
 fn said(arguments: &[&std::ffi::OsStr]) -> String {
     let output = Command::new(heaptrack()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -327,8 +330,8 @@ fn an_export_holds_one_domain() {
     assert_eq!(allocations(&["--custom"]), 5000);
     let short = folder.join("short.htz");
     let trim = ["trim".as_ref(), outcome.trace.as_os_str(), "-o".as_ref(), short.as_os_str()];
-    assert!(said(&trim).contains("custom allocators"), "the message names what is left out");
-    // A name that asks for KDE's format: the trace that holds more stays.
+    assert!(said(&trim).contains("custom allocators"), "the message names the custom allocators as left out");
+    // A name that asks for KDE's format. That format cannot hold custom allocators, so the trace stays as well.
     let zst = folder.join("kde.zst");
     let said = said(&["-o".as_ref(), zst.as_os_str(), path.as_os_str(), "5000".as_ref()]);
     assert!(said.contains("kde.zst.htz stays"), "{said}");

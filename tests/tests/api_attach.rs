@@ -28,7 +28,8 @@ fn totals(report: &Report) -> [u64; 5] {
         .map(|name| report.json()["custom"]["totals"][name].as_u64().unwrap_or_else(|| panic!("no {name}")))
 }
 
-/// Before, during and after a recording, twice: what was reported while it ran is in the trace, exactly.
+/// Reports blocks before, during and after a recording, twice. The trace has exactly the blocks that were reported
+/// while it was recorded.
 fn check(command: &mut Command) {
     let count = scale::count(1_000_000);
     let mut target = Target::spawn(command);
@@ -44,7 +45,7 @@ fn check(command: &mut Command) {
         assert_eq!(totals(&report), [count, count - left, count * 48, left * 48, before]);
         let leaf = &report.json()["custom"]["leaked"][0]["frames"][0]["function"];
         assert!(leaf.as_str().is_some_and(|name| name.contains("take")), "{leaf}");
-        assert_eq!(target.tell("500"), "took 500 left 50", "it runs on, unrecorded");
+        assert_eq!(target.tell("500"), "took 500 left 50", "the program continues without a recording");
     }
     assert_eq!(target.finish(), (0, String::new()));
 }
@@ -94,7 +95,7 @@ fn programs_linked_to_the_library() {
     }
 }
 
-/// The words of the program's table: zero while the program is not recorded.
+/// The words of the program's table. They are zero while the program is not recorded.
 fn table(pid: u32, program: &Path) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     let symbols = Command::new("nm").arg(program).output().expect("nm");

@@ -1,4 +1,4 @@
-//! Attaching to programs that run: every call is counted, nothing of us is left, the program does not notice.
+//! Attaching to running programs. Every call is counted, nothing of heaptrack stays, and the program does not notice.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
 use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
@@ -32,7 +32,7 @@ fn other_allocators() {
     }
 }
 
-/// Its functions lead to libc's, which are patched as well: each call is counted once.
+/// The library's functions call libc's, which are patched as well. Each call must still be counted once.
 #[test]
 fn a_library_before_the_allocator() {
     finishes(counts_are_exact(Target::start("attach_phases_wrap", &["2"])));
@@ -81,7 +81,7 @@ fn the_size_of_the_heap_before_the_attach_is_printed() {
     let ended = cycle(target.pid, "0s");
     let heap = ended.report().json()["heap_at_attach"].clone();
     let (size, rss) = (heap["size_bytes"].as_u64().unwrap(), heap["rss_bytes"].as_u64().unwrap());
-    // brk's first piece of glibc, and the first arena of the thread.
+    // The first piece of glibc's heap from brk, and the first arena of the thread.
     assert_eq!(size, (2 * 132) << 10, "{heap}");
     assert!(rss > 0 && rss <= size);
     let text = Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&ended.trace).output().unwrap();
@@ -99,13 +99,13 @@ fn a_name_that_ends_in_zst_is_written_in_kdes_format() {
         assert!(session.wait_until_attached());
         assert_eq!(target.tell("50"), "done 50");
         let ended = session.detach();
-        assert_eq!(ended.folder.names(), [name], "only that: {}", ended.text);
+        assert_eq!(ended.folder.names(), [name], "there is no other file: {}", ended.text);
         assert!(ended.text.contains(&format!("Next: heaptrack print {}\n", ended.trace.display())), "{}", ended.text);
         assert!(ended.text.contains(&format!("{} is in KDE's format\n", ended.trace.display())), "{}", ended.text);
         assert_eq!(ended.report().total("allocations"), 50 * 9);
         kde::assert_agree(&ended.trace);
     }
-    // If it is killed, what was recorded stays.
+    // If heaptrack is killed, the part that was recorded stays.
     let mut session = Session::to("trace.zst", target.pid, &[]);
     assert!(session.wait_until_attached());
     signal("KILL", &[session.pid()]);
@@ -116,7 +116,7 @@ fn a_name_that_ends_in_zst_is_written_in_kdes_format() {
 #[test]
 fn detach_tells_the_recorder_to_end() {
     let mut target = Target::start("attach_phases", &["1"]);
-    // Again and again: the two must not be in each other's way.
+    // Repeatedly, because the two processes must not get in each other's way.
     for _ in 0..5 {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         assert_eq!(target.tell("7"), "done 7");
@@ -184,7 +184,7 @@ fn a_stopped_program_stays_stopped() {
     signal("STOP", &[target.pid]);
     wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
     let session = Session::attach(target.pid, &["--no-symbols"]);
-    // The kernel puts a thread back into its stop a moment after we let it go.
+    // The kernel puts a thread back into its group stop a moment after heaptrack has released it.
     wait_for("the stop", || (process::state(target.pid) == Some('T')).then_some(()));
     signal("CONT", &[target.pid]);
     assert_eq!(target.tell("50"), "done 50");
@@ -282,7 +282,7 @@ fn a_hook_takes_no_more_stack_than_promised() {
     assert!(attached > alone && attached <= alone + 1024, "{attached} bytes, alone {alone}");
 }
 
-/// Not gdb, and no other: attaching starts one program, which is heaptrack.
+/// Attaching runs no other program, such as gdb. The only exec is that of heaptrack itself.
 #[test]
 fn attaching_runs_no_other_program() {
     let mut target = Target::start("attach_phases", &["1"]);
@@ -303,11 +303,12 @@ fn attaching_runs_no_other_program() {
     assert_eq!(target.tell("1"), "done 1");
 }
 
-/// Threads that begin while attached, on the smallest stacks there are.
+/// Threads that begin while heaptrack is attached, on the smallest stacks that are allowed.
 #[test]
 fn small_stacks() {
     let number = |text: &str| text.strip_prefix("bytes=").and_then(|text| text.parse::<u64>().ok()).unwrap();
-    // The loader's search at a first call takes more stack than we do; so does libc where it makes an arena, which only some runs have.
+    // The loader's symbol lookup at a first call uses more stack than heaptrack does. So does libc when it creates an
+    // arena, which happens only in some runs.
     let environment = [("LD_BIND_NOW", "1"), ("MALLOC_ARENA_MAX", "1")];
     let start = || Target::spawn(Command::new(target("small_stacks")).arg("wait").envs(environment));
     let mut alone = start();

@@ -1,4 +1,4 @@
-//! Threads that wait in system calls: a stop is not an end of the wait.
+//! Threads that wait in system calls. Stopping a thread must not end its wait.
 use heaptrack_tests::attach::{Target, cycle};
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::scale;

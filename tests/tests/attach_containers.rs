@@ -1,4 +1,5 @@
-//! Programs in namespaces of their own, with nothing of ours inside: attached to by the pid that they have outside.
+//! Programs in namespaces of their own, which contain no file of heaptrack's. They are attached to by the pid that they
+//! have outside.
 use heaptrack_tests::attach::{Session, Target, below};
 use heaptrack_tests::process;
 use heaptrack_tests::targets::target;
@@ -15,12 +16,12 @@ fn assert_rounds(report: &Report, calls: u64) {
     assert_eq!((report.total("lost_events"), report.total("unknown_frees")), (0, 0));
 }
 
-/// An empty root with one static program in it.
+/// Makes a root folder that contains one static program.
 fn root_with_static(folder: &Folder) {
     std::fs::copy(target("attach_phases_static"), folder.join("program")).unwrap();
 }
 
-/// The program and its libraries, and nothing else.
+/// Makes a root folder that contains only the program and its libraries.
 fn root_with_libraries(folder: &Folder) {
     std::fs::copy(target("attach_phases"), folder.join("program")).unwrap();
     for path in ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"] {
@@ -30,7 +31,7 @@ fn root_with_libraries(folder: &Folder) {
     }
 }
 
-/// The program alone in new namespaces, where it is pid 1; and whose root is the folder.
+/// Starts the program in new namespaces, where it is pid 1 and its root is the folder.
 fn start(folder: &Folder, namespaces: &[&str]) -> Target {
     let mut command = Command::new("unshare");
     command.args(namespaces).args(["--fork", "--kill-child", "--root"]).arg(folder.path()).args(["/program", "2"]);
@@ -45,7 +46,8 @@ fn recorded_from_outside(mut inside: Target) {
     let own = own.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap().split_whitespace().last().unwrap();
     assert_eq!(own, "1", "it is the first process of its namespace");
     let session = Session::attach(inside.pid, &["--no-symbols"]);
-    // Longer than the collector's looks at which threads are there, so that a wrong answer would show.
+    // Lasts longer than the interval at which the collector checks which threads are alive, so that a wrong answer
+    // would show.
     for _ in 0..5 {
         assert_eq!(inside.tell("10"), "done 10");
         std::thread::sleep(std::time::Duration::from_millis(120));
@@ -53,7 +55,7 @@ fn recorded_from_outside(mut inside: Target) {
     let ended = session.detach();
     let report = ended.report();
     assert_rounds(&report, 100);
-    assert_eq!(report.json()["threads"], 2, "a thread that goes on is one thread");
+    assert_eq!(report.json()["threads"], 2, "a thread that continues counts as one thread");
     assert_eq!(inside.tell("1"), "done 1");
     assert!(!inside.maps().contains("memfd:heaptrack"));
     assert!(process::state(inside.pid).is_some());
@@ -86,5 +88,5 @@ fn names_come_from_the_programs_own_root() {
     let report = session.detach().report();
     let text = report.json()["allocations"].to_string();
     assert!(text.contains("\"function\":\"round_of_calls\""), "{text}");
-    assert!(Path::new("/program").metadata().is_err(), "the test did not test");
+    assert!(Path::new("/program").metadata().is_err(), "the precondition of this test does not hold");
 }

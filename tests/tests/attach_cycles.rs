@@ -1,4 +1,4 @@
-//! Attaching to busy programs and detaching from them, many times: no program crashes, hangs, or computes something wrong.
+//! Attaches to busy programs and detaches from them, many times. No program crashes, hangs, or computes a wrong result.
 use heaptrack_tests::attach::{Ended, Target, cycle};
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::targets::sources;
@@ -10,12 +10,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// 2,000 in total; without a soak, a tenth of that.
+/// 2,000 in total; a tenth of that without a soak.
 fn cycles(full: u64) -> u64 {
     scale::count(full)
 }
 
-/// Cycles of random length. All of them succeed, and the median pause is what was promised.
+/// Attaches for random times. All cycles must succeed, and the median pause must stay within the promised limit.
 fn many(target: &Target, count: u64, mut look: impl FnMut(&Ended)) {
     let mut chance = Chance::new("length of a session");
     let mut pauses = Vec::new();
@@ -31,11 +31,12 @@ fn many(target: &Target, count: u64, mut look: impl FnMut(&Ended)) {
     pauses.sort_by(f64::total_cmp);
     let (median, longest) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);
     println!("pauses of {count} cycles: median {median} ms, longest {longest} ms");
-    // Of a few cycles it says more about the machine than about us.
+    // The median of a few cycles says more about the machine than about heaptrack.
     assert!(median < 3.0 || !scale::soak(), "median {median} ms");
 }
 
-/// In a soak, where pauses are judged, one test at a time: two on two processors measure each other.
+/// In a soak, which checks the pauses, only one test runs at a time. On two processors two tests would disturb each
+/// other's measurement.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     scale::soak().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
@@ -51,7 +52,7 @@ fn right(target: Target) {
     assert!(code == 0 && text.starts_with("right"), "{code} {text}");
 }
 
-/// One thread's line of `counter`'s file: (allocations, frees) so far.
+/// Reads one thread's line of `counter`'s file: (allocations, frees) so far.
 fn counted(file: &Path, thread: usize) -> (u64, u64) {
     let bytes = std::fs::read(file).unwrap_or_default();
     let word = |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
@@ -70,16 +71,18 @@ fn four_threads_that_do_nothing_but_allocate() {
         let after = [0, 1, 2, 3].map(|thread| counted(&file, thread));
         let report = ended.report();
         for thread in 0..4 {
-            // The program counts before and after us, too: no more can be recorded.
+            // The program's own counts were read before the attach and after the detach, so no more calls than these
+            // can be recorded.
             let site = report.of_size(1000 + thread as u64);
             let most = after[thread].0 - before[thread].0 + 1;
             assert!(site.allocations <= most, "thread {thread}: {} of {most}", site.allocations);
         }
-        // Each thread keeps 100 blocks, and frees the oldest for a new one: what is unknown is at most that, and calls in flight.
+        // Each thread keeps 100 blocks and frees the oldest one for each new one. So the number of unknown frees is at
+        // most 100 per thread, plus one call in flight.
         assert!(report.total("unknown_frees") <= 4 * 101, "{}", report.total("unknown_frees"));
         assert!(report.total("leaked_allocations") <= 4 * 101, "{}", report.total("leaked_allocations"));
         assert_eq!((report.total("lost_events"), report.total("implied_frees")), (0, 0));
-        // A call that was missed in between would show as one more of these, or as an implied free.
+        // A call that was missed in between would make this difference larger, or would be counted as an implied free.
         let frees = report.total("deallocations") + report.total("unknown_frees");
         assert!(report.total("allocations").abs_diff(frees) <= 4, "{} and {frees}", report.total("allocations"));
         before = after;
@@ -130,7 +133,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Asks and checks answers on a thread of its own while `work` runs; then there must have been some.
+/// Sends requests and checks the answers on another thread while `work` runs. At least one request must have been
+/// answered.
 fn while_asking(ask: impl Fn(u64) + Sync, work: impl FnOnce()) {
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -146,7 +150,7 @@ fn while_asking(ask: impl Fn(u64) + Sync, work: impl FnOnce()) {
     assert!(asked.into_inner() > 100);
 }
 
-/// Sets a key and gets it back.
+/// Sets a key and reads its value.
 fn ask_redis(connection: &std::sync::Mutex<BufReader<TcpStream>>, number: u64) {
     let mut connection = connection.lock().unwrap();
     let value = format!("{number}").repeat((number % 300) as usize + 1);

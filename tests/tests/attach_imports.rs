@@ -1,4 +1,5 @@
-//! An allocator whose entries cannot be patched: `libshort.so`. It is hooked where modules import its functions.
+//! `libshort.so`, an allocator whose entry points cannot be patched. Its functions are hooked in the import tables of
+//! the modules that call them.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
 use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::signal;
@@ -7,7 +8,7 @@ use heaptrack_tests::process::signal;
 fn counts_are_exact_when_only_imports_are_hooked() {
     for name in ["attach_phases_short", "attach_phases_short_now"] {
         let target = counts_are_exact(Target::start(name, &["2"]));
-        assert_eq!(target.redirected(), 0, "{name}: every word is the program's own again");
+        assert_eq!(target.redirected(), 0, "{name}: every import is restored");
         finishes(target);
     }
 }
@@ -21,7 +22,7 @@ fn before_the_first_call() {
     let ended = session.detach();
     assert_rounds(&ended.report(), 100);
     assert_eq!(target.redirected(), 0);
-    assert_eq!(target.tell("10"), "done 10", "what was not bound is bound now");
+    assert_eq!(target.tell("10"), "done 10", "functions that were not bound before are bound now");
     finishes(counts_are_exact(target));
 }
 
@@ -29,7 +30,7 @@ fn before_the_first_call() {
 fn functions_that_cannot_be_patched_are_named() {
     let target = Target::start("attach_phases_short", &["1"]);
     let session = Session::attach(target.pid, &["--no-symbols"]);
-    // malloc, free and calloc in the tables of the program; malloc and free in libc's and the loader's, at least.
+    // At least malloc, free and calloc in the program's tables, and malloc and free in those of libc and the loader.
     assert!(target.redirected() >= 5, "{}", target.redirected());
     let ended = session.detach();
     let told = ended.text.lines().find(|line| line.starts_with("heaptrack: of libshort.so, ")).expect("a note");
@@ -46,7 +47,7 @@ fn functions_that_cannot_be_patched_are_named() {
     assert!(!told.contains("realloc"), "its entry is patched: {told}");
 }
 
-/// A program calls its own functions directly: its tables would show next to nothing.
+/// A program calls its own functions directly, so hooks in import tables would see almost no call.
 #[test]
 fn a_program_with_such_entries_of_its_own() {
     let mut target = Target::start("attach_short_program", &[]);
@@ -67,14 +68,14 @@ fn detach_puts_right_what_a_killed_recorder_left() {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         signal("KILL", &[session.pid()]);
         assert_eq!(session.wait().code, 137);
-        assert!(target.redirected() >= 5, "the words are there");
+        assert!(target.redirected() >= 5, "the imports are redirected");
         assert_eq!(target.tell("1000"), "done 1000", "the program does not wait for a dead recorder");
         let (status, text) = detach(target.pid);
         assert_eq!(status, 0, "{text}");
         assert_eq!((target.redirected(), target.code() == code), (0, true));
         assert_eq!(target.tell("10"), "done 10");
     }
-    // The next attach does it as well.
+    // The next attach repairs it as well.
     let session = Session::attach(target.pid, &["--no-symbols"]);
     signal("KILL", &[session.pid()]);
     session.wait();
@@ -82,7 +83,7 @@ fn detach_puts_right_what_a_killed_recorder_left() {
     finishes(target);
 }
 
-/// With the code of before any attach.
+/// Asserts that the counts are exact and that the code is again what it was before any attach.
 fn counts_are_exact_after(mut target: Target, code: &[(String, u64)]) -> Target {
     let session = Session::attach(target.pid, &["--no-symbols"]);
     assert_eq!(target.tell("50"), "done 50");
@@ -96,8 +97,8 @@ fn again_and_again_uses_the_same_memory() {
     phases::again_and_again(Target::start("attach_phases_short", &["2"]));
 }
 
-/// Code that takes a function's address during a recording gets the address of our hook. The address must work after the detach and after
-/// the next attach.
+/// Code that takes a function's address during a recording gets the address of our hook. That address must work after
+/// the detach and after the next attach.
 #[test]
 fn a_function_address_that_the_program_keeps_works_after_the_detach() {
     let mut target = Target::start("attach_pointers", &[]);

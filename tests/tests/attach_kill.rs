@@ -1,10 +1,11 @@
-//! `kill -9` of heaptrack at any moment of attach, recording and detach: the program lives, is right, and can be attached to.
+//! `kill -9` of heaptrack at any moment of attach, recording and detach. The program lives on, computes the right
+//! results, and can be attached to again.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
 use heaptrack_tests::process::signal;
 use heaptrack_tests::{Chance, scale};
 use std::time::Duration;
 
-/// 300 in total on two programs; without a soak, a tenth of that.
+/// 300 in total on two programs; a tenth of that without a soak.
 #[test]
 fn at_any_moment_while_allocating() {
     at_any_moment("attach_throw", scale::count(150), |target| {
@@ -13,7 +14,7 @@ fn at_any_moment_while_allocating() {
     });
 }
 
-/// And 100 where functions are hooked in the modules' tables.
+/// 100 more, where functions are hooked in the modules' import tables.
 #[test]
 fn at_any_moment_while_tables_are_changed() {
     at_any_moment("attach_throw_short", scale::count(100), |target| {
@@ -40,12 +41,12 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
     for number in 0..count {
         let mut session = Session::start(target.pid, &["--no-symbols", "--duration", "20ms"]);
         let killed = match number % 3 {
-            // While it attaches.
+            // Kill heaptrack while it attaches.
             0 => {
                 std::thread::sleep(Duration::from_micros(chance.between(0, 40_000)));
                 false
             }
-            // While it records, or detaches.
+            // Kill heaptrack while it records or detaches.
             _ => {
                 let is_attached = session.wait_until_attached();
                 assert!(is_attached, "cycle {number}: {}", session.wait().text);
@@ -59,7 +60,7 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
         assert!(target.is_alive(), "cycle {number}");
         if number % 4 == 0 {
             let (status, text) = detach(target.pid);
-            // Nothing to put back if it died before it had begun.
+            // There is nothing to restore if heaptrack died before it had changed anything.
             assert!(status == 0 || text.contains("nothing of heaptrack is in process"), "cycle {number}: {text}");
         }
         if number % 5 == 0 {
@@ -69,7 +70,7 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
     }
     assert!(attached > 0);
     assert_eq!(cycle(target.pid, "5ms").code, 0);
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!(target.descriptors(), descriptors);
     end(target);
 }

@@ -1,14 +1,14 @@
-//! Whatever state a program is in, attach and detach succeed or say why not, and nothing of them stays in any process.
+//! In whatever state a program is, attach and detach succeed or report why not, and leave nothing in any process.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, scale};
 
-/// Lines of maps that are about shared memory of ours.
+/// The number of mappings of heaptrack's shared memory.
 fn shared(target: &Target) -> usize {
     target.maps().lines().filter(|line| line.contains("memfd:heaptrack")).count()
 }
 
-/// What is mapped, without the heap and what the C library maps for its arenas.
+/// The mappings of the process, without its heap and the arenas of the C library.
 fn mappings(target: &Target) -> Vec<String> {
     let maps = target.maps();
     let is_fixed =
@@ -16,7 +16,7 @@ fn mappings(target: &Target) -> Vec<String> {
     maps.lines().filter(is_fixed).map(str::to_owned).collect()
 }
 
-/// Attaches again and again. After each time nothing is left, and after the first one nothing is added.
+/// Attaches repeatedly. No cycle leaves shared memory, and no cycle after the first adds a mapping.
 fn cycles_leave_nothing(target: &Target, count: u64, moment: &str) {
     let (code, descriptors) = (target.code(), target.descriptors());
     let mut first = None;
@@ -29,7 +29,7 @@ fn cycles_leave_nothing(target: &Target, count: u64, moment: &str) {
             mappings(target).into_iter().filter(|line| line.contains("r-xp 00000000 00:00 0")).collect();
         assert_eq!(*first.get_or_insert_with(|| ours.clone()), ours, "cycle {number}: dormant code is used again");
     }
-    assert_eq!(target.code(), code, "the code is the program's own again");
+    assert_eq!(target.code(), code, "the original code is restored");
     assert_eq!(target.descriptors(), descriptors);
 }
 
@@ -47,13 +47,13 @@ fn a_program_that_waits_for_its_disk() {
     right(target);
 }
 
-/// Nearly all the time it is in a sleep that no signal ends.
+/// Nearly all the time the program is in a sleep that no signal can interrupt.
 #[test]
 fn a_program_that_waits_for_children_of_vfork() {
     let mut target = Target::start("attach_sleeps", &[]);
     assert_eq!(target.line(), "ready");
     cycles_leave_nothing(&target, scale::count(150), "2ms");
-    // From elsewhere, too.
+    // The same with `heaptrack detach` from another process.
     for _ in 0..scale::count(30) {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         let (code, text) = detach(target.pid);
@@ -64,7 +64,7 @@ fn a_program_that_waits_for_children_of_vfork() {
     right(target);
 }
 
-/// Old addresses of hooks stay in the large frames of the loader.
+/// Old addresses of hooks stay in the large stack frames of the loader.
 #[test]
 fn threads_that_load_and_unload_libraries() {
     let (red, blue) = (target("libred.so"), target("libblue.so"));
@@ -78,13 +78,14 @@ fn threads_that_load_and_unload_libraries() {
         assert_eq!(shared(&target), 0, "cycle {number}: {}", ended.text);
         most = most.max(mappings(&target).len());
     }
-    // What was there, our dormant code, and at most two libraries of five mappings each that were loaded just then.
+    // The mappings from before, our dormant code, and at most two libraries of five mappings each that are loaded at
+    // that moment.
     assert!(most <= maps + 10 + 12, "{maps} mappings became {most}");
     assert_eq!(target.descriptors_of("memfd:heaptrack"), 0);
     right(target);
 }
 
-/// A hook that is on no stack of any thread still needs the shared memory.
+/// A coroutine that was suspended inside a hook is on no thread's stack, and still needs the shared memory.
 #[test]
 fn a_coroutine_that_was_left_inside_of_malloc() {
     let mut target = Target::start("attach_switch", &[]);
@@ -95,7 +96,7 @@ fn a_coroutine_that_was_left_inside_of_malloc() {
     assert!(shared(&target) > 0, "{}", ended.text);
     let sentence = format!("stay mapped in process {}, because a thread of it may still be in a hook", target.pid);
     assert!(ended.text.contains(&sentence), "{}", ended.text);
-    assert_eq!(target.tell("end"), "done", "the hook goes on as if nothing had happened");
+    assert_eq!(target.tell("end"), "done", "the suspended hook returns normally");
     let (status, text) = detach(target.pid);
     assert_eq!((status, shared(&target)), (0, 0), "{text}");
     assert_eq!(target.finish().0, 0);
@@ -111,20 +112,23 @@ fn workers_that_were_forked_meanwhile() {
     let mut server = Target::start("attach_prefork", &[]);
     let before: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
     let code = server.code();
-    assert_eq!(before[0].code(), code, "the test did not test");
+    assert_eq!(before[0].code(), code, "the precondition of this test does not hold");
     let session = Session::attach(server.pid, &["--no-symbols"]);
     let workers: Vec<Target> = pids(&server.tell("6")).into_iter().map(Target::of).collect();
     assert_eq!(workers.len(), 9, "with children of children");
-    assert!(workers.iter().all(|worker| worker.code() != code && shared(worker) > 0), "the test did not test");
+    assert!(
+        workers.iter().all(|worker| worker.code() != code && shared(worker) > 0),
+        "the precondition of this test does not hold"
+    );
     let ended = session.detach();
     for process in workers.iter().chain(&before).chain([&server]) {
-        assert_eq!(process.code(), code, "the code of {} is its own again: {}", process.pid, ended.text);
+        assert_eq!(process.code(), code, "the original code of {} is restored: {}", process.pid, ended.text);
         assert_eq!(shared(process), 0, "in {}: {}", process.pid, ended.text);
         assert!(process.is_alive());
     }
     assert!(ended.text.contains("9 children were forked meanwhile, put back as well"), "{}", ended.text);
-    assert_eq!(mappings(&workers[0]), mappings(&server), "a child has what its parent has");
-    // Another time, after the death of the recorder.
+    assert_eq!(mappings(&workers[0]), mappings(&server), "a child has the mappings of its parent");
+    // Once more, after the recorder has been killed.
     let session = Session::attach(server.pid, &["--no-symbols"]);
     let orphans: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
     heaptrack_tests::process::signal("KILL", &[session.pid()]);
@@ -136,7 +140,7 @@ fn workers_that_were_forked_meanwhile() {
     }
 }
 
-/// Its children live on.
+/// The server ends while it is attached to, and its children live on.
 #[test]
 fn workers_whose_parent_has_ended() {
     let mut server = Target::start("attach_prefork", &["orphans"]);

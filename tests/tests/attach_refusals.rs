@@ -1,4 +1,5 @@
-//! What cannot be attached to: one sentence that says why and what to do, exit code 3, and the process as it was.
+//! Processes that cannot be attached to. heaptrack prints one sentence that names the reason and the remedy, exits with
+//! code 3, and leaves the process unchanged.
 use heaptrack_tests::attach::{Session, Target, below, cycle, detach, refusal};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::{Folder, Program};
@@ -38,7 +39,7 @@ fn detaching_from_a_process_that_is_not_recorded() {
 
 #[test]
 fn a_thread_of_the_kernel() {
-    // Containers show none; there the answer is that there is no such process.
+    // Containers do not show kernel threads. There the answer is that there is no such process.
     let is_kernel = std::fs::read_to_string("/proc/2/status").is_ok_and(|status| status.contains("kthreadd"));
     assert_refused(
         if is_kernel { 2 } else { 0x7fff_fff0 },
@@ -88,7 +89,7 @@ fn a_process_that_is_recorded() {
         &format!("is being recorded by heaptrack (pid {recorder}): `heaptrack detach {}`", target.pid),
     );
     assert_eq!(target.tell("4"), "done 4");
-    assert_eq!(session.detach().report().of_size(1001).allocations, 4, "the first session goes on");
+    assert_eq!(session.detach().report().of_size(1001).allocations, 4, "the first session continues");
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn a_sandbox_that_is_entered_while_recording() {
     let mut target = Target::start("attach_filter", &["later"]);
     assert_eq!(target.line(), "ready");
     let session = Session::attach(target.pid, &["--no-symbols"]);
-    // A new thread would need calls that would be the program's end.
+    // Registering a new thread would need system calls for which the filter kills the program.
     assert_eq!(target.tell("go"), "done");
     let ended = session.detach();
     assert!(target.is_alive());
@@ -294,7 +295,7 @@ fn a_process_of_another_user() {
 
 #[test]
 fn without_the_capability() {
-    // Root without SYS_PTRACE, as in a container, may not trace a process that has more than itself.
+    // Root without SYS_PTRACE, as in a container, may not trace a process that has more capabilities than itself.
     let mut target = Target::start("attach_phases", &["1"]);
     let output = Command::new("setpriv")
         .args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"])
@@ -328,7 +329,7 @@ fn a_child_of_a_recorded_process_is_a_process_of_its_own() {
     let session = Session::attach(target.pid, &["--no-symbols"]);
     target.send("go");
     let child = below(target.pid, "dash");
-    // It has its parent's patches, and a gate that is shut; attaching to it puts that right and records it.
+    // The child has its parent's patches and a closed gate. Attaching to the child repairs both and records it.
     let inner = cycle(child, "50ms");
     assert_eq!(inner.code, 0, "{}", inner.text);
     target.send("word");

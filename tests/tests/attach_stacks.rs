@@ -1,4 +1,4 @@
-//! The stacks of an attached recording are those of a launched one, at the same sites.
+//! An attached recording has the same stacks as a launched one, at the same sites.
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::report::Frame;
 use heaptrack_tests::run::heaptrack;
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The distinct stacks of the sites that are wanted.
+/// The distinct stacks of the sites for which `is_wanted` returns true.
 fn stacks(report: &Report, is_wanted: impl Fn(&Site) -> bool) -> BTreeSet<Vec<Frame>> {
     report.sites().into_iter().filter(|site| is_wanted(site)).map(|site| site.frames).collect()
 }
 
-/// The same program does the same both ways: launched, and attached to before it begins.
+/// Records the same work of the same program twice: launched, and attached to before the work begins.
 fn both(command: &[&str]) -> (Report, Report) {
     let folder = Folder::new();
     let trace = folder.join("launched.htz");
@@ -31,7 +31,8 @@ fn both(command: &[&str]) -> (Report, Report) {
     (launched, attached)
 }
 
-/// Every wanted stack of the attached recording is one of the launched recording, and there are some.
+/// Asserts that every wanted stack of the attached recording is in the launched one, and that there are at least
+/// `least` of them.
 fn assert_same(launched: &Report, attached: &Report, is_wanted: impl Fn(&Site) -> bool, least: usize) {
     let (there, here) = (stacks(launched, &is_wanted), stacks(attached, &is_wanted));
     let unknown: Vec<_> = here.difference(&there).take(1).collect();
@@ -74,7 +75,8 @@ fn node() {
     let script = sources().join("attach_shapes.js");
     let node = Command::new("sh").args(["-c", "command -v node"]).output().unwrap();
     let path = String::from_utf8_lossy(&node.stdout).trim().to_owned();
-    // When V8 tidies up, and in which compiled code, differs from run to run: the buffers are compared.
+    // Garbage collections of V8 happen at other times and in other compiled code in each run. So only the stacks of the
+    // buffers are compared.
     let (launched, attached) = both(&[&path, "--jitless", script.to_str().unwrap()]);
     let is_buffer = |site: &Site| (10_000..10_300).contains(&(site.allocated_bytes / site.allocations.max(1)));
     assert_same(&launched, &attached, is_buffer, 1);

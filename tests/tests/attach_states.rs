@@ -1,5 +1,5 @@
-//! Programs that end, change or stand still while they are attached to, and signals to heaptrack: the messages are true, no process hangs, and
-//! nothing stays.
+//! Programs that end, change or are stopped during an attach, and signals to heaptrack. The messages are true, no
+//! process hangs, and nothing of heaptrack stays in the program.
 use heaptrack_tests::attach::{Session, Target, command, cycle, detach};
 use heaptrack_tests::phases::finishes;
 use heaptrack_tests::process::{self, signal, wait_for};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A cgroup that can be frozen, of either version. Thawed and removed at the end.
+/// A cgroup of version 1 or 2 that can be frozen. It is thawed and removed when the value is dropped.
 struct Freezer {
     folder: PathBuf,
     file: &'static str,
@@ -20,7 +20,7 @@ impl Freezer {
     const ALL: [(&'static str, &'static str, [&'static str; 2]); 2] =
         [("cgroup", "freezer.state", ["THAWED", "FROZEN"]), ("cgroup2", "cgroup.freeze", ["0", "1"])];
 
-    /// Those that this machine offers, at least one.
+    /// The freezers that this machine has, at least one.
     fn all(name: &str) -> Vec<Freezer> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let found = Self::ALL.iter().filter_map(|(kind, file, states)| {
@@ -72,7 +72,7 @@ fn shared(target: &Target) -> usize {
     target.maps().lines().filter(|line| line.contains("memfd:heaptrack")).count()
 }
 
-/// The session's end, if it comes in time.
+/// Waits for the end of the session. Fails if it does not end in time.
 fn ends(session: Session) -> heaptrack_tests::attach::Ended {
     let pid = session.pid();
     wait_for("heaptrack to end", || matches!(process::state(pid), None | Some('Z')).then_some(()));
@@ -84,7 +84,7 @@ fn a_frozen_process_is_not_attached_to() {
     for freezer in Freezer::all("attach") {
         let mut target = Target::start("attach_phases", &["1"]);
         assert_eq!(target.tell("1"), "done 1");
-        // Dropped before the target, which could not be killed else.
+        // Dropped before the target, because a frozen target could not be killed.
         let freezer = freezer;
         freezer.add(target.pid);
         freezer.freeze();
@@ -107,7 +107,7 @@ fn a_process_that_is_frozen_while_it_is_recorded() {
         let code = target.code();
         let session = Session::attach(target.pid, &["--no-symbols"]);
         assert_eq!(target.tell("5"), "done 5");
-        // Dropped before the target, which could not be killed else.
+        // Dropped before the target, because a frozen target could not be killed.
         let freezer = freezer;
         freezer.add(target.pid);
         freezer.freeze();
@@ -132,7 +132,7 @@ fn a_process_that_is_frozen_while_it_is_recorded() {
     }
 }
 
-/// A disk that hangs is like a child of vfork that does not end.
+/// A child of vfork that does not end stands for a disk that hangs.
 #[test]
 fn an_attach_that_waits_can_be_interrupted() {
     let mut target = Target::start("attach_vfork", &[]);
@@ -148,7 +148,7 @@ fn an_attach_that_waits_can_be_interrupted() {
     assert_eq!(shared(&target), 0);
 }
 
-/// What may be said of a process that ends or becomes another program just then.
+/// The messages that are true of a process that ends or becomes another program during the attach.
 const TRUE: [&str; 4] = [
     "there is no process",
     "has exited meanwhile",
@@ -156,7 +156,7 @@ const TRUE: [&str; 4] = [
     "has become another program (exec) meanwhile",
 ];
 
-/// Attaches at a random moment of each of many short lives.
+/// Starts many short-lived processes and attaches to each at a random moment.
 fn short_lives(what: &str, mut start: impl FnMut(u64) -> std::process::Child) {
     let mut chance = Chance::new(what);
     for number in 0..scale::count(400) {
@@ -214,7 +214,7 @@ fn a_deleted_program_keeps_its_names() {
     let ended = session.detach();
     let text = ended.report().json()["allocations"].to_string();
     assert!(text.contains("\"function\":\"round_of_calls\""), "{text}");
-    // It may also end at once.
+    // The program may also end at once.
     let session = Session::attach(target.pid, &[]);
     assert_eq!(target.tell("5"), "done 5");
     assert_eq!(target.finish().0, 0);
@@ -242,7 +242,7 @@ fn the_page_of_a_program_that_is_attached_to() {
     signal("INT", &[heaptrack.id()]);
     let stays = lines.by_ref().map(Result::unwrap).find(|line| line.contains("the page stays at"));
     assert!(stays.is_some());
-    assert_eq!(shared(&target), 0, "the program is let go, the page stays");
+    assert_eq!(shared(&target), 0, "heaptrack has detached, and the page stays");
     signal("INT", &[heaptrack.id()]);
     assert_eq!(process::code(heaptrack.wait().unwrap()), 0);
 }
@@ -263,7 +263,8 @@ fn detaching_from_a_program_that_heaptrack_launched() {
     running.finish();
 }
 
-/// `./server & heaptrack -p $!`: the process is a copy of its parent at first, and may become several programs in turn.
+/// `./server & heaptrack -p $!`: the new process is a copy of its parent at first, and may become several programs in
+/// turn.
 #[test]
 fn a_program_that_has_just_started_can_be_attached_to() {
     let mut chance = Chance::new("attach to a program that starts");

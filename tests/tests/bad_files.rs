@@ -1,10 +1,11 @@
-//! Files that are no trace, or not a whole one: one sentence and exit code 2, or the part that is whole and a warning.
+//! Files that are no trace, or only a part of one. `print` refuses them with one sentence and exit code 2, or shows the
+//! intact part with a warning.
 use heaptrack_tests::view::print;
 use heaptrack_tests::{Chance, Folder, Program, scale};
 use serde_json::Value;
 use std::path::Path;
 
-/// What `print` does with a file: the number of allocations that it shows, or that it refused.
+/// Returns the number of allocations that `print` shows for a file, or `None` if it refuses the file.
 fn shown(file: &Path, what: &str) -> Option<u64> {
     let output = print(file, &["--json"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -19,7 +20,7 @@ fn shown(file: &Path, what: &str) -> Option<u64> {
         }
         code => {
             assert_eq!((code, said.lines().count()), (Some(2), 1), "{what}: {said}");
-            assert!(output.stdout.is_empty(), "{what}: nothing but the sentence");
+            assert!(output.stdout.is_empty(), "{what}: only the sentence is printed");
             None
         }
     }
@@ -33,18 +34,18 @@ fn a_trace_cut_anywhere_is_shown_up_to_there() {
     let all = shown(&outcome.trace, "the whole trace").unwrap();
     let file = folder.join("cut.htz");
     let mut chance = Chance::new("cut");
-    // Every byte in a soak; every tenth, from a random one on, otherwise.
+    // Cuts at every byte in a soak, and otherwise at every tenth byte, from a random one on.
     let step = if scale::soak() { 1 } else { 10 };
     let mut most = 0;
     for length in (chance.between(0, step) as usize..whole.len()).step_by(step as usize) {
         std::fs::write(&file, &whole[..length]).unwrap();
         let now = shown(&file, &format!("cut at {length}"));
-        // What could be read of a shorter one can be read of a longer one.
+        // Everything that can be read from a shorter part can be read from a longer one.
         assert!(now.unwrap_or(0) >= most && now.unwrap_or(0) <= all, "cut at {length}");
         most = now.unwrap_or(0);
-        assert!(now.is_some() || length < 16, "a file with a header is a trace; cut at {length}");
+        assert!(now.is_some() || length < 16, "a file with a header can be read; cut at {length}");
     }
-    assert_eq!(most, all, "events stand before the index");
+    assert_eq!(most, all, "the events come before the index");
 }
 
 #[test]

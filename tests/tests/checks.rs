@@ -1,14 +1,15 @@
-//! A heaptrack that checks itself (feature `checks`) ends the program at the first event for which a check fails.
+//! A heaptrack that is built with the feature `checks` ends the program at the first event for which a check fails.
 //!
-//! The shared memory is spoilt from outside, so these are the checks as they ship in that build.
+//! The tests corrupt the shared memory from outside, so they run the checks exactly as that build ships them.
 use heaptrack_tests::channel_memory::ChannelMemory;
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::{Folder, Program};
 
-/// Spoils the slots of a running program until it has ended, and expects this check.
+/// Corrupts the slots of a running program until it has ended, and expects the failure of this check.
 fn expect(check: u32, finding: &str, spoil: impl Fn(&ChannelMemory, usize)) {
     let folder = Folder::new();
-    // It sleeps nearly all of the time, so what is written here is rarely overwritten before its next event.
+    // The program sleeps nearly all of the time, so its next event rarely overwrites the corruption before the check
+    // sees it.
     let program = Program::target("counter").arg(folder.join("counted")).args(["1", "20000"]);
     let running = program.start();
     running.target(&program);

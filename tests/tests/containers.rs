@@ -1,5 +1,5 @@
-//! As the first process of a container, and in one that holds next to nothing. No engine runs here: namespaces and a chroot are what
-//! it would use.
+//! heaptrack as the first process of a container, and in a container that holds almost no files. No container engine
+//! runs here. The tests use namespaces and a chroot, as an engine does.
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::process::{self, children, state, wait_for};
 use heaptrack_tests::run::heaptrack;
@@ -15,13 +15,13 @@ use std::time::Duration;
 struct Container {
     unshare: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
-    /// heaptrack, seen from outside.
+    /// The pid of heaptrack, seen from outside.
     first: u32,
-    /// It has a user namespace of its own.
+    /// True if the container has a user namespace of its own.
     rootless: bool,
 }
 
-/// A test that fails leaves no container behind.
+/// Kills the container if a test fails.
 impl Drop for Container {
     fn drop(&mut self) {
         process::signal("KILL", &[self.first]);
@@ -36,7 +36,7 @@ impl Container {
         unshare.args(command).current_dir(folder);
         let mut unshare = unshare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("unshare");
         let lines = BufReader::new(unshare.stdout.take().unwrap()).lines();
-        // `unshare` forks once: its only child is pid 1.
+        // `unshare` forks once, so its only child is pid 1.
         let first = wait_for("pid 1", || children(unshare.id()).first().copied());
         Container { unshare, lines, first, rootless: namespaces.contains(&"--user") }
     }
@@ -45,7 +45,7 @@ impl Container {
         self.lines.next().expect("a line").expect("readable")
     }
 
-    /// A shell command in the container.
+    /// Runs a shell command in the container.
     fn inside(&self, script: &str) {
         let mut nsenter = Command::new("nsenter");
         nsenter.args(["-t", &self.first.to_string(), "-p", "-m"]);
@@ -56,7 +56,8 @@ impl Container {
         assert!(status.expect("nsenter").success(), "{script}");
     }
 
-    /// As `docker stop` does, from the host: what ends process 1 ends every process inside, a shell that has sent the signal too.
+    /// Stops the container from the host, as `docker stop` does. A shell inside could not do it, because all processes
+    /// inside end with process 1.
     fn stop(&self) {
         process::signal("TERM", &[self.first]);
     }
@@ -75,14 +76,14 @@ fn check_pid_1(namespaces: &[&str]) {
     let mut container = Container::start(namespaces, &command, folder.path());
     let ready = container.line();
     let daemon = ready.strip_prefix("ready ").unwrap().to_owned();
-    // Every signal that users send reaches the program, one at a time.
+    // Every signal that users send must reach the program. The test sends one at a time.
     for (name, number) in
         [("HUP", 1), ("INT", 2), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("CONT", 18), ("WINCH", 28)]
     {
         container.inside(&format!("kill -{name} 1"));
         assert_eq!(container.line(), format!("got {number}"), "SIG{name}");
     }
-    // The daemon is a child of pid 1 by now, which must reap it when it ends.
+    // By now the daemon is a child of pid 1, which must reap it when it ends.
     let orphans: Vec<u32> = children(container.first).into_iter().filter(|pid| children(*pid).is_empty()).collect();
     assert_eq!(orphans.len(), 2, "the service and its daemon");
     container.inside(&format!("kill -KILL {daemon}"));
@@ -137,14 +138,14 @@ fn a_copy_can_be_taken_at_any_moment() {
     let running = program.start();
     let mut last = [0u64; 4];
     for _ in 0..scale::count(400) {
-        // The pace of a user who copies files; no result depends on it.
+        // The pace of a user who copies files. No result depends on it.
         std::thread::sleep(Duration::from_millis(50));
         let copy = running.folder().join("copy.htz");
         if std::fs::copy(&running.trace, &copy).is_err() {
             continue;
         }
         let Ok(report) = Report::try_of(&copy) else {
-            assert_eq!(last, [0; 4], "a file that had something has nothing");
+            assert_eq!(last, [0; 4], "an earlier copy could be read, and this one cannot");
             continue;
         };
         let now = ["allocations", "deallocations", "allocated_bytes", "peak_bytes"].map(|name| report.total(name));
@@ -152,7 +153,7 @@ fn a_copy_can_be_taken_at_any_moment() {
         assert!(!report.complete() && report.json()["damage"].as_array().unwrap().is_empty());
         last = now;
     }
-    assert!(last[0] > 0, "no copy had anything");
+    assert!(last[0] > 0, "no copy contained events");
     process::signal("TERM", &[running.pid()]);
     let outcome = running.finish();
     assert_eq!(outcome.code, 7, "{}", outcome.stderr);
@@ -162,14 +163,14 @@ fn a_copy_can_be_taken_at_any_moment() {
     assert_eq!(outcome.stdout, kept);
 }
 
-/// What a dynamic program needs, from `ldd`.
+/// The libraries that a dynamic program needs, from `ldd`.
 fn libraries(program: &Path) -> BTreeSet<PathBuf> {
     let output = Command::new("ldd").arg(program).output().expect("ldd");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }
 
-/// Nothing but busybox, the program with its libraries, and our binary.
+/// Makes a root folder with busybox, the program, its libraries and our binary.
 fn root(folder: &Folder, program: &str) {
     let put = |from: &Path, to: &str| {
         let to = folder.join(to.trim_start_matches('/'));
@@ -219,7 +220,7 @@ fn check_bare_root(with_proc: bool) {
         assert_eq!(inside["totals"][name], alone.total(name), "{name}");
     }
     assert_eq!(inside["complete"], true);
-    // The file can be read out here, too, and has its names.
+    // The file can be read outside of the container, too, and has its names.
     let report = Report::of(&folder.join("app/t.htz"));
     assert!(report.json()["allocations"].to_string().contains("\"main\""));
 }
@@ -234,7 +235,7 @@ fn a_root_without_proc() {
     check_bare_root(false);
 }
 
-/// The instruction's words: a JSON list.
+/// The words of an instruction that has the form of a JSON list.
 fn words(dockerfile: &str, instruction: &str) -> Vec<String> {
     let line = dockerfile
         .lines()
@@ -243,7 +244,8 @@ fn words(dockerfile: &str, instruction: &str) -> Vec<String> {
     serde_json::from_str(line.trim()).unwrap_or_else(|_| vec![line.trim().to_owned()])
 }
 
-/// `docs/containers.md`'s Dockerfile without an engine: its one COPY, its folder, its entry point and command.
+/// The Dockerfile of `docs/containers.md` without an engine. The test applies its one COPY, its folder, its entry point
+/// and its command.
 #[test]
 fn the_dockerfile_of_the_page() {
     let page = std::fs::read_to_string(workspace().join("docs/containers.md")).unwrap();
@@ -262,7 +264,7 @@ fn the_dockerfile_of_the_page() {
     let shell: [&std::ffi::OsStr; 3] = ["sh".as_ref(), "-ec".as_ref(), script.as_ref()];
     let mut container = Container::start(&["--pid", "--mount"], &shell, folder.path());
     assert!(container.line().starts_with("ready "));
-    // `docker cp`: the file is there before the end, in the folder, and opens.
+    // `docker cp` before the end of the program: the file is already in the folder and can be opened.
     let place = folder.join(work.trim_start_matches('/'));
     let trace = wait_for("a trace in the working folder", || {
         let names = std::fs::read_dir(&place).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -273,7 +275,6 @@ fn the_dockerfile_of_the_page() {
         std::fs::copy(&trace, &copy).ok()?;
         Report::try_of(&copy).ok().filter(|report| report.of_size(500).allocations == 100)
     });
-    // `docker stop`.
     container.stop();
     let (code, said) = container.end();
     assert_eq!(code, 42, "{said}");
@@ -298,11 +299,11 @@ fn process_1_is_attached_to_from_inside_and_from_the_host() {
     let mut service = Target::spawn(&mut unshare);
     let first = wait_for("pid 1", || children(service.pid).first().copied());
     assert_eq!(service.tell("5"), "done 5");
-    // From the host, by the pid that it has there. Nothing of ours is in the container.
+    // From the host, by the pid that the service has there. The container holds no file of ours.
     let session = Session::attach(first, &["--no-symbols"]);
     assert_eq!(service.tell("50"), "done 50");
     assert_rounds(&session.detach().report());
-    // From inside, where it is 1.
+    // From inside, where its pid is 1.
     let trace = folder.join("inside.htz");
     let mut inside = Command::new("nsenter");
     inside.args(["-t", &first.to_string(), "-p", "-m"]).arg(heaptrack().canonicalize().unwrap());

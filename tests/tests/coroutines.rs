@@ -1,7 +1,9 @@
-//! Programs that run on stacks of their own making: a stack may end in a zero, be unmapped, or be another one at the next event.
+//! Programs that switch between stacks they made themselves. A stack may end in a zero, may be unmapped, and may be
+//! another one at the next event.
 use heaptrack_tests::{Program, scale};
 
-/// What was remembered of a stack that ended in a zero was overwritten by the next walk, which led to other fibers' stacks.
+/// Regression test: the remembered copy of a stack that ended in a zero was overwritten by the next walk, and then led
+/// to the stacks of other fibers.
 #[test]
 fn stacks_that_end_in_a_zero_and_are_unmapped() {
     let program = Program::target("fibers").arg(scale::count(10_000).to_string());
@@ -11,7 +13,7 @@ fn stacks_that_end_in_a_zero_and_are_unmapped() {
     assert_eq!((of_fibers.allocations, of_fibers.leaked_allocations), (blocks, 0));
 }
 
-/// The root of a stack that is too deep was compared without a proof, though its stack was gone.
+/// Regression test: the root of a very deep stack was compared with memory that was no longer mapped.
 #[test]
 fn deep_stacks_that_are_unmapped() {
     let report = Program::target("deep_fibers").same_output().whole_report();
@@ -19,7 +21,8 @@ fn deep_stacks_that_are_unmapped() {
     assert_eq!((of_fibers.allocations, of_fibers.leaked_allocations), (400, 0));
 }
 
-/// What a frame pointer led to was remembered, though it was above the stack and could be unmapped.
+/// Regression test: a frame pointer led to data above the stack. The address was remembered, although that memory could
+/// be unmapped.
 #[test]
 fn data_above_a_stack_that_are_unmapped() {
     let report = Program::target("data_above_stack").same_output().whole_report();
@@ -27,7 +30,8 @@ fn data_above_a_stack_that_are_unmapped() {
     assert_eq!((of_program.allocations, of_program.leaked_allocations), (200, 0));
 }
 
-/// Fibers, enumerators and threads of a real program, which hung in the comparison of a circle of frames.
+/// Regression test: fibers, enumerators and threads of a real program. The comparison of frames hung in a cycle of
+/// frame pointers.
 #[test]
 fn fibers_of_ruby() {
     const SCRIPT: &str = "

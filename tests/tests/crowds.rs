@@ -1,4 +1,4 @@
-//! Many threads at once: each has a slot of its own, nothing of any is lost, and the memory for each is small.
+//! Many threads at once. Each has its own slot, no event of any thread is lost, and the memory per thread is small.
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::{Program, Report, scale};
 
@@ -7,7 +7,7 @@ fn times() -> u64 {
     if scale::soak() { 20 } else { 1 }
 }
 
-/// `threads` times `each` blocks of 40 bytes, and one of 24 of each thread, which stays.
+/// Asserts that each thread allocated and freed `each` blocks of 40 bytes and kept one of 24.
 fn assert_exact(report: &Report, threads: u64, each: u64) {
     let of_size = |size| (report.of_size(size).allocations, report.of_size(size).leaked_allocations);
     assert_eq!(of_size(40), (threads * each, 0));

@@ -1,4 +1,4 @@
-//! Two traces compared: the same functions are found, wherever they were built; what is not the same stays apart.
+//! Compares two traces. A function is matched wherever it was built, and functions that are not the same stay apart.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::twins::{self, AFTER, BEFORE, CHANGES, Part};
@@ -42,8 +42,8 @@ fn differences_are_found_although_the_program_moved() {
     );
 }
 
-/// Stacks were taken for the same if their frames began with the same functions, and the numbers of all were printed with one
-/// of them.
+/// Regression test: stacks were taken for equal if their frames began with the same functions, and the sum of all was
+/// printed under one of them.
 #[test]
 fn stacks_that_differ_in_an_inlined_function_stay_apart() {
     let run = |left: &str, right: &str| Program::target("inlined_callers").arg(left).arg(right).recorded();
@@ -58,13 +58,13 @@ fn stacks_that_differ_in_an_inlined_function_stay_apart() {
     assert!(said.contains("-5 temporary allocations of -5 allocations in total from"), "{said}");
 }
 
-/// Built in a folder of its own, and recorded.
+/// Builds the program in its own folder and records it.
 fn twins(parts: &[Part], lines: usize) -> Outcome {
     let folder = Folder::new();
     Program::new(twins::build(&folder.join("deep/er"), parts, lines)).recorded()
 }
 
-/// What a diff says of the program's own functions.
+/// The rows of a diff that are about the program's own functions.
 fn changes(after: &Path, before: &Path, options: &[&str]) -> Vec<(String, String, i64, i64)> {
     let base = before.to_str().unwrap();
     let words: Vec<&str> = ["--diff", base, "--cost", "leaked"].iter().chain(options).copied().collect();
@@ -95,14 +95,14 @@ fn functions_of_one_name_in_several_files_stay_apart() {
     for options in [&[][..], &["--by", "function"], &["--by", "function", "--hide", "all-but-mine"]] {
         assert_eq!(changes(&after.trace, &before.trace, options), wanted(), "{options:?}");
     }
-    // KDE's file of the same trace has the same names.
+    // KDE's file of the same trace has the same function names.
     let folder = Folder::new();
     let kde = folder.join("before.zst");
     let exported =
         Command::new(heaptrack()).args(["export", "--to", "heaptrack"]).arg(&before.trace).arg("-o").arg(&kde).status();
     assert!(exported.unwrap().success());
     assert_eq!(changes(&after.trace, &kde, &[]), wanted(), "KDE's");
-    // The other way round it is the same, but for the names of files that only one of them knows.
+    // The comparison in the other direction has the same rows, except for the names of files that only one trace knows.
     let turned = changes(&before.trace, &after.trace, &[]);
     let plain = |rows: Vec<(String, String, i64, i64)>| {
         let mut rows: Vec<_> = rows.into_iter().map(|(name, _, one, other)| (name, one, other)).collect();
@@ -133,7 +133,8 @@ fn the_same_source_in_another_folder_is_the_same() {
 fn stacks_through_functions_of_one_name_stay_apart() {
     let (before, after) = (twins(BEFORE, 0), twins(AFTER, 40));
     let said = text(&after.trace, &["-l", "-p0", "-a0", "-T0", "--diff", before.trace.to_str().unwrap()]);
-    // Once for the innermost function, once for the stack below it; in bytes as people read them.
+    // Each change is printed twice: for the innermost function, and for the stack below it. Sizes are printed with
+    // units.
     let mut found: Vec<&str> = said.lines().filter_map(|line| line.strip_suffix(" calls from")).collect();
     found.sort_unstable();
     let expected = [
@@ -161,7 +162,7 @@ fn a_trace_without_files_is_compared_by_name() {
     let mut rows = changes(&whole.trace, &bare.trace, &[]);
     rows.retain(|row| row.2 != row.3);
     rows.sort();
-    // Which `make` and which `grow` the names alone do not say.
+    // Names alone do not tell which `make` and which `grow` is meant.
     let row = |name: &str, file: &str, before, after| (name.to_owned(), file.to_owned(), before, after);
     let expected = [
         row("grow", "?", 300, 0),

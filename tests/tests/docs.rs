@@ -1,5 +1,5 @@
-//! The documents are true: every command in a block marked `sh run` is run, in order, in a copy of the page's example. `docs/names.rs`
-//! checks that every path and every test that a document names exists.
+//! The documents are true. Every command in a block marked `sh run` is run, in order, in a copy of the page's example.
+//! `docs/names.rs` checks that every path and every test that a document names exists.
 #[path = "docs/names.rs"]
 mod names;
 
@@ -80,7 +80,7 @@ fn rust() {
     let (folder, out) = run("rust.md", "rust");
     assert!(out.starts_with("imported 20000, cached 2000\n"), "{out}");
     let report = Report::of(&folder.join("work/forest.htz"));
-    // The strings of the cache, by the innermost function of the program's own.
+    // The strings of the cache, listed under the innermost function of the program itself.
     let leaked = report.json()["leaked"].as_array().unwrap();
     let blamed = |site: &serde_json::Value| site["frames"][site["blamed"].as_u64().unwrap_or(0) as usize].clone();
     let cached: Vec<_> =
@@ -88,7 +88,7 @@ fn rust() {
     assert_eq!(cached.iter().map(|site| site["leaked_allocations"].as_u64().unwrap()).sum::<u64>(), 2000);
     let place = blamed(cached[0]);
     assert!(place["file"].as_str().unwrap().ends_with("src/main.rs") && place["line"].is_number(), "{place}");
-    // What was inlined is there.
+    // Inlined functions are listed.
     let all = report.json()["allocations"].to_string();
     assert!(all.contains("forest::message"), "an inlined function");
 }

@@ -1,23 +1,23 @@
-//! Programs that forbid themselves the time stamp counter or system calls: they end as they would alone, and what they do
-//! afterwards is recorded.
+//! Programs that deny themselves the time stamp counter or system calls. They end as they would alone, and what they
+//! allocate afterwards is recorded.
 use heaptrack_tests::attach::{Session, Target, refusal};
 use heaptrack_tests::heaptrace::Heaptrace;
 use heaptrack_tests::process;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Program, Report};
 
-/// Ways to lose the counter through libc, by the first argument of `forbidden`.
+/// The ways to give up the counter through libc, by the first argument of `forbidden`.
 const WAYS: [&str; 5] = ["tsc", "tsc_syscall", "strict", "strict_syscall", "strict_seccomp"];
 const NOTE: &str = "may not read the time stamp counter";
 
-/// Sums and pairs are exact: nothing was lost, and no free was missed or out of order.
+/// Asserts that totals and pairs are exact: no event was lost, and no free was missed or out of order.
 fn assert_exact(report: &Report, allocations: u64) {
     let blocks = report.of_size(70);
     assert_eq!((blocks.allocations, blocks.leaked_allocations), (allocations, 0));
     assert_eq!(["lost_events", "implied_frees", "unknown_frees"].map(|name| report.total(name)), [0; 3]);
 }
 
-/// Calls for blocks of `bytes`, seen or lost, in a program where only these can be lost.
+/// The number of calls for blocks of `bytes`, recorded or lost, in a program where only these can be lost.
 fn calls_of_size(report: &Report, bytes: u64) -> u64 {
     let blocks = report.of_size(bytes);
     let matched = blocks.allocations + blocks.freed() - report.total("implied_frees");
@@ -74,7 +74,8 @@ fn a_program_that_switches_the_counter_off_while_attached() {
     }
 }
 
-/// A thread is asked at its first event. Here the program made the system call itself.
+/// A thread is asked at its first event whether it may read the counter. Here the program made the system call itself,
+/// so no hook saw it.
 #[test]
 fn attached_to_a_program_without_the_counter() {
     for way in ["tsc", "tsc_raw"] {
@@ -122,7 +123,8 @@ fn threads_that_start_without_the_counter() {
     assert_exact(&outcome.whole_report(), 4001);
 }
 
-/// What was announced is taken back at once, so the next thread is recorded.
+/// The hook announces before the call that system calls will be forbidden. If the kernel refuses the call, the hook
+/// withdraws the announcement at once, so the next thread is recorded.
 #[test]
 fn a_filter_that_is_refused_or_of_a_child() {
     for (what, said) in [("refused", "refused 4\n"), ("vfork", "forked\n")] {
@@ -139,7 +141,7 @@ fn a_filter_that_is_refused_or_of_a_child() {
     assert_exact(&session.wait().report(), 100);
 }
 
-/// A thread needs system calls to get a slot, so it gets one before it enters.
+/// A thread needs system calls to get a slot, so it gets its slot before it enters the filter.
 #[test]
 fn a_thread_that_enters_a_filter_before_its_first_block() {
     let outcome = Program::target("forbidden_threads").arg("slotless").same_output();
@@ -147,7 +149,7 @@ fn a_thread_that_enters_a_filter_before_its_first_block() {
     assert_exact(&outcome.whole_report(), 1001);
 }
 
-/// The thread that installs a filter for all threads first waits for those in the middle of a hook.
+/// A thread that installs a filter for all threads first waits for threads that are in the middle of a hook.
 #[test]
 fn a_filter_for_all_threads() {
     for _ in 0..3 {
@@ -158,7 +160,8 @@ fn a_filter_for_all_threads() {
     }
 }
 
-/// A full ring is spun on, so a busy program in a sandbox loses nothing to a recorder that works.
+/// A thread that may not sleep spins while the ring is full. So a busy program in a sandbox loses no event while the
+/// recorder works.
 #[test]
 fn a_sandbox_does_not_cost_events() {
     let report = Program::target("sandboxed").same_output().whole_report();
@@ -166,17 +169,18 @@ fn a_sandbox_does_not_cost_events() {
     assert_eq!((blocks.allocations, blocks.leaked_allocations), (1_000_000, 0));
 }
 
-/// The filter would kill the new program for the calls by which a recording starts.
+/// The filter would kill the new program for the system calls with which a recording starts.
 #[test]
 fn a_program_that_is_executed_in_a_sandbox() {
     let outcome = Program::target("forbidden_exec").arg(target("plain")).same_output();
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "plain done\n"));
-    assert_eq!(outcome.report().of_size(10).allocations, 1, "what came before is there");
+    assert_eq!(outcome.report().of_size(10).allocations, 1, "calls before the exec are recorded");
     let traced = Heaptrace::new([target("forbidden_exec"), target("plain")]).run();
     assert_eq!((traced.code, traced.stdout.as_str()), (0, "plain done\n"), "{}", traced.stderr);
 }
 
-/// The recorder is stopped, so the ring stays full, and the thread may not sleep. It spins once, for the time of `--max-stall`, then drops events.
+/// The recorder is stopped, so the ring stays full, and the thread may not sleep. The thread spins once, for the time
+/// of `--max-stall`, then drops events.
 #[test]
 fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
     let mut target = Target::start("forbidden", &["strict", "before", "1000000"]);
@@ -193,7 +197,8 @@ fn a_recorder_that_is_stopped_while_the_program_may_not_sleep() {
     assert_eq!(calls_of_size(&report, 90), 2_000_000);
 }
 
-/// Where the kernel may not be asked whether this is an alternate stack, a hook that was interrupted is not taken for gone.
+/// A sandboxed thread cannot ask the kernel whether it is on an alternate stack. An interrupted hook must still not be
+/// taken for one that was left by a jump.
 #[test]
 fn a_handler_on_an_alternate_stack_in_a_sandbox() {
     for arguments in [&[][..], &["free"]] {

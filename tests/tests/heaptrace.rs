@@ -1,4 +1,4 @@
-//! `heaptrace`: its report, exact and in the original's layout; its signals; its options.
+//! `heaptrace`: its report, with exact numbers and in the original's layout, its signals and its options.
 use heaptrack_tests::heaptrace::{Dump, Heaptrace, Part, Traced, dumps, files, parse};
 use heaptrack_tests::process::{signal, target_of, wait_for};
 use heaptrack_tests::targets::target;
@@ -10,7 +10,7 @@ fn trace(words: &[&str], name: &str) -> Traced {
     Heaptrace::new(words).target(name).run()
 }
 
-/// The functions of a backtrace, without their places.
+/// The functions of a backtrace, without addresses and source positions.
 fn functions(dump: &Dump, number: usize) -> Vec<String> {
     let plain = |symbol: &str| symbol.split(" (").next().unwrap_or_default().to_owned();
     let frames = &dump.lists[0].1[number].frames;
@@ -57,7 +57,7 @@ fn live_blocks_at_the_end_are_reported_exactly() {
     assert_eq!(numbers(1), [(10, 10, 10_000, 10_000), (10, 100, 640, 6_400), (1, 1, 30_000, 30_000)]);
     assert_eq!((dump.lists[0].0.as_str(), dump.lists[1].0.as_str()), ("size", "count"));
     assert_eq!(functions(dump, 0)[..2], ["grown", "main"]);
-    // Offsets are in bytes and point after the call.
+    // Offsets are in bytes and point to the instruction after the call.
     let leaf = &dump.lists[0].1[1].frames[0];
     assert!(leaf.symbol.as_deref().is_some_and(|symbol| symbol.contains("trace_sites.c:")), "{leaf:?}");
     let (_, offset) = leaf.module.clone().unwrap();
@@ -78,12 +78,12 @@ fn live_bytes_equal_those_of_a_recording() {
     for name in ["trace_sites", "peak", "containers", "reuse", "kinds"] {
         let recorded = Program::target(name).recorded();
         let report = recorded.whole_report();
-        // Folded stacks hold exact bytes, all stacks and all frames.
+        // Folded stacks hold exact bytes, and contain all stacks and all frames.
         let traced = trace(&["--flame-graph"], name);
         assert_eq!(traced.code, recorded.code, "{name}");
         let mut folded: Vec<u64> = traced.stderr.lines().map(bytes_of).collect();
         let mut leaked: Vec<u64> = report.list("leaked").iter().map(|site| site.leaked_bytes).collect();
-        // A block of no bytes is a stack with no bytes.
+        // A block of 0 bytes has a stack with no bytes.
         leaked.retain(|bytes| *bytes > 0);
         folded.retain(|bytes| *bytes > 0);
         folded.sort_unstable();
@@ -127,7 +127,7 @@ fn signals_in_the_middle_are_exact() {
     assert_eq!(dumps[1].lists[0].1[0].peak_count, 15);
 }
 
-/// Both of heaptrace's own ways, and the program's.
+/// Asks for a report in three ways: SIGUSR1 and SIGUSR2 to heaptrace, and SIGUSR1 to the program.
 #[test]
 fn live_sets_equal_the_programs_own_counters() {
     let mut chance = Chance::new("live_sets");
@@ -149,7 +149,7 @@ fn live_sets_equal_the_programs_own_counters() {
         signal(name, &[pid]);
         let dump = wait_for("a report", || {
             let (_, _, text) = files(&folder, "log").pop()?;
-            // A report is written at once, but the file may be read in the middle of it.
+            // A report is written in one call, but the test may read the file in the middle of it.
             let is_whole = text.matches("\n====").count() + usize::from(text.starts_with("====")) == 2 * (sent + 1);
             is_whole.then(|| dumps(parse(&text)).pop()).flatten()
         });
@@ -182,9 +182,13 @@ fn a_program_keeps_its_own_signals() {
     assert_eq!(Traced::of(child).code, 0);
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "ready\nhandled 1\n");
     let (_, name, text) = files(&folder, "log").remove(0);
-    assert_eq!(name, "trace_own_signa", "as the kernel cuts it");
+    assert_eq!(name, "trace_own_signa", "the kernel truncates the name");
     let dumps = dumps(parse(&text));
-    assert_eq!(dumps.len(), 2, "one for the signal to us, none for the program's own, one at the end: {text}");
+    assert_eq!(
+        dumps.len(),
+        2,
+        "one for the signal to heaptrace, none for the program's own signal, one at the end: {text}"
+    );
     assert!(dumps.iter().all(|dump| dump.of("main") == (10, 3210)));
 }
 
@@ -297,12 +301,12 @@ fn the_live_table_is_drawn_in_a_terminal() {
     signal("TERM", &[target]);
     assert!(child.wait().unwrap().success());
     let text = std::fs::read_to_string(&screen).unwrap();
-    let (_, after) = text.rsplit_once("\x1b[?1049l").expect("the first screen comes back");
+    let (_, after) = text.rsplit_once("\x1b[?1049l").expect("the terminal returns to the first screen");
     let report: Vec<&str> = after.lines().filter(|line| !line.starts_with("Script done")).collect();
     assert!(report.iter().any(|line| line.contains("[count/peak: 10/10] [size/peak: 3.210 KB/3.210 KB]")), "{after}");
 }
 
-/// The descendant of `pid` that runs this file.
+/// Returns the descendant of `pid` that runs this file.
 fn find_below(pid: u32, program: &Path) -> Option<u32> {
     let is_it = heaptrack_tests::process::executable(pid).as_deref() == Some(program);
     let mut below = heaptrack_tests::process::children(pid).into_iter();

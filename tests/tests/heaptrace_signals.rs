@@ -1,4 +1,4 @@
-//! `heaptrace` answers every signal once, in order, with the numbers of its moment.
+//! `heaptrace` answers every signal once, in order, with the numbers of the moment of the signal.
 use heaptrack_tests::heaptrace::{Heaptrace, Part, Traced, dumps, files, parse};
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::targets::target;
@@ -24,12 +24,12 @@ fn ten_signals_at_once_give_ten_reports() {
     }
 }
 
-/// The queue is bounded. What does not fit is counted and said.
+/// The queue is bounded. Signals that do not fit are counted, and the count is printed.
 #[test]
 fn more_signals_than_the_queue_holds_are_counted() {
     let traced = Heaptrace::new([""; 0]).target("trace_ten").arg("3000").run();
     let reports = kept(&traced);
-    // The last one is that of the end.
+    // The last report is the one at the program's end.
     let answered = reports.len() as u64 - 1;
     assert!(reports.is_sorted_by_key(|report| report.1), "in order");
     let missing = traced.parts().into_iter().find_map(|part| match part {
@@ -39,7 +39,8 @@ fn more_signals_than_the_queue_holds_are_counted() {
     assert_eq!(answered + missing.unwrap_or(0), 3000, "{answered} answered");
 }
 
-/// `heaptrace trace_attach` with these signals ignored at its start, as a background job of a script has SIGQUIT.
+/// Runs `heaptrace trace_attach` with these signals ignored at its start. A background job of a script starts with
+/// SIGQUIT ignored.
 struct Watched {
     folder: Folder,
     child: Child,

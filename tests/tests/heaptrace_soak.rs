@@ -1,4 +1,4 @@
-//! `heaptrace` for a long time: ever new stacks, and memory that stays as it is.
+//! `heaptrace` for a long time, with ever new stacks. Its memory must not grow.
 use heaptrack_tests::heaptrace::{Heaptrace, Traced};
 use heaptrack_tests::process::status_bytes;
 use heaptrack_tests::{Chance, scale};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 const SOAK_SECONDS: u64 = 1800;
 const TEST_SECONDS: u64 = 20;
-/// What may differ between two times: pages that come and go.
+/// How much the memory may differ between two measurements, because pages come and go.
 const SLACK: u64 = 12 << 20;
-/// All sites and stacks that are ever kept, queues, and the program itself.
+/// The limit for all sites and stacks that are ever kept, the queues, and the program itself.
 const MOST: u64 = 200 << 20;
 
 #[test]

@@ -1,4 +1,4 @@
-//! `heaptrace` and the processes that a program starts: each reports for itself, and none is harmed.
+//! `heaptrace` and the processes that a program starts. Each process gets its own report, and none is harmed.
 use heaptrack_tests::heaptrace::{Dump, Heaptrace, Part, Traced, dumps, files, parse};
 use heaptrack_tests::process::{signal, state, target_of, wait_for};
 use heaptrack_tests::targets::target;
@@ -6,7 +6,7 @@ use heaptrack_tests::{Folder, Program};
 use std::collections::BTreeMap;
 use std::process::Stdio;
 
-/// Runs with a file for each process; the last report of each, by name and pid.
+/// Runs with one file per process. Returns the last report of each, with its name, in the order of pids.
 fn reports(words: &[&str]) -> (Traced, Vec<(String, Option<Dump>)>) {
     let folder = Folder::new();
     let traced = Heaptrace::new(["--outfile"]).arg(folder.join("log")).args(words).run();
@@ -15,7 +15,7 @@ fn reports(words: &[&str]) -> (Traced, Vec<(String, Option<Dump>)>) {
         let whose = |part: &Part| match part {
             Part::Initialized(pid, name) | Part::Finalized(pid, name) => Some((*pid, name.clone())),
             Part::Dump(dump) => Some((dump.pid, dump.name.clone())),
-            // Of Python's pools.
+            // Python's pools are reported as not seen.
             Part::Sentence(text) => text.starts_with("not seen: ").then(|| (pid, name.clone())),
         };
         assert!(parts.iter().all(|part| whose(part) == Some((pid, name.clone()))), "{text}");
@@ -37,7 +37,7 @@ fn children_of_every_kind_report_for_themselves() {
         .filter(|(name, _)| name == "children")
         .map(|(_, dump)| dump.as_ref().map_or((0, 0), |dump| dump.of("child")))
         .collect();
-    // fork, vfork, posix_spawn, fork and exec, system, fork in a thread; and the parent.
+    // One child each by fork, vfork, posix_spawn, fork and exec, system, and fork in a thread, and the parent.
     let mut expected = vec![(50, 100_100); 6];
     expected.push((0, 0));
     let mut sorted = ours.clone();
@@ -48,8 +48,9 @@ fn children_of_every_kind_report_for_themselves() {
     assert!(reports.iter().any(|(name, _)| name == "sh"), "the shell of system()");
 }
 
-/// A child that was forked where the program stands by now, and a library of that name there: it is not the one that was
-/// loaded. What the child loads itself begins where the child stands.
+/// The program changes its folder before it forks, and the new folder has another library of the same name. The child
+/// must keep the library that the program had loaded. Paths of libraries that the child loads are relative to the
+/// child's folder.
 #[test]
 fn a_child_elsewhere_keeps_its_libraries() {
     let (red, blue) = (target("libred.so"), target("libblue.so"));
@@ -103,7 +104,10 @@ fn an_executed_program_is_another_report() {
     assert_eq!(traced.code, 9);
     let by_name: BTreeMap<_, _> = reports.iter().map(|(name, dump)| (name.as_str(), dump)).collect();
     assert_eq!(by_name["trace_sites"].as_ref().unwrap().bytes, 40_640);
-    assert!(by_name.get("sh").is_none_or(|dump| dump.is_none()), "what was before the exec is gone: {reports:?}");
+    assert!(
+        by_name.get("sh").is_none_or(|dump| dump.is_none()),
+        "the blocks of the shell ended with the exec: {reports:?}"
+    );
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn an_empty_environment_hides_no_process() {
     let (traced, reports) = reports(&["env", "-i", sites.to_str().unwrap()]);
     assert_eq!(traced.code, 9);
     assert_eq!(reports.iter().find(|(name, _)| name == "trace_sites").unwrap().1.as_ref().unwrap().bytes, 40_640);
-    // Python's subprocess: vfork and execve with a list of its own.
+    // Python's subprocess calls vfork and execve with an environment of its own.
     let script = format!("import subprocess; subprocess.run(['{}'], env={{'A': 'b'}})", sites.display());
     let (traced, found) = self::reports(&["/usr/bin/python3", "-c", &script]);
     assert_eq!(traced.code, 0, "{}", traced.stderr);
@@ -162,7 +166,7 @@ fn what_the_program_leaves_behind_is_waited_for() {
         let mut child = command.spawn().unwrap();
         let text = || std::fs::read_to_string(&out).ok().filter(|text| text.ends_with('\n'));
         let daemon: u32 = wait_for("the daemon", text).trim().parse().unwrap();
-        // The sentence comes when the program itself has ended.
+        // The sentence is printed when the program itself has ended.
         let mut sentence = String::new();
         let stderr = child.stderr.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut sentence).unwrap();
@@ -206,14 +210,16 @@ fn when_heaptrace_is_killed_the_tree_goes_on() {
     wait_for("the shell's end", || state(shell).is_none_or(|state| state == 'Z').then_some(()));
 }
 
-/// The child of vfork runs in the program's memory, and its exec never returns to give anything back.
+/// The child of vfork runs in the program's memory, and its exec never returns, so the child cannot free anything
+/// there.
 #[test]
 fn a_vfork_and_an_exec_leave_nothing_in_the_program() {
     let traced = Heaptrace::new(["--outfile"]).arg(Folder::new().join("log")).target("trace_vforks").run();
     assert_eq!((traced.code, traced.stdout.as_str()), (0, "0 pages more\n"), "{}", traced.stderr);
 }
 
-/// A script starts background jobs with SIGQUIT ignored. Our handler replaces that; an exec would make it the default.
+/// A script starts background jobs with SIGQUIT ignored. Our handler replaces that disposition, and an exec would reset
+/// it to the default.
 #[test]
 fn an_inherited_ignored_signal_stays_ignored_in_a_static_program() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Every hooked function behaves as without us, and is in the trace with the size that was asked for.
+//! Every hooked function behaves as it does without heaptrack, and is in the trace with the requested size.
 use heaptrack_tests::Program;
 
 #[test]
@@ -11,13 +11,14 @@ fn every_hook_keeps_its_promises() {
     assert_eq!(report.of_size(1001).allocations, 3);
     let nothing = report.of_size(0);
     assert_eq!((nothing.allocations, nothing.leaked_allocations), (3, 0));
-    assert_eq!(report.total("leaked_allocations"), 0, "everything is freed: {}", report.json()["leaked"]);
+    assert_eq!(report.total("leaked_allocations"), 0, "all blocks are freed: {}", report.json()["leaked"]);
     assert_eq!(report.total("unknown_frees"), 0);
 }
 
 #[test]
 fn another_allocator_below_us_is_used() {
-    // libbump.so takes malloc over from libc, as jemalloc does; we stand in front of it and must not go around it.
+    // libbump.so replaces libc's malloc, as jemalloc does. Our hooks come before it in the lookup order and must call
+    // it, not libc's functions.
     let report = Program::target("signals").arg("1000").recorded().report();
     assert!(report.of_size(64).allocations >= 1000);
 }

@@ -1,5 +1,6 @@
-//! One question has one answer: random queries on random and real traces, through text, JSON, every view, every export and the server,
-//! against a naive replay that shares no code with the engine. docs/analysis.md, "What must hold", lists what is checked here.
+//! One question has one answer. Random queries on random and real traces go through text, JSON, every view, every
+//! export and the server, and each answer is compared with a naive replay that shares no code with the engine.
+//! docs/analysis.md, "What must hold", lists what is checked here.
 use format::Domain;
 use heaptrack_tests::replay::outputs::{
     check_folded, check_histogram, check_json, check_kde, check_massif, check_svg, check_text,
@@ -18,10 +19,10 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Besides those that the program brings and ours.
+/// Known leaks besides the program's own suppressions and the built-in ones.
 const KNOWN: &str = "leak:again\nleak:dl_open\n";
 
-/// Outputs, as the table of docs/views.md names them.
+/// The names of outputs in the table of docs/views.md.
 const TEXT: &str = "the text report";
 const FOLDED: &str = "folded stacks (-F)";
 const HISTOGRAM: &str = "the histogram (-H)";
@@ -33,10 +34,10 @@ struct Subject {
     trace: Trace,
 }
 
-/// Traces to ask, and what every command is told about them.
+/// The traces that are asked about, and the options that every command gets.
 struct Library {
     folder: Folder,
-    /// Rules and known leaks.
+    /// The options `--rules` and `--suppressions`.
     options: Vec<String>,
     subjects: Vec<Subject>,
     support: Support,
@@ -52,7 +53,7 @@ impl Library {
         Library { folder, options, subjects: Vec::new(), support: Support::read() }
     }
 
-    /// A file as it is, with all its domains.
+    /// Adds a file with all its domains.
     fn add(&mut self, file: PathBuf) {
         let has_custom = {
             let mut reader = format::Reader::open(&file).unwrap();
@@ -112,7 +113,7 @@ fn record_programs(library: &mut Library) {
     library.record("sqlite3", &["sqlite3", ":memory:", sql]);
 }
 
-/// For an output, named as in the table of docs/views.md.
+/// The options for an output, which is named as in the table of docs/views.md.
 fn options_of(library: &Library, output: &str, query: &Query) -> Vec<String> {
     let name = |option: &str| option.trim_start_matches("--").split('=').next().unwrap().to_owned();
     let files = library.options.iter().filter(|option| library.support.has(&name(option), output));
@@ -128,7 +129,7 @@ fn print_view(library: &Library, subject: &Subject, name: &str, query: &Query) -
     view(&subject.file, name, &options.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// `print` ends with code 2 and one of these sentences.
+/// Checks that `print` exits with code 2 and one of these sentences.
 fn check_refusal(subject: &Subject, options: &[String], sentences: &[String]) -> Verdict {
     let refused = view::print(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -137,7 +138,7 @@ fn check_refusal(subject: &Subject, options: &[String], sentences: &[String]) ->
     if is_one { Ok(()) } else { Err(format!("it said\n{said}instead of one of\n{}", sentences.join("\n"))) }
 }
 
-/// `print --view` answers as the replay does, or refuses what it must refuse.
+/// Checks that `print --view` answers as the replay does, or refuses if it must.
 fn check_print_view(library: &Library, subject: &Subject, witness: &Witness<'_>, name: &str, query: &Query) -> Verdict {
     let output = format!("--view {name}");
     let sentences = library.support.refusals_of_print(query, &output, &subject.trace, &subject.file);
@@ -149,12 +150,13 @@ fn check_print_view(library: &Library, subject: &Subject, witness: &Witness<'_>,
     check_refusal(subject, &options, &sentences)
 }
 
-/// Sees to it that most questions are answered and some are refused.
+/// Changes most queries so that they are answered. The others must be refused.
 fn mostly_fit(library: &Library, chance: &mut Chance, name: &str, query: Query) -> Query {
     if chance.between(0, 10) == 0 { query } else { library.support.fit(query, &[&format!("--view {name}")]) }
 }
 
-/// Ten thousand questions in a soak: most to the server, which answers out of its index, some to `print --view`, which walks.
+/// Ten thousand questions in a soak. Most go to the server, which answers from its index, and some to `print --view`,
+/// which walks all events.
 #[test]
 fn every_view_says_what_the_naive_replay_says() {
     let mut chance = Chance::new("views");
@@ -243,9 +245,9 @@ fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
         let subject = library.any(&mut chance);
         let is_text = chance.between(0, 2) == 0;
         let random = subject.query(&mut chance);
-        // Text by `--merge` and `--depth` is what the unit tests of `print` look at.
+        // The unit tests of `print` check text with `--merge` and `--depth`.
         let random = if is_text { Query { merge: Merge::Function, depth: 0, ..random } } else { random };
-        // Of an instant there is no histogram of what was allocated.
+        // At an instant nothing is allocated, so there is no histogram.
         let has_histogram = random.at.is_none() && chance.between(0, 2) == 0;
         let query = match (is_text, has_histogram) {
             (false, _) => library.support.fit(random, &["--json"]),
@@ -289,7 +291,7 @@ fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
     }
 }
 
-/// `heaptrack export`, into text.
+/// Runs `heaptrack export` and returns the text.
 fn export(library: &Library, subject: &Subject, to: &str, options: &[&str]) -> String {
     let mut command = Command::new(heaptrack());
     command.args(["export", "--to", to]).args(options).arg(&subject.file);
@@ -331,7 +333,7 @@ fn exports_say_what_the_naive_replay_says() {
     }
 }
 
-/// What `heaptrack report` puts into its page.
+/// The data that `heaptrack report` puts into its page.
 fn report_data(library: &Library, file: &Path) -> Value {
     let (page, packed) = (library.folder.join("report.html"), library.folder.join("report.gz.txt"));
     let mut command = Command::new(heaptrack());
@@ -345,7 +347,7 @@ fn report_data(library: &Library, file: &Path) -> Value {
     serde_json::from_slice(&unpacked.stdout).unwrap()
 }
 
-/// The page without a server has the same answers about the whole session, and slices that add up to them.
+/// The page without a server has the same answers about the whole session, and its slices add up to them.
 #[test]
 fn reports_say_what_the_naive_replay_says() {
     let mut chance = Chance::new("reports");
@@ -374,7 +376,7 @@ fn reports_say_what_the_naive_replay_says() {
     }
 }
 
-/// A random question about the time from `from` to `to`, by the clock.
+/// A random question about the time from `from` to `to`.
 fn question_within(chance: &mut Chance, trace: &Trace, from: u64, to: u64) -> Query {
     let (first, second) = (chance.between(from, to + 1), chance.between(from, to + 1));
     let (first, second) = (When::Ns(first.min(second)), When::Ns(first.max(second)));
@@ -387,7 +389,8 @@ fn run(words: &[&str]) {
     assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Of a trace that was made of another one, only its length is taken from itself; and its view `stacks`.
+/// A trace that was made from another one. Only its length and its view `stacks` are read from it. All expected numbers
+/// come from the original trace.
 fn made_of_another(library: &Library, file: PathBuf) -> (Subject, Value) {
     let mut made = Subject { file, domain: Domain::Malloc, trace: Trace::default() };
     let stacks = print_view(library, &made, "stacks", &Query::default());
@@ -395,7 +398,8 @@ fn made_of_another(library: &Library, file: PathBuf) -> (Subject, Value) {
     (made, stacks)
 }
 
-/// `trim` keeps every answer about its time; `symbolize` and the merge of a single trace keep every answer.
+/// A trimmed trace has the same answers about its time. After `symbolize`, and in a merge of one trace, all answers are
+/// the same.
 #[test]
 fn a_trace_made_of_another_answers_as_the_other() {
     let mut chance = Chance::new("made of another");
@@ -435,7 +439,8 @@ fn a_trace_made_of_another_answers_as_the_other() {
     }
 }
 
-/// What `--max-size` leaves: all answers about the whole session but lifetimes and courses, and all about the time after the cut.
+/// A trace that was folded by `--max-size` has the same answers about the time after the cut. About the whole session
+/// it has the same answers except for lifetimes and values over time.
 #[test]
 fn a_folded_trace_answers_as_the_whole_one() {
     let mut chance = Chance::new("folded");
@@ -468,7 +473,8 @@ fn a_folded_trace_answers_as_the_whole_one() {
     library.subjects.clear();
 }
 
-/// KDE's file has the same costs, but for what it cannot say: threads, lifetimes, and so which blocks were temporary.
+/// KDE's file has the same costs, except for what its format cannot hold: threads, lifetimes, and therefore which
+/// blocks were temporary.
 #[test]
 fn a_trace_in_kdes_format_has_the_same_totals() {
     let mut chance = Chance::new("KDE");
@@ -496,7 +502,7 @@ fn a_trace_in_kdes_format_has_the_same_totals() {
     }
 }
 
-/// Two traces: what was, what is, and the difference, for every cost.
+/// Two traces: the values before and after, and the difference, for every cost.
 #[test]
 fn a_comparison_of_two_traces_is_their_difference() {
     let mut chance = Chance::new("two traces");
@@ -511,7 +517,7 @@ fn a_comparison_of_two_traces_is_their_difference() {
         let diff = view(&after.file, "diff", &words.iter().map(String::as_str).collect::<Vec<_>>());
         let total = |subject: &Subject| {
             let stacks = print_view(&library, subject, "stacks", &Query::default());
-            // The other domain is not asked for.
+            // The comparison is only about malloc's blocks.
             let trace = Trace::read(&subject.file, Domain::Malloc);
             let witness = Witness::new(&trace, &stacks).unwrap();
             let asked = witness.ask(&query);
@@ -525,7 +531,7 @@ fn a_comparison_of_two_traces_is_their_difference() {
     }
 }
 
-/// Five live blocks, of which a known leak has two; two more were freed.
+/// Five live blocks, two of which belong to a known leak. Two more blocks were freed.
 fn known_leak() -> (Folder, PathBuf) {
     use format::{
         AllocClassEncoder, CodeLocation, EventEncoder, Frame, Module, StackEncoder, Summary, SymbolState,
@@ -630,7 +636,7 @@ fn a_comparison_with_a_moment_is_of_what_lives() {
     assert_eq!(rows, [(30, 30), (2000, 2000)]);
 }
 
-/// A realloc carries the content on, so the block that it ends was none that could have been saved.
+/// A realloc carries the content on, so the old block could not have been avoided and does not count as temporary.
 #[test]
 fn a_realloc_makes_no_block_temporary() {
     use format::{AllocClassEncoder, EventEncoder, Frame, StackEncoder, Summary};
@@ -655,7 +661,7 @@ fn a_realloc_makes_no_block_temporary() {
     let (file, kde) = (folder.join("grown.htz"), folder.join("grown.zst"));
     std::fs::write(&file, made::file(&blocks)).unwrap();
     let temporary = |file: &Path| view::total(&view(file, "profile", &[]), "temporary");
-    assert_eq!(temporary(&file), 1, "the last one is freed by free, right after it was made");
+    assert_eq!(temporary(&file), 1, "only the last block is temporary: free frees it right after it was allocated");
     run(&["export", "--to", "heaptrack", file.to_str().unwrap(), "-o", kde.to_str().unwrap()]);
-    assert_eq!(temporary(&kde), 10, "KDE's format knows no realloc, and its rule counts each of its frees");
+    assert_eq!(temporary(&kde), 10, "KDE's format has no realloc, so each one counts as a free of a temporary block");
 }

@@ -1,4 +1,5 @@
-//! KDE's files in and out: its `heaptrack_print` and ours say the same about the same file, recorded by either tool.
+//! Import and export of KDE's files. KDE's `heaptrack_print` and ours print the same about the same file, whichever
+//! tool recorded it.
 use heaptrack_tests::kde::{self, COSTS};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
@@ -12,7 +13,7 @@ const SQLITE: &str = "create table t(a, b); with recursive n(i) as (select 1 uni
 const NODE: &str =
     "console.log([...Array(2000).keys()].map(i => JSON.stringify({i, s: 'x'.repeat(i % 50)})).join('').length)";
 
-/// The programs of the comparison, as words.
+/// The command lines of the programs that are compared.
 fn programs(folder: &Folder) -> Vec<(&'static str, Vec<String>)> {
     let churn = folder.join("churn");
     let mut build = Command::new("c++");
@@ -58,7 +59,8 @@ fn both_readers_agree_on_what_we_export() {
         for cost in COSTS {
             assert_eq!(kde::folded_by_export(&exported, cost), agreed.right_folded[&cost], "{name}");
         }
-        // And nothing that the format can hold was lost on the way; temporary blocks are counted by another rule there.
+        // Nothing that KDE's format can hold was lost in the export. Temporary blocks are counted by another rule
+        // there, so they are not compared.
         let (before, after) = (Report::of(&trace), Report::of(&exported));
         for total in
             ["allocations", "deallocations", "allocated_bytes", "leaked_bytes", "leaked_allocations", "peak_bytes"]
@@ -81,11 +83,11 @@ fn both_readers_agree_on_what_kde_records() {
         for cost in COSTS {
             assert_eq!(kde::folded_by_export(&file, cost), agreed.right_folded[&cost], "{name}");
         }
-        // Once through our own format's words and back: nothing changes.
+        // Reading the file and exporting it again must change nothing.
         let again = folder.join("again.gz");
         succeed(&["export", "--to", "heaptrack", text(&file), "-o", text(&again)]);
         let (mut first, mut second) = (agreed.said, kde::theirs(&again));
-        // Infos are numbered anew, which KDE's counting of temporary blocks depends on.
+        // The export numbers the infos anew, and KDE's count of temporary blocks depends on these numbers.
         for said in [&mut first, &mut second] {
             said.totals.retain(|line| !line.starts_with("temporary"));
             said.lists.remove(&kde::Cost::Temporary);
@@ -127,7 +129,7 @@ fn a_raw_file_gets_its_names_from_us() {
     for name in own(&theirs) {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
-    // As a trace of ours, beside it.
+    // As a trace in our format, next to the file.
     succeed(&["symbolize", text(&raw)]);
     let made = folder.join("kde.htz");
     assert_eq!(own(&Report::of(&made)), names);
@@ -153,7 +155,7 @@ fn recording_to_a_name_in_kdes_style_writes_kdes_format() {
         kde::assert_agree(&file);
     }
     assert_eq!(folder.names(), ["a.zst", "b.gz"]);
-    // If it is killed, what was recorded stays.
+    // If heaptrack is killed, the part that was recorded stays.
     let file = folder.join("c.zst");
     let mut recorder = Command::new(heaptrack());
     recorder.args(["-o", text(&file)]).arg(target("stops")).arg("60000").stdout(Stdio::null()).stderr(Stdio::null());
@@ -182,7 +184,7 @@ fn massif_is_read_by_ms_print() {
     assert_eq!(highest, Some(Report::of(&trace).total("peak_bytes")));
 }
 
-/// DHAT counts the same programs by other means; what we export sums up to its numbers.
+/// DHAT counts the same programs by other means. The sums of our exports must equal its numbers.
 #[test]
 fn what_is_exported_agrees_with_dhat() {
     for name in ["plain", "grow", "kinds", "peak", "containers", "throwing", "boxes", "growth"] {
@@ -233,11 +235,11 @@ fn trimmed_and_merged_traces_are_traces() {
     {
         assert_eq!(both.total(total), first.total(total) + second.total(total), "{total}");
     }
-    // One ran after the other, so they never had memory together.
+    // The second run began after the first had ended, so both never used memory at the same time.
     for total in ["peak_bytes", "peak_rss_bytes"] {
         assert_eq!(both.total(total), first.total(total).max(second.total(total)), "{total}");
     }
-    // A trace that is trimmed to all of it is the same.
+    // A trace that is trimmed to its whole time stays the same.
     succeed(&["trim", text(&one), "-o", text(&name("all"))]);
     let all = Report::of(&name("all.htz"));
     assert!(all.complete());
@@ -282,7 +284,7 @@ fn what_cannot_be_done_is_refused_with_one_sentence() {
     assert_eq!(folder.names().iter().filter(|name| name.contains("out") || name.contains("part")).count(), 0);
 }
 
-/// A file of KDE's that is cut or damaged anywhere is read up to that place, or refused with one sentence.
+/// A KDE file that is cut or damaged anywhere is read up to that position, or refused with one sentence.
 #[test]
 fn damaged_files_of_kdes_are_read_as_far_as_they_go() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! SIGKILL of the target, of the recorder, of both; a recorder that is stopped. What had returned is in the file.
+//! SIGKILL of the target, of the recorder, and of both, and a recorder that is stopped. Every call that had returned is
+//! in the file.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::{Chance, Folder, Program, Report, process, scale};
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One thread's line of `counter`'s file: finished (allocations, frees).
+/// Reads one thread's line of `counter`'s file: the finished (allocations, frees).
 fn counted(file: &Path, thread: usize) -> (u64, u64) {
     let bytes = std::fs::read(file).unwrap_or_default();
     let word = |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
@@ -17,7 +18,8 @@ fn started(file: &Path) {
     wait_for("the first calls", || (counted(file, 0).0 > 0).then_some(()));
 }
 
-/// Nothing that returned is missing, nothing that never happened is there: a call may be recorded and not yet counted.
+/// Asserts that no finished call is missing and that no call was invented. The last call may be recorded and not yet
+/// counted by the program.
 fn assert_every_call(report: &Report, file: &Path, threads: usize) {
     for thread in 0..threads {
         let (allocations, frees) = counted(file, thread);
@@ -40,7 +42,7 @@ fn the_target_is_killed_at_any_moment() {
         let program = Program::target("counter").arg(&file).arg("2").arg(pause);
         let running = program.start();
         let target = running.target(&program);
-        // Every fifth dies in its first moments, wherever it is then.
+        // Every fifth program is killed in its first moments, at any stage of its start.
         if round % 5 != 0 {
             started(&file);
         }
@@ -104,7 +106,7 @@ fn the_recorder_is_killed_and_the_program_goes_on() {
             .spawn()
             .expect("python3");
         started(&file);
-        // The file gets its name right after the program has started. Before, there is nothing in it that could be kept.
+        // The file gets its name right after the program has started. Before that, it has no content to keep.
         wait_for("the trace", || folder.join("trace.htz").exists().then_some(()));
         std::thread::sleep(Duration::from_millis(moment));
         let first = std::fs::read_to_string(&ends).unwrap();
@@ -157,7 +159,7 @@ fn with_on_full_drop_a_stopped_recorder_costs_events_not_time() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "counted 100000\n"));
     let report = outcome.report();
     let (seen, lost) = report.seen_and_lost();
-    // Own calls: 100000 allocations and 99900 frees; libc and the loader add a few.
+    // The program itself makes 100000 allocations and 99900 frees. libc and the loader add a few.
     assert!((199_900..199_900 + 100).contains(&(seen + lost)), "{seen} seen, {lost} lost");
-    assert!(lost > 0, "the test did not test");
+    assert!(lost > 0, "the precondition of this test does not hold");
 }

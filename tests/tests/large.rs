@@ -1,4 +1,4 @@
-//! Traces of many events: the memory that opening them takes, and what an interrupted command leaves.
+//! Traces with many events: the memory that it takes to open them, and what an interrupted command leaves.
 use heaptrack_tests::process::{self, code, signal, status_bytes, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::{Folder, Outcome, Program};
@@ -20,14 +20,14 @@ fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The highest resident size of `heaptrack print`, and how many allocations it says there were.
+/// Returns the highest resident size of `heaptrack print`, and the number of allocations that it prints.
 fn print(trace: &Path) -> (u64, u64) {
     let mut child = start(&["print", name(trace)]);
     let ours = heaptrack().canonicalize().unwrap();
     let (mut highest, mut stdout) = (0, child.stdout.take().unwrap());
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut stdout).unwrap());
     let status = loop {
-        // Before it becomes ours, the process has the memory of this one.
+        // Before its exec, the child has the memory size of this process.
         if process::executable(child.id()).is_some_and(|path| path == ours) {
             highest = status_bytes(child.id(), "VmHWM:").unwrap_or(0).max(highest);
         }
@@ -48,7 +48,7 @@ fn memory_does_not_grow_with_events() {
     let (many_bytes, many_count) = print(&many.trace);
     assert!((1_000_000..1_001_000).contains(&few_count) && (10_000_000..10_001_000).contains(&many_count));
     assert!(few_bytes > 1 << 20, "{few_bytes} bytes: nothing was measured");
-    // 18 million events more: not half a byte for each.
+    // 18 million more events may cost less than half a byte each.
     assert!(many_bytes < few_bytes + (9 << 20), "{few_bytes} bytes, then {many_bytes}");
     assert!(many_bytes < 64 << 20, "{many_bytes} bytes");
 }

@@ -1,10 +1,10 @@
-//! The capture library as it arrives in a target: what it needs, what it exports, which registers it touches.
+//! The capture library as it arrives in a target: its dependencies, its exports, and the registers that it uses.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::{Folder, Program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library out of the memory map of a recorded program: the very bytes that run there.
+/// Reads the library from the memory of a recorded program, so these are the bytes that run there.
 fn library(folder: &Folder) -> PathBuf {
     let program = Program::target("stops").arg("60000");
     let running = program.start();
@@ -40,7 +40,8 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
     let segments = output("readelf", &["-lW"], &library);
     assert!(!segments.contains(" TLS "), "{segments}");
     let relocations = output("readelf", &["-rW"], &library);
-    // __libc_stack_end is the loader's word for where main's stack ends; weak, so that a loader without it will do.
+    // In `__libc_stack_end` the loader stores where main's stack ends. The reference is weak, so that the library also
+    // loads with a loader that lacks it.
     let known = |line: &str| line.contains("R_X86_64_RELATIVE") || line.contains(" __libc_stack_end ");
     let others: Vec<&str> = relocations.lines().filter(|line| line.contains("R_X86_64_") && !known(line)).collect();
     assert!(others.is_empty(), "{others:?}");
@@ -93,14 +94,15 @@ fn it_needs_nothing_and_exports_only_hooks_and_the_api() {
     ];
     assert_eq!(exported, expected);
     let undefined = output("nm", &["-D", "--undefined-only"], &library);
-    // What only an allocator brings is weak and undefined in the file: no relocation asks for it, see above.
+    // Functions that only an allocator defines are weak and undefined in the file. No relocation refers to them, as
+    // checked above.
     let is_allocators = |name: &str| {
         ["_Znw", "_Zna", "_Zdl", "_Zda", "tc_", "mi_"].iter().any(|start| name.starts_with(start))
             || name.ends_with("allocx")
     };
     let mut others = undefined.lines().filter_map(|line| line.trim().strip_prefix("w ").or(Some(line)));
     let others: Vec<&str> = others.by_ref().filter(|name| !is_allocators(name)).collect();
-    assert_eq!(others, ["__libc_stack_end"], "symbols that others would have to bring");
+    assert_eq!(others, ["__libc_stack_end"], "symbols that other libraries would have to define");
 }
 
 #[test]

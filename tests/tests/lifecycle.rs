@@ -1,4 +1,4 @@
-//! How programs begin, multiply, change and end; and stacks of every odd shape.
+//! How programs begin, fork, exec and end, and stacks of every unusual shape.
 use heaptrack_tests::channel_memory::ChannelMemory;
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::report::{assert_modules_apart, sum};
@@ -6,8 +6,8 @@ use heaptrack_tests::symbols::Symbols;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report};
 
-/// A capture library that checks itself stores the number of a failed check in the shared memory and ends the program. Here the
-/// test stores it, and kills the program.
+/// If a check fails, a capture library that checks itself stores the number of the check in the shared memory and ends
+/// the program. Here the test does both.
 #[test]
 fn a_failed_check_of_the_library_is_reported() {
     let folder = Folder::new();
@@ -21,13 +21,13 @@ fn a_failed_check_of_the_library_is_reported() {
     let sentence = "heaptrack stopped the program: its check 9 failed (a remembered stack was not the stack). \
                     This build checks itself; please report this.";
     assert!(outcome.stderr.contains(&format!("heaptrack: {sentence}\n")), "{}", outcome.stderr);
-    // Not 137: the program may have handled the signal.
+    // Not 137, because the program may have handled the signal.
     assert_eq!(outcome.code, 70);
     let report = outcome.report();
     assert_eq!((report.complete(), report.note()), (false, Some(sentence)));
 }
 
-/// (allocations, left) of the sites that ask for `size` bytes.
+/// (allocations, blocks left) of the sites that request `size` bytes.
 fn counts(report: &Report, size: u64) -> (u64, u64) {
     let site = report.of_size(size);
     (site.allocations, site.leaked_allocations)
@@ -43,7 +43,7 @@ fn names(report: &Report, module: &str, size: u64) -> Vec<String> {
     symbols.names(&report.of_size(size)).into_iter().map(str::to_owned).collect()
 }
 
-/// Only a comparison of frame pointers tells these stacks from each other.
+/// Only a comparison of frame pointers can distinguish these stacks.
 #[test]
 fn return_addresses_that_are_left_on_the_stack_are_no_frames() {
     let report = report_of("stale_frames");
@@ -74,12 +74,13 @@ fn children_run_unrecorded_and_see_nothing_of_us() {
     assert_eq!(counts(&report, 11), (1, 1));
 }
 
-/// Children went on with the hook of their parent that the handler had interrupted, and wrote into its ring.
+/// Regression test: a child that was forked in a signal handler continued its parent's interrupted hook and wrote into
+/// the parent's ring.
 #[test]
 fn forks_in_a_signal_handler_leave_the_recording_alone() {
     let report = report_of("fork_in_handler");
     assert_eq!(counts(&report, 1000), (2_000_000, 0));
-    assert_eq!(counts(&report, 24), (0, 0), "the children's");
+    assert_eq!(counts(&report, 24), (0, 0), "blocks of the children");
 }
 
 #[test]
@@ -135,12 +136,13 @@ fn a_signal_handler_that_allocates() {
     let (in_main, in_handler, _) = handled(&outcome);
     let report = outcome.report();
     assert_eq!(counts(&report, 64), (in_main, 0));
-    // A hook inside a hook inside a hook may be counted instead of recorded.
+    // A hook that interrupts a nested hook may be counted as lost instead of recorded.
     let recorded = report.of_size(33).allocations;
     assert!(recorded <= in_handler && recorded + report.total("lost_events") >= in_handler);
 }
 
-/// The handler's events are in another ring than main's. While the thread records alone, few of them are stamped by the clock.
+/// The handler's events are in another ring than main's. While the thread is the only one that records, few of its
+/// events are stamped by the clock.
 #[test]
 fn a_signal_handler_that_frees_blocks_of_main() {
     let outcome = Program::target("handler_frees").recorded();
@@ -158,7 +160,7 @@ fn a_signal_handler_that_allocates_and_jumps_out() {
     let outcome = Program::target("signals").arg("2000000").arg("jump").recorded();
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let (in_main, in_handler, jumped) = handled(&outcome);
-    assert!(jumped > 0, "the test did not test: no jump");
+    assert!(jumped > 0, "the precondition of this test does not hold: no jump");
     let report = outcome.report();
     let recorded = report.of_size(64).allocations;
     assert!(in_main <= recorded + report.total("lost_events"), "{recorded} of {in_main}, {jumped} jumps");
@@ -214,7 +216,7 @@ fn longjmp_over_frames_that_allocated() {
     assert_eq!(counts(&report, 20), (100, 100));
     assert_eq!(names(&report, "jumps", 10)[..3], ["bottom", "left", "main"]);
     assert_eq!(names(&report, "jumps", 20)[..3], ["bottom", "right", "main"]);
-    assert_eq!(report.own(target("jumps")).len(), 2, "two stacks, no third");
+    assert_eq!(report.own(target("jumps")).len(), 2, "exactly two stacks");
 }
 
 #[test]
@@ -242,7 +244,7 @@ fn jit_code_with_a_frame_pointer() {
 fn a_reused_address_keeps_its_own_names() {
     let program = Program::target("reuse").arg(target("libred.so")).arg(target("libblue.so"));
     let outcome = program.same_output();
-    assert_eq!(outcome.stdout, "same address: yes\n", "the test did not test");
+    assert_eq!(outcome.stdout, "same address: yes\n", "the precondition of this test does not hold");
     let report = outcome.whole_report();
     for (size, library, inner) in [(301, "libred.so", "red_inner"), (302, "libblue.so", "blue_inner")] {
         assert_eq!(counts(&report, size), (50, 0));
@@ -273,7 +275,7 @@ fn a_sandbox_that_kills_for_a_system_call() {
     let outcome = Program::target("sandboxed").same_output();
     assert_eq!(outcome.stdout, "sandboxed done\n");
     let report = outcome.report();
-    // A full ring may not be waited for in there: what is lost is counted.
+    // In the sandbox a thread may not wait while the ring is full. Events that are dropped are counted.
     let (recorded, lost) = (report.of_size(90).allocations, report.total("lost_events"));
     assert!(recorded + lost >= 1_000_000, "{recorded} recorded, {lost} lost");
     assert!(recorded <= 1_000_000);
@@ -286,30 +288,31 @@ fn a_daemon_that_closes_every_descriptor() {
     assert_eq!(counts(&report, 66), (1000, 500));
 }
 
-/// The kernel refuses these, and the program goes on: nothing of them may be read or opened before.
+/// The kernel refuses these calls, and the program continues. So the hook must not read or open their arguments before
+/// the kernel has checked them.
 #[test]
 fn an_exec_that_the_kernel_refuses() {
-    // Each run makes its own pipe there and removes it.
+    // Each run makes its own pipe in the folder and removes it.
     let folder = Folder::new();
     let outcome = Program::target("exec_refused").arg(folder.path()).same_output();
     assert_eq!(outcome.code, 3);
     assert_eq!(counts(&outcome.whole_report(), 61), (7, 7));
 }
 
-/// What stands where a guessed frame has its return address may be any number, also one just above zero.
+/// When the unwinder guesses a frame, the word in the place of the return address may be any number, such as 1.
 #[test]
 fn a_guessed_return_address_of_one() {
     assert_eq!(counts(&report_of("low_return"), 93), (3, 0));
 }
 
-/// Threads that share a place in the table with another one find their state by a longer way. What they remember of a
-/// library ends when it is closed, as for all others.
+/// Threads that collide in the thread table find their state by a slower lookup. What they remember of a library must
+/// still become invalid when the library is closed.
 #[test]
 fn a_library_that_takes_the_place_of_another_one() {
     let libraries = [target("libplug_first.so"), target("libplug_second.so")];
     let program = Program::target("plugs").args(&libraries);
     let outcome = program.same_output();
-    assert_eq!(outcome.stdout, "the same place\n", "the test did not test");
+    assert_eq!(outcome.stdout, "the same place\n", "the precondition of this test does not hold");
     let report = outcome.whole_report();
     for (bytes, library) in [(100, &libraries[0]), (200, &libraries[1])] {
         let sites = report.sites().into_iter().filter(|site| site.allocated_bytes == site.allocations * bytes);
@@ -326,7 +329,7 @@ fn a_library_that_takes_the_place_of_another_one() {
     }
 }
 
-/// What the kernel starts then is the loader, which has the program as an argument.
+/// The kernel then starts the loader, which gets the program as an argument.
 #[test]
 fn a_loader_that_is_run_as_a_command() {
     for (loader, program) in [("/lib64/ld-linux-x86-64.so.2", "plain"), ("/lib/ld-musl-x86_64.so.1", "plain_musl")] {
@@ -339,7 +342,7 @@ fn a_loader_that_is_run_as_a_command() {
     }
 }
 
-/// musl's list names the program, glibc's does not.
+/// The loader's list of modules contains the program's name with musl, but not with glibc.
 #[test]
 fn a_musl_program_that_is_not_position_independent_has_its_modules() {
     let outcome = Program::target("plain_musl_no_pie").same_output();

@@ -1,10 +1,11 @@
-//! Programs that live within limits live within them under us, plus what we promise to cost at most.
+//! Programs that live within resource limits stay within them under heaptrack, plus the promised maximum of our own
+//! use.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
 use heaptrack_tests::{Folder, Program, Report, process};
 use std::process::{Command, Output};
 
-/// What recording may add to the target: 6 MB, and 2 MB a thread.
+/// The memory that recording may add to the target: 6 MB, and 2 MB per thread.
 const fn allowance_kb(threads: u64) -> u64 {
     (6 + 2 * threads) * 1024
 }
@@ -19,7 +20,7 @@ fn shell(script: &str, folder: &Folder) -> Output {
         .unwrap()
 }
 
-/// Runs `ulimit ...; heaptrack hold ...` and checks the program's own words.
+/// Runs `ulimit ...; heaptrack hold ...` and checks the program's own output.
 fn within(limit: &str, arguments: &str, expected: &str) -> (Folder, String) {
     let folder = Folder::new();
     let script = format!("{limit}; exec \"$HT\" -o t.htz \"$HOLD\" {arguments}");
@@ -30,7 +31,7 @@ fn within(limit: &str, arguments: &str, expected: &str) -> (Folder, String) {
     (folder, said)
 }
 
-/// The smallest `ulimit -v` (kB, to the next 64) in which the program lives without us.
+/// The smallest `ulimit -v` (in kB, rounded up to 64) in which the program runs alone.
 fn smallest_address_space(arguments: &str) -> u64 {
     let folder = Folder::new();
     let lives = |kb: u64| shell(&format!("ulimit -v {kb}; exec \"$HOLD\" {arguments}"), &folder).status.success();
@@ -51,7 +52,8 @@ fn an_address_space_limit() {
 
 #[test]
 fn an_address_space_limit_set_inside() {
-    // The limit comes after we have mapped our memory, and before an exec: at worst this image is not recorded.
+    // The program sets the limit after heaptrack has mapped its memory, and before an exec. At worst the new image is
+    // not recorded.
     let limit = smallest_address_space("100") + allowance_kb(1);
     let folder = Folder::new();
     let script = format!("exec \"$HT\" -o t.htz bash -c 'ulimit -v {limit}; exec \"$HOLD\" 100'");
@@ -63,10 +65,10 @@ fn an_address_space_limit_set_inside() {
 
 #[test]
 fn a_file_size_limit() {
-    // Our own file is cut by it, which must be said; the program sees exactly what it saw without us.
+    // The limit also cuts our own file, which must be reported. The program sees exactly what it sees alone.
     let (_folder, _) = within("ulimit -f 1", "10 500 data", "held 160 of 160, wrote 500\n");
     let (_folder, _) = within("ulimit -f 1", "10 5000 data", "held 160 of 160, wrote 1024\n");
-    // The library is not there from an earlier run, and cannot be written.
+    // No earlier run has left the library, and it cannot be written.
     let empty = Folder::new();
     let set_up = format!("export TMPDIR={0} XDG_RUNTIME_DIR={0}; ulimit -f 1", empty.path().display());
     let (_folder, said) = within(&set_up, "10 500 data", "held 160 of 160, wrote 500\n");
@@ -137,7 +139,7 @@ fn a_memory_cgroup() {
     let group = root.join(format!("heaptrack-test-{}", std::process::id()));
     std::fs::create_dir_all(&group).expect("a cgroup of our own");
     let file = ["memory.limit_in_bytes", "memory.max"].into_iter().map(|name| group.join(name)).find(|f| f.exists());
-    // The program takes 100 MB; the group holds it, our share in the target, and the recorder.
+    // The program uses 100 MB. The group has room for it, our part in the target, and the recorder.
     std::fs::write(file.expect("a memory limit"), ((100 + 8 + 64 + 8) << 20).to_string()).unwrap();
     let procs = group.join("cgroup.procs");
     let limit = format!("echo $$ > {}", procs.display());

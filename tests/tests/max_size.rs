@@ -1,4 +1,5 @@
-//! `--max-size`: the file stays below its bound, and what it says of the whole run is what an unbounded one says.
+//! `--max-size`: the file stays below the limit, and its numbers about the whole run are those of an unlimited
+//! recording.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::report::sum;
 use heaptrack_tests::run::heaptrack;
@@ -20,7 +21,7 @@ fn bounded(program: &Program) -> Program {
     program.clone().option("--max-size").option(BOUND.to_string())
 }
 
-/// What does not depend on when things happened.
+/// The entries of a list, none of which contains a time, in a fixed order.
 fn timeless(report: &Report, list: &str) -> Vec<String> {
     let entries = report.json()[list].as_array().expect("a list").iter();
     let mut entries: Vec<String> = entries.map(Value::to_string).collect();
@@ -44,7 +45,8 @@ fn assert_counts(report: &Report, program: &Program, said: &str) {
     assert_eq!(own.temporary, counted["temporary"]);
 }
 
-/// The highest moment is folded, or it is not; everything else is the same with a bound and without.
+/// In one run the peak is in the folded part and in the other it is not. Everything else is the same with and without a
+/// limit.
 #[test]
 fn a_bounded_trace_says_what_an_unbounded_one_says() {
     for shape in ["early", "late"] {
@@ -83,7 +85,7 @@ fn small_folder(outcome: &Outcome) -> Vec<String> {
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A block of the tail is what it was: views of a range after the cut need no sums.
+/// Blocks after the cut are kept as they were, so views of a range after the cut need no folded sums.
 #[test]
 fn ranges_after_the_cut_add_up() {
     let folder = Folder::new();
@@ -102,7 +104,7 @@ fn ranges_after_the_cut_add_up() {
     assert_eq!(totals["leaked_allocations"].as_u64(), Some(whole.total("leaked_allocations")));
     let (allocations, all) = (totals["allocations"].as_u64().unwrap(), whole.total("allocations"));
     assert!(allocations > 1000 && allocations < all / 2, "{allocations} of {all}");
-    assert!(totals["peak_bytes"].as_u64().unwrap() < whole.total("peak_bytes"), "the hill is before");
+    assert!(totals["peak_bytes"].as_u64().unwrap() < whole.total("peak_bytes"), "the peak is before the cut");
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn threads_are_counted_as_without_a_bound() {
     assert!(length(&outcome) <= BOUND);
 }
 
-/// Allocations and frees that the program had finished.
+/// The allocations and frees that the program had finished.
 fn finished(folder: &Folder) -> (u64, u64) {
     let bytes = std::fs::read(folder.join("counted")).unwrap_or_default();
     let word = |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
@@ -140,7 +142,7 @@ fn the_target_is_killed_while_its_trace_is_folded() {
         assert_eq!(outcome.code, 137, "{}", outcome.stderr);
         let (allocations, frees) = finished(&folder);
         let own = sum(&outcome.whole_report().own(&program.path));
-        // A call may be recorded and not yet counted; growing a block is one of each.
+        // The last call may be recorded and not yet counted. A realloc is one allocation and one free.
         assert!((allocations..=allocations + 1).contains(&own.allocations), "{} of {allocations}", own.allocations);
         assert!((frees..=frees + 1).contains(&own.freed()), "{} of {frees}", own.freed());
         assert!(length(&outcome) <= BOUND, "{} bytes", length(&outcome));
@@ -178,7 +180,7 @@ fn both_are_killed_while_the_trace_is_folded() {
     }
 }
 
-/// What lives cannot be folded: the recording ends as on a full disk, and the program does not notice.
+/// Live blocks cannot be folded. The recording ends as on a full disk, and the program does not notice.
 #[test]
 fn a_bound_that_what_lives_does_not_fit_ends_the_trace() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Nim programs: on malloc, and on Nim's own allocator with its blocks reported.
+//! Nim programs with malloc, and with Nim's own allocator, whose blocks are reported.
 use heaptrack_tests::dhat::{self, Counts};
 use heaptrack_tests::targets::workspace;
 use heaptrack_tests::{Folder, Program, Report};
@@ -19,7 +19,7 @@ fn compile(folder: &Folder, flags: &[&str]) -> PathBuf {
     folder.join("words")
 }
 
-/// `function file:line` of the first stack of a list, leaf first.
+/// `function file:line` of each frame of the first stack of a list, leaf first.
 fn stack(list: &Value) -> Vec<String> {
     let name = |frame: &Value| {
         let file = frame["file"].as_str().unwrap_or("?").rsplit('/').next().unwrap_or("?");
@@ -41,7 +41,8 @@ fn on_malloc_there_is_nothing_to_do() {
     let report = outcome.whole_report();
     assert_eq!(report.json()["custom"], Value::Null);
     assert_eq!(Counts::of_report(&report), dhat::run(&program).total);
-    // Nim counts no reallocs, which are one of each; what lives is the same either way.
+    // Nim does not count reallocs, which are one allocation and one free each. The number of live blocks is the same
+    // either way.
     let said: Vec<u64> = outcome
         .stdout
         .lines()
@@ -51,7 +52,7 @@ fn on_malloc_there_is_nothing_to_do() {
         .filter_map(|word| word.parse().ok())
         .collect();
     let own: u64 = report.own(folder.join("words")).iter().map(|site| site.leaked_allocations).sum();
-    // One more: the text of the numbers, made when they were taken.
+    // One more block: the text of the numbers, allocated after Nim had read its counters.
     assert_eq!(own, said[0] - said[1] + 1, "{}", outcome.stdout);
     let keep = report.json()["leaked"]
         .as_array()
@@ -83,7 +84,7 @@ fn check_reported(gc: &str, innermost: &str) {
         "{stack:?}"
     );
     assert_eq!(blamed(&custom["leaked"]), innermost, "{gc}");
-    // Nothing of ours is needed to run it.
+    // The program runs without any file of ours.
     let alone = Command::new(&path).env_clear().output().unwrap();
     assert!(alone.status.success());
     assert!(String::from_utf8_lossy(&alone.stdout).starts_with("kept 60\n"));
@@ -103,7 +104,7 @@ fn orc_with_its_own_allocator() {
 
 #[test]
 fn threads_have_heaps_of_their_own() {
-    // Each thread of refc has a region; the shared heap is a further one. All of them report.
+    // Each thread has its own region under refc, and the shared heap is one more. All of them report.
     let folder = Folder::new();
     let source = "import std/os\n\
         proc work(n: int) {.thread.} =\n  for i in 0 ..< 1000:\n    let p = alloc(100 + n)\n    dealloc(p)\n\
@@ -140,7 +141,7 @@ fn threads_have_heaps_of_their_own() {
         .map(|site| site["allocations"].as_u64().unwrap())
         .sum();
     assert_eq!(in_work, 4000);
-    // refc puts a word in front of each block.
+    // refc puts a header word before each block.
     let word = 16;
     assert!(
         sites.iter().any(|site| site["allocated_bytes"] == 777 + word && site["leaked_allocations"] == 1),
@@ -150,7 +151,7 @@ fn threads_have_heaps_of_their_own() {
 
 #[test]
 fn another_allocator_is_refused() {
-    // The build stops with a sentence when the compiler's file is not the one it knows.
+    // The build fails with a sentence if the compiler's file is not a known version.
     let folder = Folder::new();
     let text = std::fs::read_to_string(workspace().join("examples/nim/config.nims")).unwrap();
     std::fs::write(folder.join("config.nims"), text.replace("proc rawDealloc(a:", "proc rawDealloc(b:")).unwrap();

@@ -1,11 +1,11 @@
-//! C++'s operators and everything else that an allocator exports: each block is counted once, whichever allocator the
-//! program has, and programs run as without us.
+//! C++'s operators and all other functions that an allocator exports. Each block is counted once, whichever allocator
+//! the program uses, and programs run as they do without heaptrack.
 use heaptrack_tests::heaptrace::Heaptrace;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Outcome, Program, Report};
 
 const ROUNDS: u64 = 1001;
-/// What one round of the target `operators` asks for: the size, and how often.
+/// The sizes that one round of the target `operators` requests, with their counts.
 const SIZES: [(u64, u64); 8] = [(4001, 2), (4002, 2), (4003, 1), (4004, 1), (4096, 2), (4160, 2), (4224, 1), (4288, 1)];
 
 /// A target that links the allocator, and the plain one with the allocator in LD_PRELOAD.
@@ -31,7 +31,7 @@ fn assert_every_block_is_there(outcome: &Outcome) -> Report {
 fn jemalloc_and_tcmalloc_linked_and_preloaded() {
     for allocator in ["jemalloc", "tcmalloc"] {
         for program in linked_and_preloaded(allocator) {
-            // Exceptions, and how often a new handler is called, are in the output.
+            // The output contains the exceptions and how often a new handler was called.
             assert_every_block_is_there(&program.same_output());
         }
     }
@@ -130,7 +130,8 @@ fn a_library_that_comes_later_is_bound_to_the_hooks() {
     }
 }
 
-/// Programs look for an allocator by weak references: ours must not answer for one that is not there.
+/// Programs look for an allocator through weak references. Our definitions must not make an absent allocator look
+/// present.
 #[test]
 fn names_of_allocators_are_defined_only_where_an_allocator_is() {
     let outcome = Program::target("weak_names").same_output();

@@ -1,4 +1,5 @@
-//! The command line, the name of the trace, the printed messages, and reading a file that still grows, was cut or is damaged.
+//! The command line, the name of the trace, the printed messages, and the reading of a file that is still growing, cut
+//! or damaged.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn a_program_cannot_tell_that_it_is_recorded() {
-    // One folder for both runs; the trace goes elsewhere.
+    // Both runs use one folder. The trace goes elsewhere.
     let folder = Folder::new();
     let facts = Program::target("facts").args(["with space", "", "--option", "-o"]).current_dir(folder.path());
     let outcome = facts.same_output();
@@ -20,7 +21,7 @@ fn a_program_cannot_tell_that_it_is_recorded() {
 fn nothing_is_left_in_the_temporary_folder() {
     let folder = Folder::new();
     Program::target("hello").env("TMPDIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path()).recorded();
-    // The library may stay for the next run, in a folder that others can pass through but not change.
+    // The library may stay for the next run, in a folder that other users can enter but not change.
     for name in folder.names() {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(folder.join(&name)).unwrap().permissions().mode();
@@ -62,9 +63,9 @@ fn the_option_o_names_the_file() {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let name = folder.names().into_iter().find(|name| name.starts_with(&format!("{}-", host.trim()))).unwrap();
     assert!(name.trim_end_matches(".htz").rsplit_once('-').unwrap().1.parse::<u32>().is_ok(), "{name}");
-    assert_eq!(run(&["-q", "-o", "quiet"]), "", "-q says nothing");
+    assert_eq!(run(&["-q", "-o", "quiet"]), "", "-q prints nothing");
     let said = run(&["-o", "said"]);
-    assert!(said.contains("said.htz"), "the end names the file: {said}");
+    assert!(said.contains("said.htz"), "the last message names the file: {said}");
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn as_the_first_process_of_a_container() {
         .arg(heaptrack())
         .arg("-o")
         .arg(folder.join("t.htz"))
-        // An orphan for us to reap, while the program itself goes on for longer.
+        // The shell leaves an orphan for heaptrack to reap, and itself runs longer.
         .args(["sh", "-c", "(sleep 0.1 &); sleep 0.4; ps -e -o stat= | grep -c Z; exit 4"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -267,7 +268,7 @@ fn the_links_with_the_old_names_work() {
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("allocations"));
 }
 
-/// A device is written to, not replaced; of a link, what it leads to is.
+/// A device is written to and not replaced. A link stays, and the file that it leads to is replaced.
 #[test]
 fn devices_and_links_stay_what_they_are() {
     use std::os::unix::fs::FileTypeExt;

@@ -1,5 +1,5 @@
-//! The files that commands write: where they go, what they never replace, what is left of them when a command is ended or the disk
-//! is full; what `trim` and `merge` make; and every message.
+//! The files that commands write: where they go, what they never replace, what is left when a command is killed or the
+//! disk is full, what `trim` and `merge` produce, and every message.
 #[path = "outputs/ended.rs"]
 mod ended;
 #[path = "outputs/folders.rs"]
@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// `heaptrack` with these words, in this folder.
+/// `heaptrack` with these arguments, in this folder.
 fn command(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(heaptrack());
     command.args(words).current_dir(folder).stdin(Stdio::null());
@@ -58,7 +58,7 @@ fn with_traces() -> Folder {
     folder
 }
 
-/// What does not change when names are added: which leaks are known ones does.
+/// The totals without those that change when names are added, because known leaks are recognised by name.
 fn nameless_totals(report: &Report) -> Value {
     let mut totals = report.json()["totals"].clone();
     for name in ["suppressed_bytes", "suppressed_allocations"] {

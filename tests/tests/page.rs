@@ -1,7 +1,8 @@
-//! The page in a real browser: `tests/page` has the tests, in the browser's own language; here they get their traces.
+//! The page in a real browser. The tests are in `tests/page`, written in JavaScript. This file records the traces that
+//! they use.
 //!
-//! `node tests/page/run.mjs THEME` runs one theme by hand with `HEAPTRACK_BIN` and `TRACES` set. Pictures of every view are left in
-//! `target/screenshots`, those of failed checks too.
+//! `node tests/page/run.mjs THEME` runs one theme by hand with `HEAPTRACK_BIN` and `TRACES` set. Pictures of every
+//! view, and of failed checks, are left in `target/screenshots`.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{sources, target, workspace};
 use heaptrack_tests::twins::{self, AFTER, BEFORE};
@@ -66,7 +67,7 @@ fn record(folder: &Path, name: &str, words: &[&str]) {
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A trace that is kept small. If its highest moment is early, that is folded.
+/// Records a trace with a size limit. If its peak is early, the peak is in the folded part.
 fn fold(folder: &Path, name: &str, highest: &str) {
     let program = target("renewal");
     let done = Command::new(heaptrack())
@@ -79,7 +80,7 @@ fn fold(folder: &Path, name: &str, highest: &str) {
     assert_eq!(done.status.code(), Some(3), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The C++ compiler itself, not its driver: many different stacks.
+/// The C++ compiler itself and not its driver, because it has many different stacks.
 fn compiler() -> String {
     let said = Command::new("g++").arg("-print-prog-name=cc1plus").output().expect("g++ runs");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()

@@ -1,5 +1,5 @@
-//! Programs that give up their privileges, change their root folder or become something that cannot be recorded: their stderr,
-//! environment and exit code are those of a run alone, and the trace says what is missing.
+//! Programs that give up their privileges, change their root folder or become a program that cannot be recorded. Their
+//! stderr, environment and exit code are the same as without heaptrack, and the trace says what is missing.
 use heaptrack_tests::heaptrace::Heaptrace;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
@@ -21,7 +21,7 @@ fn open_folder() -> (Folder, PathBuf) {
 
 struct Ended {
     code: i32,
-    /// Without our own lines.
+    /// The program's stderr, without heaptrack's own lines.
     stderr: String,
     ours: Vec<String>,
     written: String,
@@ -35,7 +35,7 @@ fn run(folder: &Folder, words: &[String]) -> Ended {
     let output = command.stdin(std::process::Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let is_ours = |line: &&str| line.starts_with("heaptrack: ") || line.starts_with("  ");
-    // Pipes have other numbers each time.
+    // The numbers of pipes differ in each run.
     let written = std::fs::read_to_string(&out).unwrap_or_default();
     let lines = |keep: &dyn Fn(&&str) -> bool| said.lines().filter(keep).map(str::to_owned).collect::<Vec<_>>();
     Ended {
@@ -63,7 +63,7 @@ fn assert_harmless(folder: &Folder, command: &[String], reason: &str) -> Report 
     let unseen = &report.json()["unseen"];
     let is_told = |one: &serde_json::Value| one["sentence"].as_str().is_some_and(|sentence| sentence.contains(reason));
     assert!(unseen.as_array().is_some_and(|all| all.iter().any(is_told)), "{unseen}");
-    assert_eq!(report.total("leaked_allocations"), 0, "what exec took away is no leak");
+    assert_eq!(report.total("leaked_allocations"), 0, "blocks that ended with an exec are no leak");
     assert!(report.total("allocations") > 0 && !report.complete());
     report
 }
@@ -100,7 +100,7 @@ fn a_static_program() {
     let (folder, _) = open_folder();
     let hello = target("hello_static").display().to_string();
     assert_harmless(&folder, &words(&[&["env", "A=1", &hello, "word"]]), "linked statically");
-    // A script whose interpreter is static, found in PATH.
+    // A script with a static interpreter, found in PATH.
     heaptrack_tests::folder::write_program(folder.join("script"), format!("#!{hello} word\n"));
     std::fs::set_permissions(folder.join("script"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("PATH=/nowhere:{}", folder.path().display());
@@ -120,7 +120,7 @@ fn a_program_that_gains_privileges() {
     let alone = run(&folder, &[words(&[&NOBODY]), command.clone()].concat());
     let _ = std::fs::remove_file(&out);
     let recorded = run(&folder, &[words(&[&NOBODY, &recorder]), command].concat());
-    assert!(alone.written.contains("secure 1"), "the test did not test: {}", alone.written);
+    assert!(alone.written.contains("secure 1"), "the precondition of this test does not hold: {}", alone.written);
     assert_eq!((recorded.code, recorded.stderr, recorded.written), (alone.code, alone.stderr, alone.written));
     assert!(recorded.ours.iter().any(|line| line.contains("setuid")), "{:?}", recorded.ours);
 }
@@ -132,7 +132,7 @@ fn an_exec_that_fails_is_not_reported() {
     assert!(!outcome.stderr.contains("exec"), "{}", outcome.stderr);
     let (folder, _) = open_folder();
     let broken = folder.join("broken");
-    // Static by its header, and too short to be executed.
+    // By its header it is a static program, but it is too short to be executed.
     heaptrack_tests::folder::write_program(&broken, &std::fs::read(target("hello_static")).unwrap()[..64]);
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script =
@@ -142,7 +142,7 @@ fn an_exec_that_fails_is_not_reported() {
     assert_eq!(outcome.whole_report().note(), None);
 }
 
-/// The loader's complaints in what a command under `heaptrace` writes.
+/// The messages of the loader in the output of a command under `heaptrace`.
 fn complaints(words: &[String]) -> (i32, Vec<String>) {
     let traced = Heaptrace::new(words).run();
     (traced.code, traced.stderr.lines().filter(|line| line.contains("ld.so")).map(str::to_owned).collect())

@@ -1,4 +1,4 @@
-//! Programs that people run: the same output and exit code under `heaptrack` as without.
+//! Programs that people use: their output and exit code are the same under `heaptrack` as without it.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::{Folder, Program, scale};
 use std::io::{Read, Write};
@@ -165,7 +165,7 @@ fn node_with_workers() {
 
 #[test]
 fn a_compiler_driver() {
-    // g++ runs its parts as children by vfork or posix_spawn; only the driver itself is recorded.
+    // g++ runs its parts as children by vfork or posix_spawn. Only the driver itself is recorded.
     let folder = Folder::new();
     let source = heaptrack_tests::targets::sources().join("throwing.cpp");
     let outcome = Program::new("g++").arg("-c").arg(source).arg("-o").arg(folder.join("out.o")).same_output();
@@ -176,7 +176,7 @@ fn a_compiler_driver() {
 
 #[test]
 fn jemalloc_by_ld_preload() {
-    // redis-server brings the library.
+    // The package of redis-server installs the library.
     let program = Program::new("/usr/bin/jq")
         .args(["-n", "[range(10000)] | length"])
         .env("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");

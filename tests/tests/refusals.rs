@@ -1,4 +1,5 @@
-//! Odd surroundings and programs that cannot be recorded: it works, or one sentence says why, and nothing is written.
+//! Unusual environments and programs that cannot be recorded. heaptrack records them, or one sentence says why not, and
+//! then no file is written.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
 use heaptrack_tests::{Folder, Program, Report, process};
@@ -50,7 +51,7 @@ fn a_program_with_its_own_malloc() {
     assert!(said.contains("malloc"), "{said}");
 }
 
-/// Exported, not exported, and not there.
+/// The function `mi_malloc` is exported, not exported, or absent.
 #[test]
 fn a_program_that_brings_an_allocator_is_recorded_and_warned_of() {
     let folder = Folder::new();
@@ -72,7 +73,7 @@ fn a_program_that_brings_an_allocator_is_recorded_and_warned_of() {
     }
 }
 
-/// An ELF header that claims to be of another machine; nothing else is looked at.
+/// An ELF header of another machine. No other part of the file is read.
 fn foreign(folder: &Folder, class: u8, machine: u16) -> PathBuf {
     let mut bytes = std::fs::read(target("hello")).unwrap();
     bytes[4] = class;
@@ -104,7 +105,7 @@ fn garbage_with_an_elf_header() {
     }
 }
 
-/// A folder that nobody (the user) can read and write, outside of root's own folders.
+/// A folder outside of root's own folders, which the user `nobody` can read and write.
 fn public_folder() -> Folder {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -150,8 +151,8 @@ fn an_ordinary_program_as_nobody() {
     assert_eq!(Report::of(&folder.join(&traces[0])).of_size(10).allocations, 1);
 }
 
-/// A shell script in a mount namespace of its own. It sees `$HT` and `$HELLO`, copies in a small file system on /mnt, and the
-/// folder `$OUT`, which stays reachable (as an open descriptor) whatever is mounted over its path.
+/// Runs a shell script in its own mount namespace. `$HT` and `$HELLO` are copies in a small file system on /mnt. The
+/// folder `$OUT` stays reachable through an open descriptor, whatever is mounted over its path.
 fn in_namespace(script: &str) -> (Output, PathBuf) {
     let out = workspace().join("target/test-namespaces").join(format!("{}-{:x}", std::process::id(), script.len()));
     let _ = std::fs::remove_dir_all(&out);
@@ -177,7 +178,7 @@ fn assert_recorded(output: &Output, trace: &Path) {
         (0, "hello 1 \n"),
         "{said}"
     );
-    assert!(!said.contains("preload"), "the loader complained: {said}");
+    assert!(!said.contains("preload"), "the loader printed an error: {said}");
     assert_eq!(Report::of(trace).of_size(10).allocations, 1);
 }
 
@@ -187,7 +188,7 @@ fn tmp_is_noexec() {
         "mount -t tmpfs -o noexec none /tmp; cd /tmp; $HT -o t.htz $HELLO; cp t.htz $OUT/; rm t.htz; ls -A > $OUT/left",
     );
     assert_recorded(&output, &out.join("t.htz"));
-    assert_eq!(std::fs::read_to_string(out.join("left")).unwrap(), "", "nothing stays behind");
+    assert_eq!(std::fs::read_to_string(out.join("left")).unwrap(), "", "no file is left");
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn every_folder_is_noexec() {
 
 #[test]
 fn a_read_only_root() {
-    // The output goes to a small writable place, as in a container with a read-only root.
+    // The output goes to a small writable file system, as in a container with a read-only root.
     let (output, out) = in_namespace(
         "mkdir /mnt/data; mount --bind \"$OUT_PATH\" /mnt/data; mount -o remount,bind,ro /; cd /; $HT -o /mnt/data/t.htz $HELLO",
     );
@@ -227,7 +228,7 @@ fn no_proc() {
 
 #[test]
 fn ld_preload_is_already_set() {
-    // Ours is added in front, and the program sees what was there before.
+    // Our library is added in front, and the program sees the original value of LD_PRELOAD.
     let facts = Program::target("facts").env("LD_PRELOAD", target("libbump.so"));
     let outcome = facts.same_output();
     assert!(outcome.stdout.contains("environment LD_PRELOAD="), "{}", outcome.stdout);

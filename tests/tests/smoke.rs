@@ -1,4 +1,5 @@
-//! One test for each thing that heaptrack does, in a few seconds: for `make check`. The other suites prove the details.
+//! One test for each thing that heaptrack does, for `make check`. It takes a few seconds. The other suites check the
+//! details.
 use heaptrack_tests::attach::Target;
 use heaptrack_tests::phases::{counts_are_exact, finishes};
 use heaptrack_tests::run::heaptrack;

@@ -1,4 +1,5 @@
-//! A recorder that does nothing: the program loses a bounded time, its events are counted, and it ends as it would alone.
+//! A recorder that does nothing. The program loses a bounded time, its lost events are counted, and it ends as it would
+//! alone.
 use heaptrack_tests::run::Running;
 use heaptrack_tests::{Program, process, report::Report, scale};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ fn program() -> Program {
     Program::target("stalled").arg(THREADS.to_string()).arg(scale::count(10_000_000).to_string())
 }
 
-/// Waits until all threads of the target are there.
+/// Waits until all threads of the target have started.
 fn ready(running: &Running, program: &Program) -> u32 {
     let target = running.target(program);
     process::wait_for("the threads", || {
@@ -19,13 +20,13 @@ fn ready(running: &Running, program: &Program) -> u32 {
     target
 }
 
-/// The program says by closing its standard input that its threads are done.
+/// The program closes its standard input when its threads are done.
 fn wait_for_threads(target: u32) {
     let input = format!("/proc/{target}/fd/0");
     process::wait_for("the threads to be done", || std::fs::symlink_metadata(&input).is_err().then_some(()));
 }
 
-/// All events of the program, by a run in which nothing was in the way.
+/// The number of all events of the program, from a run without a stalled recorder.
 fn all_events() -> u64 {
     let program = program();
     let running = program.start();
@@ -49,7 +50,7 @@ fn with_stopped_recorder(program: &Program) -> (Duration, Report) {
         std::thread::sleep(Duration::from_secs(60).saturating_sub(took));
     }
     process::signal("CONT", &[running.pid()]);
-    // Each thread had filled its ring. The recorder has emptied both when that many events are in the file.
+    // Each thread had filled its ring. When this many events are in the file, the recorder has emptied both rings.
     process::wait_for("the recorder to go on", || {
         let (seen, _) = Report::try_of(&running.trace).ok()?.seen_and_lost();
         (seen > THREADS as u64 * (1 << 16) / 5 * 2 - 1000).then_some(())
@@ -63,19 +64,19 @@ fn with_stopped_recorder(program: &Program) -> (Duration, Report) {
 #[test]
 fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
     let (took, report) = with_stopped_recorder(&program().option("--max-stall").option("1s"));
-    // Both threads wait at the same time. The rest is for a slow machine.
+    // Both threads wait at the same time, so they take one budget together. The rest of the limit is for a slow machine.
     assert!(took > Duration::from_millis(900), "the budget was not used: {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     let (seen, lost) = report.seen_and_lost();
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
     assert!(!report.complete(), "events are missing");
-    assert_eq!(report.of_size(77).allocations, 100, "recording goes on when the recorder does");
+    assert_eq!(report.of_size(77).allocations, 100, "recording continues when the recorder does");
 }
 
 #[test]
 fn on_full_drop_never_waits() {
-    // A thread that waited would wait for the 30 s that are the default of `--max-stall`.
+    // If a thread waited, it would wait for 30 s, which is the default of `--max-stall`.
     let (took, report) = with_stopped_recorder(&program().option("--on-full").option("drop"));
     assert!(took < Duration::from_secs(20), "{took:?}");
     let (seen, lost) = report.seen_and_lost();
@@ -83,7 +84,7 @@ fn on_full_drop_never_waits() {
     assert_eq!(seen + lost, all_events());
 }
 
-/// Backpressure: the recorder works all the time, so nothing may be dropped, however long it takes.
+/// Backpressure: the recorder works all the time, so no event may be dropped, however long the run takes.
 #[test]
 fn a_working_recorder_drops_nothing() {
     let seconds = if scale::soak() { 60 } else { 3 };

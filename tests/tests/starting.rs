@@ -1,4 +1,5 @@
-//! The first milliseconds: signals that come while the program is being started, and several recordings with one name.
+//! The first milliseconds of a recording: signals that arrive while the program is being started, and several
+//! recordings with one name.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report, process};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `sleep 20` under heaptrack: 0 if it slept to the end because no signal reached it.
+/// Runs `sleep 20` under heaptrack. It exits with 0 only if no signal reached it.
 fn start_sleep(folder: &Folder, front: &[&str]) -> Child {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT,TERM,USR1,USR2"]).arg(heaptrack()).args(front);
@@ -14,7 +15,7 @@ fn start_sleep(folder: &Folder, front: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Whatever part of the start a signal meets, the program or heaptrack ends by it.
+/// At whatever step of the start a signal arrives, it ends the program or heaptrack.
 #[test]
 fn a_signal_during_the_start_is_not_lost() {
     let folder = Folder::new();
@@ -31,7 +32,7 @@ fn a_signal_during_the_start_is_not_lost() {
     }
 }
 
-/// Types Ctrl-C into a terminal after each of many delays; prints the exit codes that are not those of SIGINT.
+/// Types Ctrl-C into a terminal after each of many delays. Prints the exit codes that are not those of SIGINT.
 const TYPING: &str = "
 import os, pty, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -60,7 +61,7 @@ fn ctrl_c_during_the_start_is_not_lost() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A shell that waits until `go` exists. Its last word is the number by which its trace is known.
+/// A shell that waits until the file `go` exists. Its last argument identifies its trace.
 fn waiting_shell(folder: &Folder, number: usize, output: &Path) -> Child {
     let mut command = Command::new(heaptrack());
     let script = format!("until [ -e '{}' ]; do sleep 0.01; done", folder.join("go").display());
@@ -100,7 +101,7 @@ fn recordings_that_start_at_once_with_one_name_are_all_there() {
     let trace = folder.join("trace.htz");
     let children: Vec<Child> = (0..6).map(|number| waiting_shell(&folder, number, &trace)).collect();
     let is_named = |name: &str| name.starts_with("trace");
-    // All have a name, or were refused.
+    // Each recording has a name of its own, or was refused.
     let mut children: Vec<Option<Child>> = children.into_iter().map(Some).collect();
     let mut refused = 0;
     process::wait_for("all names", || {
@@ -125,7 +126,8 @@ fn recordings_that_start_at_once_with_one_name_are_all_there() {
     }
 }
 
-/// GCC's AddressSanitizer is a shared library. Clang's tools are linked into the program, where their first function is seen.
+/// GCC's AddressSanitizer is a shared library. Clang's sanitizers are linked into the program and are recognised by one
+/// of their functions.
 #[test]
 fn programs_built_with_a_sanitizer_are_refused() {
     let folder = Folder::new();
@@ -147,7 +149,8 @@ fn programs_built_with_a_sanitizer_are_refused() {
     }
 }
 
-/// A trace for KDE's tools that the disk had no room for is named as it is: it was not converted.
+/// A trace for KDE's tools for which the disk had no room was not converted. It is named as what it is, a trace in our
+/// format.
 #[test]
 fn a_full_disk_names_the_file_that_is_there() {
     let folder = Folder::new();
@@ -162,7 +165,7 @@ fn a_full_disk_names_the_file_that_is_there() {
     let said = String::from_utf8_lossy(&output.stderr);
     let names = std::fs::read_to_string(folder.join("names")).unwrap();
     assert_eq!(names.lines().collect::<Vec<_>>(), ["c.zst.htz"], "{said}");
-    assert!(said.contains("c.zst.htz ends early"), "the test did not test: {said}");
+    assert!(said.contains("c.zst.htz ends early"), "the precondition of this test does not hold: {said}");
     assert!(!said.replace("c.zst.htz", "").contains("c.zst"), "{said}");
     assert!(said.contains("events were dropped because the trace could not be written"), "{said}");
 }

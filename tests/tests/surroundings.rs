@@ -1,4 +1,4 @@
-//! What a program inherits is byte for byte what it inherits alone: environment, descriptors, signals, limits.
+//! A program inherits exactly the same environment, descriptors, signals and limits with heaptrack as without it.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report, process};
@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs `surroundings` in odd surroundings (`kinds`), after `prefix`, and returns what it wrote down. Its standard streams
-/// are /dev/null both times, because a pipe has another number each time.
+/// Runs `surroundings` in unusual surroundings (`kinds`), after `prefix`, and returns what it wrote down. Its standard
+/// streams are /dev/null in both runs, because the number of a pipe differs each time.
 fn written(folder: &Folder, kinds: &str, prefix: &[OsString], rest: &[&str]) -> String {
     let (program, out) = (target("surroundings"), folder.join("out"));
     let _ = std::fs::remove_file(&out);
@@ -45,7 +45,7 @@ fn the_environment_keeps_its_order_duplicates_and_odd_entries() {
     }
     let text = assert_same("twice,bare", &[]);
     for entry in ["<B=1>\nentry <A=>\nentry <B=2>\nentry <B=1>", "<no_equals_sign>\nentry <>\nentry <=nameless>"] {
-        assert!(text.contains(entry), "the test did not test: {text}");
+        assert!(text.contains(entry), "the precondition of this test does not hold: {text}");
     }
 }
 
@@ -80,7 +80,7 @@ fn closed_descriptors_stay_closed_and_none_of_ours_is_seen() {
         let text = assert_same(&format!("close:{numbers}"), &["exec"]);
         let is_standard = |line: &&str| (0..3).any(|number| line.starts_with(&format!("descriptor {number} ")));
         let open = text.split("\n--\n").next().unwrap().lines().filter(is_standard).count();
-        assert_eq!(open, 3 - numbers.split('+').count(), "the test did not test: {text}");
+        assert_eq!(open, 3 - numbers.split('+').count(), "the precondition of this test does not hold: {text}");
     }
 }
 
@@ -95,7 +95,8 @@ fn signals_are_ignored_and_blocked_as_before() {
     assert!(text.contains("signal 32 ignored") && text.contains("blocked fffffffffffbfeff"), "{text}");
 }
 
-/// `heaptrace` follows children, so its two variables stay. Nothing else differs, but for the handlers of its signals.
+/// `heaptrace` follows children, so its two variables stay in the environment. Nothing else differs except the handlers
+/// of its signals.
 #[test]
 fn under_heaptrace_only_its_variables_and_signals_differ() {
     let prefix = [heaptrack().as_os_str(), "heaptrace".as_ref()].map(OsString::from);
@@ -122,7 +123,7 @@ fn under_heaptrace_only_its_variables_and_signals_differ() {
     }
 }
 
-/// Our variables are cut out before any constructor runs, not in the middle of one that changes the environment.
+/// Our variables are removed before any constructor runs, and not while a constructor changes the environment.
 #[test]
 fn a_constructor_that_sets_a_variable() {
     let outcome = Program::target("early_setenv").same_output();

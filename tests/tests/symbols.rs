@@ -1,4 +1,4 @@
-//! Names: what was recorded says functions, files and lines, wherever and whenever it is opened.
+//! Frames have functions, files and lines, wherever and whenever the trace is opened.
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::line_of;
@@ -20,7 +20,7 @@ fn copy_of(name: &str, folder: &Folder) -> PathBuf {
     path
 }
 
-/// The levels of the sites that asked for blocks of `bytes`: (short name, line, inlined), as far as `main`.
+/// The levels of the sites that requested blocks of `bytes`, up to `main`: (short name, line, inlined).
 fn stacks(report: &Report, bytes: u64) -> Vec<Vec<(String, Option<u64>, bool)>> {
     let list = report.json()["allocations"].as_array().unwrap();
     let fits =
@@ -39,7 +39,7 @@ fn stacks(report: &Report, bytes: u64) -> Vec<Vec<(String, Option<u64>, bool)>> 
     found
 }
 
-/// What `early` must look like.
+/// The expected stacks of `early`.
 fn expected_early() -> Vec<Vec<(String, Option<u64>, bool)>> {
     let line = |name: &str| Some(line_of(&named_source(), name));
     let main = ("main".to_owned(), line("main"), false);
@@ -90,7 +90,7 @@ fn functions_files_lines_and_inlining_without_the_program() {
     }
 }
 
-/// The promise is about time: what is first used after 5 s has its name after 15 s.
+/// Checks a promise about time: code that is first used after 5 s has its name after 15 s.
 #[test]
 fn a_growing_trace_copied_after_15_seconds_has_its_names() {
     let folder = Folder::new();
@@ -121,11 +121,11 @@ fn names_can_come_later() {
     let bytes = std::fs::read(&outcome.trace).unwrap();
     symbolize(&["-q"], &outcome.trace);
     let after = std::fs::read(&outcome.trace).unwrap();
-    assert_eq!(after[..bytes.len()], bytes, "what was there stays");
+    assert_eq!(after[..bytes.len()], bytes, "the old content does not change");
     let report = outcome.whole_report();
     assert_eq!(stacks(&report, 1111), expected_early());
     assert_eq!(report.json()["totals"], before.json()["totals"]);
-    // There is nothing more to do.
+    // A second `symbolize` has nothing to do.
     symbolize(&["-q"], &outcome.trace);
     assert_eq!(std::fs::read(&outcome.trace).unwrap(), after);
     let at_once = program.recorded().whole_report();
@@ -169,7 +169,7 @@ fn a_program_replaced_while_it_runs() {
     let program = Program::new(&path).arg("2");
     let running = program.start();
     running.target(&program);
-    // Long enough for a look at the program's files, and before any of its names is needed at the end.
+    // Long enough for the recorder to read the program's files, and before it needs any of their names at the end.
     std::thread::sleep(Duration::from_millis(700));
     let other = copy_of("hello", &folder);
     std::fs::rename(other, &path).unwrap();
@@ -193,7 +193,7 @@ fn another_file_at_the_path_is_said_and_not_used() {
     for site in report.json()["allocations"].as_array().unwrap().iter().filter(|site| in_program(site)) {
         assert_eq!((&site["frames"][0]["function"], &site["frames"][0]["file"]), (&Value::Null, &Value::Null));
     }
-    // When the right one is back, so are the names.
+    // When the right file is back, the names are found again.
     heaptrack_tests::folder::copy_program(targets::target("named"), &path);
     symbolize(&[], &outcome.trace);
     assert_eq!(stacks(&outcome.whole_report(), 1111), expected_early());
@@ -252,7 +252,7 @@ fn symbolize_killed_at_any_moment_leaves_a_trace() {
 fn node_functions_stand_between_native_frames() {
     let addon = targets::target("addon.node");
     let source = targets::sources().join("addon.js");
-    // It leaves a log in its folder, and its map in /tmp.
+    // Node leaves a log in its folder, and its map in /tmp.
     let folder = Folder::new();
     let node = Program::new("node").arg("--perf-basic-prof").arg(&source).arg(&addon).current_dir(folder.path());
     let outcome = node.recorded();
@@ -287,7 +287,7 @@ fn the_demo_blames_its_own_functions() {
     let mut blamed = 0;
     for list in ["peak", "leaked", "allocations", "temporary"] {
         for site in report.json()[list].as_array().unwrap() {
-            // Allocations of libraries before `main` belong to no code of the program.
+            // Allocations that libraries make before `main` belong to no code of the program.
             let is_of_main = site["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == "main");
             assert_eq!(site["blamed"].is_u64(), is_of_main, "{site}");
             if let Some(at) = site["blamed"].as_u64() {
@@ -320,8 +320,9 @@ fn rules_change_who_is_blamed() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("line 1: a rule is"));
 }
 
-/// The loader calls it `./libred.so`, and the trace is opened from another folder. The program goes elsewhere too, and ends
-/// at once: what is not known in time is never known. The link is not what the kernel would call it.
+/// The loader knows the library by a relative path such as `./libred.so`, and the trace is opened from another folder.
+/// The program changes its folder and ends at once, so the recorder must resolve the path in time. One path is a link,
+/// which the kernel would report under another name.
 #[test]
 fn a_library_by_a_relative_path() {
     let library = targets::target("libred.so");
@@ -339,7 +340,7 @@ fn a_library_by_a_relative_path() {
             format!("import ctypes, os; red = ctypes.CDLL('{given}'); os.chdir('/tmp'); red.work(); os._exit(0)");
         let report = Program::new("python3").args(["-c", &code]).current_dir(&stand).recorded().whole_report();
         let list = report.json()["allocations"].as_array().unwrap();
-        // What starts Python (a shell, with some set-ups) may allocate 301 bytes, too.
+        // The program that starts Python (in some setups a shell) may allocate 301 bytes, too.
         let is_of_size = |site: &&Value| site["allocations"] == 1 && site["allocated_bytes"] == 301;
         let leaves: Vec<Vec<(&Value, &Value)>> = list
             .iter()

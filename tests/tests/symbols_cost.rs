@@ -1,17 +1,17 @@
-//! What names cost: memory, of the recorder and of `heaptrack symbolize`.
+//! The memory that names cost, in the recorder and in `heaptrack symbolize`.
 use heaptrack_tests::Folder;
 use heaptrack_tests::run::heaptrack;
 use std::path::Path;
 use std::process::Command;
 
-/// Python says what its child and grandchildren took at most, in bytes.
+/// Python prints the highest memory use of its child and grandchildren, in bytes.
 const MEASURE: &str = "
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, code)
 ";
 
-/// Frames all over the interpreter.
+/// Allocates from many places in the interpreter.
 const JOB: &str = "
 import json, re, decimal, collections, argparse, email, logging
 text = json.dumps([{'name': str(i), 'tags': list(range(i % 7))} for i in range(2000)])
@@ -30,8 +30,8 @@ fn peak(command: &[&std::ffi::OsStr], folder: &Path) -> u64 {
     bytes.unwrap()
 }
 
-/// 64 MB and 40 bytes for each block that lives: what the recorder may take, names included. Debian's debug information of
-/// python3 and libc alone is 25 MB when unpacked, and its packages are what the tests install.
+/// The recorder may use 64 MB and 40 bytes for each live block, including names. Debian's debug information of python3
+/// and libc, which the tests install, is 25 MB when unpacked.
 #[test]
 fn names_fit_into_the_recorders_memory() {
     let folder = Folder::new();
@@ -40,7 +40,7 @@ fn names_fit_into_the_recorders_memory() {
     let alone = peak(&program, folder.path());
     let options = ["-o".as_ref(), "t.htz".as_ref()];
     let recorded = peak(&[&[binary.as_os_str()], &options[..], &program[..]].concat(), folder.path());
-    // As text: for machines, all stacks of all imports are a hundred megabytes.
+    // As text, because the JSON of all stacks of all imports has a hundred megabytes.
     let print = Command::new(&binary).arg("print").arg(folder.join("t.htz")).output().unwrap();
     let report = String::from_utf8_lossy(&print.stdout).into_owned();
     let lines: Vec<&str> = report.lines().map(str::trim_start).collect();
@@ -53,7 +53,7 @@ fn names_fit_into_the_recorders_memory() {
     let bound = (64 << 20) + 40 * blocks.unwrap();
     assert!(alone < bound, "the program itself takes more: {alone}");
     assert!(recorded <= bound, "{recorded} of {bound} bytes");
-    // Afterwards, from nothing.
+    // Afterwards with `symbolize`, for a trace without names.
     let options = ["-o".as_ref(), "plain.htz".as_ref(), "--no-symbols".as_ref()];
     peak(&[&[binary.as_os_str()], &options[..], &program[..]].concat(), folder.path());
     let later = peak(&[binary.as_os_str(), "symbolize".as_ref(), "plain.htz".as_ref()], folder.path());

@@ -1,4 +1,4 @@
-//! Debug files from a server: Debian's own debuginfod, on loopback.
+//! Debug files from a server, which is Debian's own debuginfod on loopback.
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::line_of;
@@ -49,7 +49,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How often heaptrack asked for a build.
+    /// The number of requests that heaptrack made for a build.
     fn asked(&self, build_id: &str) -> usize {
         let log = std::fs::read_to_string(&self.log).unwrap();
         log.lines().filter(|line| line.contains(build_id) && line.contains("UA:heaptrack/")).count()
@@ -67,7 +67,7 @@ fn build_id(path: &Path) -> String {
     notes.lines().find_map(|line| line.split("Build ID: ").nth(1)).unwrap().trim().to_owned()
 }
 
-/// A target without its debug information, which goes to `files` if given.
+/// A copy of a target without its debug information. The debug information goes to `files`, if given.
 fn stripped(name: &str, folder: &Folder, files: Option<&Path>) -> PathBuf {
     let path = folder.join(name);
     heaptrack_tests::folder::copy_program(targets::target(name), &path);
@@ -118,7 +118,7 @@ fn a_debug_file_is_fetched_once_and_kept() {
     let kept = cache.join(&id).join("debuginfo");
     assert_eq!(std::fs::read(&kept).unwrap(), std::fs::read(files.join("named.debug")).unwrap());
     assert_eq!(server.asked(&id), 1);
-    // From now on no server is needed.
+    // From now on the cache answers, so the server is stopped.
     drop(server);
     let said = symbolize("http://127.0.0.1:1", &cache, &silent.trace);
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
@@ -141,7 +141,7 @@ fn what_no_server_has_is_not_asked_for_again_for_a_while() {
         let known = cache.join(&id).join("debuginfo").metadata().unwrap();
         assert!(known.is_file() && known.len() == 0);
     }
-    // The standard client's setting: how many seconds that is believed.
+    // The standard client's setting for how many seconds a negative answer is cached.
     std::fs::write(cache.join("cache_miss_s"), "0\n").unwrap();
     let plain = Program::new(&program).option("--no-symbols").recorded();
     assert!(symbolize(&server.url(), &cache, &plain.trace).status.success());
@@ -162,7 +162,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     let text = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success(), "{text}");
     assert_eq!(text.matches(&format!("heaptrack: {url} did not answer: ")).count(), 1, "{text}");
-    assert!(!cache.join(build_id(&program)).join("debuginfo").exists(), "no answer is not a no");
+    assert!(!cache.join(build_id(&program)).join("debuginfo").exists(), "a missing answer is not cached");
     assert!(outcome.whole_report().complete());
 }
 
@@ -181,7 +181,7 @@ fn without_a_server_the_command_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A server with TLS, whose certificate only this machine's setting (`SSL_CERT_FILE`) makes good.
+/// A server with TLS, whose certificate is only trusted because of `SSL_CERT_FILE`.
 #[test]
 fn https_with_the_machines_certificates() {
     let (folder, files) = (Folder::new(), Folder::new());

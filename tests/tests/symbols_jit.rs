@@ -1,4 +1,5 @@
-//! Code that a program makes while it runs: its frames are stepped over, and have the names that its maker tells.
+//! Code that a program generates while it runs. Its frames are unwound, and have the names that the program's runtime
+//! publishes.
 use heaptrack_tests::report::Site;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::{Symbols, line_of};
@@ -11,7 +12,7 @@ fn trampolines_without_a_frame_pointer() {
     let outcome = Program::target("trampoline").same_output();
     let report = outcome.whole_report();
     let symbols = Symbols::of(targets::target("trampoline"));
-    // 890 and 891 differ in nothing but how far it is to the caller's frame.
+    // 890 and 891 differ only in the distance to the caller's frame.
     for (calls, bytes) in [(20, 8900 + 8910), (10, 8920), (10, 8930)] {
         let is_it = |site: &Site| (site.allocations, site.allocated_bytes) == (calls, bytes);
         let sites: Vec<_> = report.sites().into_iter().filter(is_it).collect();
@@ -32,7 +33,8 @@ def outer():
 kept = outer()
 ";
 
-/// Debian 13's Python, with its own libc in a root of its own: the whole stack is there, and says both languages.
+/// Debian 13's Python, with its own libc in its own root folder. The whole stack is there, with the names of both
+/// languages.
 #[test]
 fn python_functions_stand_between_native_frames() {
     let root = targets::workspace().join("target/newer-python");
@@ -48,7 +50,7 @@ fn python_functions_stand_between_native_frames() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = Report::of(&folder.join("trace.htz"));
     assert_eq!(report.total("lost_events"), 0);
-    // A terminating zero is added.
+    // Python adds a terminating zero.
     let is_it = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 7778);
     let sites: Vec<_> = report.json()["allocations"].as_array().unwrap().iter().filter(is_it).collect();
     let [site] = &sites[..] else { panic!("{} sites", sites.len()) };
@@ -62,11 +64,11 @@ fn python_functions_stand_between_native_frames() {
     assert_eq!(last["module"], "/usr/bin/python3.13", "the stack goes to the program's entry");
 }
 
-/// jitdump, the other way in which V8 tells of its functions.
+/// jitdump, the other format in which V8 publishes its functions.
 #[test]
 fn node_tells_its_functions_by_jitdump() {
     let (addon, source) = (targets::target("addon.node"), targets::sources().join("addon.js"));
-    // It leaves the dump and a log in its folder.
+    // Node leaves the dump and a log in its folder.
     let folder = Folder::new();
     let node = Program::new("node").arg("--perf-prof").arg(&source).arg(&addon).current_dir(folder.path());
     let report = node.recorded().whole_report();

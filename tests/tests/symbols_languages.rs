@@ -1,4 +1,4 @@
-//! Names of languages that are compiled by way of C.
+//! Names of languages that are compiled to C.
 use heaptrack_tests::symbols::line_of;
 use heaptrack_tests::{Folder, Program, targets};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn nim_procedures_have_their_module_and_line() {
         let frames = site["frames"].as_array().unwrap();
         frames.iter().find(|frame| frame["function"] == name).cloned()
     };
-    // One string for each book, and one for each number.
+    // One string for each book and one for each number.
     let filled: Vec<&Value> = list.iter().filter(|site| named(site, "shelf.fill").is_some()).collect();
     let strings = |site: &&&Value| site["allocations"] == 100;
     assert_eq!(filled.iter().filter(strings).count(), 2);
@@ -30,13 +30,13 @@ fn nim_procedures_have_their_module_and_line() {
         for (name, line) in [("shelf.fill", "fill"), ("shelf.build", "build"), ("NimMainModule", "module")] {
             let frame = named(site, name).unwrap_or_else(|| panic!("no {name}: {site}"));
             assert_eq!((&frame["file"], &frame["class"]), (&source.to_string_lossy().into(), &"program".into()));
-            // gcc counts a call that makes the sequence grow to the loop.
+            // gcc assigns a call that makes the sequence grow to the line of the loop.
             let exact = name != "shelf.fill" || site["allocations"] == 100;
             assert!(!exact || frame["line"] == line_of(&source, line), "{frame}");
         }
         assert_eq!(site["frames"][site["blamed"].as_u64().unwrap() as usize]["function"], "shelf.fill");
     }
-    // No tail of Nim's own numbering is left on any name of the program's.
+    // No name of the program has a suffix of Nim's own numbering.
     for frame in list.iter().flat_map(|site| site["frames"].as_array().unwrap()) {
         let name = frame["function"].as_str().unwrap_or_default();
         let tail = name.rsplit('_').next().unwrap_or_default();

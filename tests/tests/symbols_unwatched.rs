@@ -1,11 +1,11 @@
-//! Libraries that come and go where the loader cannot be watched: nothing of its code can be changed.
+//! Libraries that are loaded and unloaded while the loader cannot be watched, because none of its code can be changed.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::Symbols;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Report};
 use std::process::{Command, Output};
 
-/// In a place without /proc, where no page can be made executable.
+/// Records without /proc, where no page can be made executable.
 fn recorded(folder: &Folder, program: &[&std::ffi::OsStr]) -> Output {
     let script = "cd \"$1\"; shift; mount -t tmpfs none /proc; exec \"$@\"";
     let mut command = Command::new("unshare");

@@ -1,4 +1,5 @@
-//! Threads: their own counters against the trace, blocks that change hands, threads that come and go.
+//! Threads: their own counters compared with the trace, blocks that are freed by other threads, threads that begin and
+//! end.
 use heaptrack_tests::report::sum;
 use heaptrack_tests::{Program, scale};
 use std::collections::HashMap;
@@ -62,7 +63,8 @@ fn what_a_thread_allocates_while_it_dies() {
 
 #[test]
 fn temporary_is_counted_per_thread() {
-    // Each thread frees the first block after a second allocation: not temporary. The last two are freed by others.
+    // Each thread frees its first block after a second allocation, so that block is not temporary. The last two blocks
+    // are freed by other threads.
     let program = Program::target("short_threads").arg("100");
     let report = program.recorded().whole_report();
     assert_eq!(sum(&report.own(&program.path)).temporary, 0);

@@ -1,4 +1,4 @@
-//! Totals, peak and leaks equal to those of Valgrind's DHAT; sites too, where no realloc blurs them.
+//! Totals, peak and leaks equal those of Valgrind's DHAT. So do sites, if the program makes no realloc.
 use heaptrack_tests::dhat::{self, Counts};
 use heaptrack_tests::{Program, Report};
 
@@ -34,7 +34,7 @@ fn c_without_realloc() {
     assert_eq!(report.total("leaked_bytes"), 4310);
     assert_eq!(report.total("peak_bytes"), 40350);
     assert_eq!(report.total("peak_allocations"), 154);
-    // 2 * 1000 in `scratch`, and the last of `summit`: no other allocation came before its free.
+    // 2 * 1000 in `scratch`, and the last block of `summit`, because no other allocation came before its free.
     assert_eq!(report.total("temporary"), 2001);
 }
 

@@ -1,5 +1,5 @@
-//! Allocations that cannot be recorded are reported with the reason: at the end of the recording, in text and in JSON. Programs without
-//! such allocations get no report of them.
+//! Allocations that cannot be recorded are reported with the reason, at the end of the recording, in text and in JSON.
+//! Programs without such allocations get no such message.
 use heaptrack_tests::heaptrace::{Heaptrace, Part};
 use heaptrack_tests::report::modules;
 use heaptrack_tests::run::heaptrack;
@@ -13,7 +13,8 @@ fn unseen(report: &Report) -> Vec<Value> {
     report.json()["unseen"].as_array().cloned().unwrap_or_default()
 }
 
-/// The one thing that was not seen: asserts its kind, the end of its subject, and that every output reports it.
+/// Expects exactly one report about unseen allocations. Asserts its kind, the end of its subject, and that every output
+/// has it.
 fn assert_said(outcome: &Outcome, kind: &str, subject: &str) -> String {
     let report = outcome.report();
     let all = unseen(&report);
@@ -27,7 +28,7 @@ fn assert_said(outcome: &Outcome, kind: &str, subject: &str) -> String {
     sentence
 }
 
-/// As the page has it.
+/// The list as the page gets it.
 fn summary_unseen(trace: &Path) -> Vec<Value> {
     let summary: Value = serde_json::from_str(&print(&["--json", "--view", "summary"], trace)).unwrap();
     summary["unseen"].as_array().cloned().unwrap_or_else(|| panic!("no `unseen`: {summary}"))
@@ -60,7 +61,8 @@ fn a_library_with_deepbind_is_seen() {
     }
 }
 
-/// The library is bound to libc's malloc, the program to jemalloc's: to change that would change the program.
+/// The library is bound to libc's malloc and the program to jemalloc's. heaptrack cannot change that without changing
+/// the program.
 #[test]
 fn a_library_with_deepbind_and_another_malloc_is_reported() {
     let outcome = opens("opens_jemalloc", "libwork.so", "deep").same_output();
@@ -77,8 +79,8 @@ fn a_dlmopen_namespace_is_reported() {
     assert!(
         sentence.ends_with("libwork.so was loaded into a namespace of its own (dlmopen), which has another malloc.")
     );
-    assert_eq!(outcome.report().of_size(6002).allocations, 0, "if these are seen, the sentence is wrong");
-    // It is mapped once, although the loader lists it in both namespaces.
+    assert_eq!(outcome.report().of_size(6002).allocations, 0, "if these are recorded, the reported sentence is wrong");
+    // The loader is mapped once, although it lists itself in both namespaces.
     let is_loader = |module: &&format::Module| module.path.contains("/ld-linux");
     assert_eq!(modules(&outcome.trace).iter().filter(is_loader).count(), 1);
 }
@@ -123,7 +125,7 @@ fn a_sandbox_is_reported() {
     assert_said(&outcome, "sandbox", "");
 }
 
-/// What the exec took away is neither freed nor leaked, and the recording says where it ends.
+/// Blocks that ended with the exec are neither freed nor leaked, and the recording says at which exec it ends.
 #[test]
 fn an_exec_into_a_static_program_is_reported() {
     let outcome = Program::target("execs").arg(target("hello_static")).same_output();
@@ -138,7 +140,7 @@ fn an_exec_into_a_static_program_is_reported() {
     assert!(!report.complete());
 }
 
-/// The new user namespace takes away the right to open the collector's memory.
+/// The new user namespace removes the right to open the collector's memory.
 #[test]
 fn an_exec_with_other_rights_is_reported() {
     let outcome = Program::new("unshare").args(["-U", "/bin/true"]).same_output();

@@ -1,13 +1,14 @@
-//! The zoo: every animal prints and returns the same alone, recorded from its start and attached to; its numbers are exact.
+//! The zoo: every animal prints and exits the same way alone, recorded from its start and attached to, and its numbers
+//! are exact.
 //!
-//! Twelve animals once each way; in a soak all of them, 20 times each way.
+//! `make test` runs twelve animals once each way. A soak runs all of them 20 times each way.
 use heaptrack_tests::scale;
 use heaptrack_tests::targets::workspace;
 use heaptrack_tests::zoo::table::ANIMALS;
 use heaptrack_tests::zoo::{Animal, Way};
 use std::collections::BTreeSet;
 
-/// Visits every second animal, and says everything that is wrong with any of them.
+/// Visits every second animal, and reports everything that is wrong with any of them.
 fn visit(half: usize) {
     let rounds = if scale::soak() { 20 } else { 1 };
     let all: Vec<&Animal> = ANIMALS.iter().filter(|animal| animal.in_make_test || scale::soak()).collect();
@@ -41,9 +42,9 @@ fn file(path: &str) -> String {
 #[test]
 fn every_folder_of_the_zoo_is_in_the_table() {
     let names: BTreeSet<&str> = ANIMALS.iter().map(|animal| animal.name).collect();
-    assert_eq!(names.len(), ANIMALS.len(), "every name is there once");
+    assert_eq!(names.len(), ANIMALS.len(), "every name occurs once");
     assert_eq!(ANIMALS.iter().filter(|animal| animal.in_make_test).count(), 12);
-    // What animals share, and the package of the three animals in Rust.
+    // The code that animals share, and the package of the three animals in Rust.
     let mut folders = BTreeSet::from(["blocks".to_owned(), "rust".to_owned()]);
     let without_sources = ["rust_tokio", "rust_corosensei", "rust_may", "git", "xz"];
     folders.extend(names.iter().filter(|name| !without_sources.contains(name)).map(|&name| name.to_owned()));
@@ -60,7 +61,7 @@ fn setup_installs_the_packages_of_every_animal() {
     let always: Vec<&str> = rows.map(|line| line.split_whitespace().nth(1).expect("a package")).collect();
     let soak = script.lines().find_map(|line| line.strip_prefix("zoo=\"")).expect("the list `zoo`");
     let soak: Vec<&str> = soak.trim_end_matches('"').split(' ').collect();
-    // A part of every Debian.
+    // These packages are part of every Debian system.
     let is_there = |package: &str| ["bash", "perl"].contains(&package) || always.contains(&package);
     for animal in ANIMALS {
         for &package in animal.packages {

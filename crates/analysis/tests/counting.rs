@@ -3,7 +3,8 @@
 use analysis::{Costs, Replay, Report};
 use format::*;
 
-/// A little trace: two allocation classes of 100 and 10 bytes at stacks 1 and 2, one of 0 bytes at stack 2, one of 7 at stack 1.
+/// A small trace: two allocation classes of 100 and 10 bytes at stacks 1 and 2, one of 0 bytes at stack 2, one of 7 at
+/// stack 1.
 struct Trace {
     blocks: Vec<RawBlock>,
     events: EventEncoder,
@@ -157,7 +158,7 @@ fn temporary_is_freed_before_the_threads_next_allocation() {
     let first = trace.events.alloc(BIG);
     let second = trace.events.alloc(SMALL);
     trace.events.free(second); // temporary
-    trace.events.free(first); // not: the thread allocated in between
+    trace.events.free(first); // not temporary: the thread allocated in between
     let third = trace.events.alloc(SMALL);
     trace.events.unknown_free();
     trace.events.free(third); // temporary: only a free came between
@@ -175,11 +176,11 @@ fn temporary_is_a_matter_of_one_thread() {
     let two = trace.events.alloc(SMALL);
     trace.events.thread(1);
     trace.events.free(one); // temporary: the other thread's allocation does not count
-    trace.events.free(two); // not: another thread's block
+    trace.events.free(two); // not temporary: another thread's block
     trace.events.thread(2);
     let three = trace.events.alloc(SMALL);
     trace.events.thread(1);
-    trace.events.free(three); // not: freed by another thread
+    trace.events.free(three); // not temporary: freed by another thread
     let report = trace.report();
     assert_eq!((costs(&report, 1).temporary, costs(&report, 2).temporary), (1, 0));
     assert_eq!(report.totals.temporary, 1);
@@ -233,7 +234,7 @@ fn what_an_image_held_is_gone_with_it() {
     let big = trace.events.alloc(BIG);
     trace.events.alloc(SMALL);
     trace.events.image(2);
-    trace.events.free(big); // of a block that is no more: damage, no deallocation
+    trace.events.free(big); // the block does not exist any more: damage, not a deallocation
     trace.events.alloc(SMALL);
     let small = trace.events.alloc(SMALL);
     trace.events.free(small);
@@ -335,7 +336,7 @@ fn samples_losses_and_summary_are_in_the_totals() {
     assert_eq!(report.summary.map(|summary| summary.complete), Some(true));
 }
 
-/// The lazy peak against a replay that keeps everything and looks at all sites at every event.
+/// Compares the lazily computed peak with a replay that keeps everything and visits all sites at every event.
 #[test]
 fn a_naive_replay_agrees() {
     for seed in 1..40u64 {

@@ -7,7 +7,7 @@ use format::*;
 /// A function, its file, the module that it is in, and how many bytes it keeps.
 type Row = (Option<&'static str>, Option<&'static str>, &'static str, u64);
 
-/// A trace in which each of these is called by `main`.
+/// A trace in which `main` calls each of these functions.
 fn trace(program: &str, rows: &[Row]) -> (Profile, StackTable) {
     let mut names = SymbolsBuilder::default();
     let (mut stacks, mut alloc_classes, mut events) =
@@ -93,5 +93,5 @@ fn a_trace_does_not_differ_from_itself() {
     let (one, two) = (trace("/old/bin", OLD), trace("/old/bin", OLD));
     let rows = changes(&one, &two);
     assert!(rows.iter().all(|row| row.delta == 0), "{rows:?}");
-    assert_eq!(rows.len(), 5, "both of libnameless.so are one: {rows:?}");
+    assert_eq!(rows.len(), 5, "both functions of libnameless.so are one row: {rows:?}");
 }

@@ -51,7 +51,7 @@ fn compare(name: &str, engine: &Engine, trace: &Trace, query: &Query, context: &
     let profile = engine.profile(&mut blocks, query).unwrap();
     let ours: BTreeMap<usize, _> = profile.stacks.iter().map(|(site, costs)| (*site as usize, *costs)).collect();
     let naive = trace.naive(query);
-    assert_eq!(ours, naive.sites, "{name}: {context} {query:?}; left is ours");
+    assert_eq!(ours, naive.sites, "{name}: {context} {query:?}; left is our result");
     assert_eq!(profile.peak_time_ns, naive.peak_time_ns, "{name}: {context} {query:?}");
 }
 

@@ -56,7 +56,7 @@ fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
         _ => None,
     });
     let until_ns: Vec<u64> = parts.collect();
-    assert!(until_ns.len() <= 1, "a part that is folded again becomes one with the new one");
+    assert!(until_ns.len() <= 1, "a folded part is merged with the next one");
     Cut { until_ns: until_ns.first().copied().unwrap_or(0), blocks }
 }
 
@@ -70,7 +70,7 @@ fn compare(engine: &Engine, cut: &Cut, trace: &Trace, query: &Query, context: &s
     let profile = engine.profile(&mut BlocksInMemory::new(cut.blocks.iter().cloned()), query).unwrap();
     let ours = profile.stacks.iter().map(|(site, costs)| (*site as usize, *costs)).collect();
     let naive = trace.naive(query);
-    assert_eq!(without_own_peak(ours), without_own_peak(naive.sites), "{context} {query:?}; left is ours");
+    assert_eq!(without_own_peak(ours), without_own_peak(naive.sites), "{context} {query:?}; left is our result");
     assert_eq!(profile.peak_time_ns, naive.peak_time_ns, "{context} {query:?}");
 }
 

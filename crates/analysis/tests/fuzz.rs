@@ -13,7 +13,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `wild`: sizes and times may be as large as the format allows.
+/// If `wild`, sizes and times may be as large as the format allows.
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];
@@ -87,7 +87,7 @@ fn replay(blocks: &[RawBlock]) -> Report {
     replay.finish()
 }
 
-/// What must hold for any file, honest or not.
+/// Checks what must hold for any file, valid or not.
 fn check(report: &Report) {
     let totals = &report.totals;
     let sum = |field: fn(&analysis::Costs) -> u64| {
@@ -145,7 +145,7 @@ fn question(rng: &mut Rng, view: View) -> Query {
         View::Diff => words.push(("compare", ["@start", "@50%"][rng.usize(..2)])),
         _ => {}
     }
-    // A view refuses words that it does not heed, and for one instant only two costs are known.
+    // A view refuses words that it does not use, and for one instant only two costs are known.
     words.retain(|(name, _)| view::heeding(name).contains(&view));
     let is_instant = |(name, value): &(&str, &str)| *name == "at" || *name == "compare" && !value.contains("..");
     if words.iter().any(is_instant) {
@@ -192,7 +192,7 @@ fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
     }
 }
 
-/// Decoded blocks must have the same counts.
+/// Checks that a replay of decoded blocks has the same counts.
 fn check_flat(blocks: &[RawBlock], report: &Report) {
     let (mut engine, mut flat) = (Engine::new(), Flat::default());
     for block in blocks {

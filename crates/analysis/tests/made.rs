@@ -1,4 +1,5 @@
-//! Traces that are made of others. A trimmed trace has the same answers for its time, a merged trace is the sum of its parts.
+//! Traces that are made from others. A trimmed trace has the same answers for its time, and a merged trace is the sum
+//! of its parts.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
@@ -82,13 +83,13 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
     }
 }
 
-/// When a process ends. Its samples of memory reach to 30 ms.
+/// The time at which a process ends. It is at least 30 ms, because the memory samples of a trace reach that far.
 fn length(trace: &Trace) -> u64 {
     trace.runtime_ns.max(30_000_000)
 }
 
-/// The highest number of live bytes of several traces together, with the blocks of each gone when its program is replaced or
-/// ends; and what all of them leaked.
+/// Returns the highest number of live bytes of several traces together, and the total of their leaks. The blocks of a
+/// trace end when its program is replaced or ends.
 fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
     let mut all = Vec::new();
     for (number, trace) in traces.iter().enumerate() {
@@ -237,12 +238,12 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
         let found = engine(&all);
         assert_eq!(found.totals().peak_bytes, totals.iter().map(|one| one.peak_bytes).max().unwrap(), "seed {seed}");
         assert_eq!(found.totals().leaked_bytes, totals.iter().map(|one| one.leaked_bytes).sum::<u64>(), "seed {seed}");
-        // Between the first and the second.
+        // An instant between the first and the second run.
         let mut query = Query::default();
         query.at = Some(When::Ns(length(&traces[0])));
         let between = found.profile(&mut BlocksInMemory::new(all.iter().cloned()), &query).unwrap();
         assert_eq!((between.totals.live_bytes, between.totals.live_allocations), (0, 0), "seed {seed}");
-        // An index changes nothing.
+        // An engine with an index has the same answers.
         let mut indexed = Engine::indexed_finely(4, 1 << 20);
         all.iter().for_each(|block| indexed.add(block));
         assert_eq!(indexed.totals(), found.totals(), "seed {seed}");

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 /// Plain memory, whose hand-over must be ordered by atomics.
 struct Plain(Vec<UnsafeCell<u64>>);
 
-// SAFETY: the tests use a word only in the thread that it was handed to. That this is ordered is what they test.
+// SAFETY: the tests use a word only in the thread that it was handed to. They test that this handover is ordered.
 unsafe impl Sync for Plain {}
 
 impl Plain {

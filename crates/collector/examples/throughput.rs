@@ -8,7 +8,7 @@ mod target;
 
 use std::time::Instant;
 
-/// CPU time of the thread of that name, in nanoseconds.
+/// CPU time of the thread with this name, in nanoseconds.
 fn cpu_ns(name: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let is_named =

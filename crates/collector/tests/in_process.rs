@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, mpsc};
 
-/// What a replay of the file finds.
+/// The result of a replay of the file.
 #[derive(Debug, Default)]
 struct Replay {
     allocations: u64,
@@ -238,14 +238,14 @@ fn a_thread_stopped_inside_a_hook_blocks_nobody() {
     let stopped = target::Thread::new(mapping, 0);
     stopped.stop_inside(target::stamp());
     let mut busy = target::Thread::new(mapping, 1);
-    // 5 M words are 40 MB: beyond what the queues keep in memory.
+    // 5 M words are 40 MB, which is more than the queues keep in memory.
     let events = 2_500_000u64;
     for n in 0..events / 2 {
         busy.alloc(0x1000 + n * 16, 16, 0);
         busy.free(0x1000 + n * 16);
     }
     let seen = collector::Stats::get(&recording.stats().events);
-    assert_eq!(seen, 0, "nothing is known to be in order yet");
+    assert_eq!(seen, 0, "the order of no event is known yet");
     stopped.stop_inside(0);
     let outcome = recording.finish(Exit::Code(0).into()).unwrap();
     assert_eq!(outcome.events, events);

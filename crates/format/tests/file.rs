@@ -35,7 +35,7 @@ fn the_index_finds_every_block() {
     let mut reader = Reader::new(Cursor::new(&bytes)).unwrap();
     reader.next_block().unwrap();
     let index = reader.index().unwrap().unwrap();
-    assert_eq!(reader.next_block().unwrap(), Some(&blocks[1]), "the place stays");
+    assert_eq!(reader.next_block().unwrap(), Some(&blocks[1]), "the position does not change");
     assert_eq!(index.entries.len(), blocks.len());
     for (entry, block) in index.entries.iter().zip(&blocks).rev() {
         reader.seek(entry.offset).unwrap();
@@ -112,7 +112,7 @@ fn one_wrong_byte_costs_one_block() {
             let lost = blocks.len() + 1 - reading.blocks.len();
             assert_eq!(lost, usize::from(at >= FILE_HEADER_LEN && !in_trailer), "byte {at}");
             let told = !reading.damage.is_empty() || in_trailer && !reading.finished;
-            assert!(told || (8..FILE_HEADER_LEN).contains(&at), "byte {at} is damaged and nobody says so");
+            assert!(told || (8..FILE_HEADER_LEN).contains(&at), "byte {at} is damaged and no damage is reported");
         }
     }
 }
@@ -189,7 +189,7 @@ fn stored_files_of_every_version_open() {
 fn store_a_file_of_this_version() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
     let path = format!("{folder}/v{VERSION}.htz");
-    assert!(!std::path::Path::new(&path).exists(), "{path} is there and must stay");
+    assert!(!std::path::Path::new(&path).exists(), "{path} exists and must not change");
     let bytes = write(&small_blocks(), true);
     let found: String = read(&bytes).unwrap().blocks.iter().map(text).collect();
     std::fs::write(path, bytes).unwrap();
@@ -233,7 +233,7 @@ fn blocks_are_added_to_a_finished_file_and_every_cut_of_it_reads() {
         assert_eq!((reading.damage, reading.malformed), (vec![], 0), "cut at {cut}");
         assert_eq!(reading.blocks[..blocks.len()], blocks, "cut at {cut}");
     }
-    // Killed in the middle, then repeated.
+    // The write was interrupted in the middle and then repeated.
     let (again, file) = file_of(&bytes[..bytes.len() - 30], "again");
     let mut appender = Appender::new(file).unwrap();
     appender.write(&more_symbols(3)).unwrap();

@@ -1,5 +1,5 @@
-//! Hostile bytes, for `HEAPTRACK_FUZZ_SECONDS` (default 3): no panic, no endless walk, no huge allocation. A failure
-//! prints its seed; `HEAPTRACK_FUZZ_SEED` runs that one first.
+//! Hostile bytes, for `HEAPTRACK_FUZZ_SECONDS` (default 3). The reader must not panic, loop endlessly or make huge
+//! allocations. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 use common::*;

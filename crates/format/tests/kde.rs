@@ -1,5 +1,5 @@
-//! KDE's files: every format, kind and packing; the counts; truncated at every byte, changed at random
-//! (`HEAPTRACK_FUZZ_SECONDS`, default 3; `HEAPTRACK_FUZZ_SEED` runs one seed first).
+//! KDE's files: every format, kind and compression, the counts, and files that are truncated at every byte or changed
+//! at random (`HEAPTRACK_FUZZ_SECONDS`, default 3; `HEAPTRACK_FUZZ_SEED` runs one seed first).
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 use fastrand::Rng;
 use format::*;
@@ -81,7 +81,7 @@ struct Reading {
     alloc_classes: Vec<AllocClass>,
     events: Vec<Event>,
     samples: Vec<RssSample>,
-    /// `function file:line` of all places of a frame.
+    /// `function file:line` of all code locations of a frame.
     names: Vec<(u64, Vec<String>)>,
     summary: Option<Summary>,
     finished: bool,
@@ -344,7 +344,7 @@ fn older_formats_are_read_by_their_own_rules() {
     assert!(matches!(of(b"v 10900 4\nX a\n"), Err(Error::Newer(4))));
 }
 
-/// A regression test: such a line shifted the sizes of all later allocations.
+/// Regression test: such a line shifted the sizes of all later allocations.
 #[test]
 fn an_allocation_class_in_a_file_that_frees_by_address_is_no_line_of_it() {
     for sound in [raw_text(), "v 10000\nX a\nt 1 0\n+ 20 1 7f\n+ 30 1 8f\n".to_owned()] {
@@ -419,7 +419,7 @@ fn cut_at_every_byte() {
     }
 }
 
-/// Bombs: an endless line, endless names, endless blocks.
+/// Decompression bombs: an endless line, endless names, endless blocks.
 #[test]
 fn what_unpacks_to_gigabytes_takes_little_memory() {
     let head = b"v 10400 3\nX a\ns 1 a\ni 1 1 1\nt 1 0\na 10 1\n";
@@ -446,7 +446,7 @@ fn peak_memory_kb() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A random valid file, and the totals by a simple count.
+/// A random valid file, and its totals, counted in a simple way.
 fn random(rng: &mut Rng) -> (String, Totals) {
     let mut text = String::from("v 10400 3\nX a\nI 1000 10\ns 1 a\ni 1 1 1\nt 1 0\n");
     let (mut sizes, mut live) = (Vec::new(), Vec::new());
@@ -537,7 +537,7 @@ fn round(seed: u64) {
     if !is_packed_first && sort < 2 {
         bytes = pack(&bytes, sort);
     }
-    // Whatever it contains: no panic, and blocks that decode.
+    // Whatever the file contains, the reader must not panic, and its blocks must decode.
     let _ = of(&bytes);
 }
 

@@ -51,10 +51,11 @@ fn a_stripped_program_says_that_it_has_no_names() {
     let (_folder, _, debug, module, address) = stripped(&[]);
     std::fs::remove_file(debug).unwrap();
     let (state, frames) = ask(&module, &Search::default(), address);
-    assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only what it exports");
+    assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only exported symbols");
 }
 
-/// `.symtab` appends a version to their names. If symbols were removed from it, only `.dynsym` has all.
+/// `.symtab` appends a version to the names of exported symbols. If symbols were removed from it, only `.dynsym` has
+/// all of them.
 #[test]
 fn exported_functions_have_their_plain_names() {
     let folder = Folder::new();
@@ -82,7 +83,7 @@ fn exported_functions_have_their_plain_names() {
     assert_eq!(raw(), "first", "only `second` is left in `.symtab`");
 }
 
-/// Once, the shorter symbol had the better name, and then neither was used.
+/// Regression test: the shorter symbol had the better name, and then neither was used.
 #[test]
 fn of_two_symbols_that_begin_together_the_one_that_reaches_the_address_counts() {
     let folder = Folder::new();
@@ -293,7 +294,7 @@ fn a_program_that_was_replaced_while_it_ran() {
     let finder = Finder { search: &search, target: Some(&target) };
     let state = Resolver::open(&store, &sleeper, finder, &[]).state().clone();
     assert!(matches!(state.state, SymbolState::Symbols | SymbolState::Stripped), "{state:?}");
-    // A later reader is told that it is another file.
+    // A later reader reports that this is another file.
     let (state, frames) = ask(&sleeper, &search, address);
     assert_eq!((state.state, frames), (SymbolState::Mismatch, vec![]));
     assert_eq!(recorded.build_id, build_id(&copy));

@@ -99,7 +99,7 @@ fn python_with_its_debug_package() {
     compare(python, &debug_file_of(python), &Search::default());
 }
 
-/// No debug information: both know functions only.
+/// Without debug information both know only functions.
 #[test]
 fn node() {
     let node = which("node");

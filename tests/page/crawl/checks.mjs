@@ -1,10 +1,10 @@
-// What must hold of a screen. Every check returns sentences about what does not.
+// What must hold for a screen. Every check returns sentences about what does not hold.
 import { add, byBlame, byEnd, byFunction, byLevel, costOf, grouped, keyOf, labelOf, question, shown } from "./engine.mjs";
 import { isNear, says } from "./written.mjs";
 
 const FORBIDDEN = /\bNaN\b|undefined|Infinity|\[object|\bnull\b| of 0(?![\d.,])/;
 
-/** All that the checks know about a state. */
+/** Everything that the checks need to know about a state. */
 export const about = async (engine, state) => {
   const sides = await engine.sides(state);
   const before = sides.before && Object.fromEntries(Object.entries(sides.before.totals).map(([cost, amount]) => [cost, amount * sides.factor(cost)]));
@@ -24,7 +24,7 @@ const shares = ({ shares: list }, { isDiff }) =>
     return isFine ? [] : [`a share of ${text}`];
   });
 
-/** A name of a total: how it is made of the engine's totals. */
+/** Computes a named total from the engine's totals. */
 const total = async (name, { engine, state, sides, totals, before, seconds }) => {
   const session = async (trace) => (await engine.trace(trace))?.session ?? {};
   const [, cost, how] = /^(\S+)(?: (before|change))?$/.exec(name) ?? [];
@@ -46,14 +46,14 @@ const total = async (name, { engine, state, sides, totals, before, seconds }) =>
 const weight = (group, cost, isDiff) => (isDiff ? costOf(group.now, cost) - costOf(group.before, cost) : costOf(group.now, cost));
 const timelineWords = (state) => {
   const asked = question(state, { timed: false });
-  // Which blocks a filter by lifetime means depends on the end of the range, so then the whole is asked for.
+  // A filter by lifetime depends on the end of the range, so then the whole session is requested.
   if (state.words.has("zoomFrom") && state.words.has("zoomTo") && !state.words.has("lifetime")) for (const [name, key] of [["from", "zoomFrom"], ["to", "zoomTo"]]) asked.set(name, state.get(key));
   return asked;
 };
 const inBuckets = (answer, { from, to }, columns) =>
   answer.from.reduce((sum, low, index) => (low >= Number(from) && answer.to[index] <= Number(to) ? sum + columns.reduce((all, column) => all + answer[column][index], 0) : sum), 0);
 
-/** The numbers that a displayed one may be; several where its label does not tell which line is meant. None if the name is unknown. */
+/** The values that a displayed number may have. There are several if its label does not say which line is meant, and none if the name is unknown. */
 const candidates = async (number, context, screen) => {
   const { engine, state, sides, isDiff } = context;
   const { name, data } = number;
@@ -105,7 +105,7 @@ const candidates = async (number, context, screen) => {
       return screen.grids.filter(({ label }) => /tree$|^Threads$/.test(label)).map(({ count }) => count);
     case "stack": {
       const about = number.isWhole ? { rows: await engine.rows(state.file, question(state, { timed: false })), baseRows: [], factor: () => 1 } : sides;
-      // Stacks of the other trace come after those of this one.
+      // Stacks of the other trace are numbered after those of this one.
       const count = state.isOther && !number.isWhole ? (await engine.stacks(state.file)).length : 0;
       const id = Number(number.stack);
       const find = (rows, wanted) => rows.find(({ stack }) => stack === wanted)?.costs ?? {};
@@ -117,7 +117,7 @@ const candidates = async (number, context, screen) => {
     }
     case "places":
       if (rest === "not freed") return [(await ask("leaks")).sites.filter((site) => site.live_allocations > 0 && !site.suppressed).length];
-      // What is left of scaling is no difference, but it is counted.
+      // Rounding errors of the scaling are no difference, but the page counts them, so this number is not checked.
       if (state.normalise !== "no") return [number.value];
       return [byBlame(sides, state.isOther).filter((group) => (isDiff ? weight(group, rest, true) !== 0 : weight(group, rest, false) > 0)).length];
     case "line": {
@@ -150,14 +150,14 @@ const numbers = async (screen, context) => {
   return wrong;
 };
 
-/** Costs that are means, and what of. */
+/** Costs that are means, with the number by which each is divided. */
 const MEANS = { mean_lifetime: "deallocations", average: "allocations", kept_ratio: "allocations" };
 const isMeanOfNothing = ({ now, before }, column, isDiff) => {
   const of = MEANS[column];
   return of !== undefined && !((now?.[of] ?? 0) > 0 && (!isDiff || (before?.[of] ?? 0) > 0));
 };
 
-/** Every row that is in sight is one of the groups, and there are as many as rows. */
+/** Every visible row must be one of the groups, and the numbers of rows and groups must be equal. */
 const matched = (grid, rows, groups, of, isDiff = false) => {
   const wrong = grid.count === groups.length ? [] : [`${grid.label}: ${grid.count} rows, the engine has ${groups.length}`];
   const left = [...groups];
@@ -181,7 +181,7 @@ const treeColumns = (selves, isDiff) => (group, column) => {
   return costOf(selves.find(({ key }) => key === group.key)?.now ?? {}, column.slice(5));
 };
 
-/** Of stacks on which nothing but their outermost level is shown. */
+/** The costs of stacks that show nothing but their outermost level. */
 const onlyRoots = ({ sides, look }) => {
   const isAlone = (list) => (look.isCollapsed ? list.every((level) => keyOf(level, look.merge, look.isOther) === keyOf(list[0], look.merge, look.isOther)) : list.length === 1);
   const rows = sides.rows.filter(({ path }) => isAlone(shown(path, look.isMine)));
@@ -213,13 +213,13 @@ const gridChecks = {
   },
 };
 
-/** The callers of a function, its callees, and the lines of the calls. Merged rows have names that do not tell what they are made of. */
+/** The callers of a function, its callees, and the lines of the calls. Other merges are not checked, because the names of their rows do not say what they contain. */
 const around = (grid, [, which, name], { sides, look, isDiff }) => {
   if (look.merge !== "function") return [];
   const path = (row) => {
     const list = shown(row.path, look.isMine);
     const keys = list.map((level) => keyOf(level, "function", look.isOther));
-    // The outermost of neighbours that are the same stays.
+    // Of equal neighbours only the outermost stays.
     return list.filter((_, at) => !look.isCollapsed || keys[at] !== keys[at + 1]);
   };
   const places = (row) => path(row).flatMap((level, at) => (labelOf(level) === name ? [at] : []));
@@ -239,7 +239,7 @@ const gridsOf = async (screen, context) => {
   return wrong;
 };
 
-/** The details belong to the picked row and to the current address. */
+/** The details must belong to the selected row and to the current address. */
 const details = async (screen, context, picked) => {
   if (!picked) return screen.detail ? ["details of something that was not picked"] : [];
   if (!screen.detail) return ["the details are gone"];
@@ -269,7 +269,7 @@ const colours = (screen, known) =>
     return first === colour ? [] : [`${name} is ${colour}, and was ${first}`];
   });
 
-/** The same name is the same number, wherever it stands. */
+/** The same name must have the same number, wherever it is shown. */
 const agreement = ({ numbers: list }) => {
   const known = new Map();
   return list.flatMap(({ name, value, entry, place, band, stack, data, section }) => {
@@ -280,10 +280,10 @@ const agreement = ({ numbers: list }) => {
   });
 };
 
-/** The text of a library's source is not everywhere; that is no contradiction. */
+/** The source text of a library may be missing on this machine, which is no contradiction. */
 const MISSING_TEXT = /is not on this machine\.|is not in this report\./;
 
-/** A report has no other numbers than those of the whole session in these views; the page must not let them pass for something else. */
+/** In these views a report has only numbers about the whole session. The page must say so. */
 const WHOLE_ONLY = ["sizes", "lifetimes", "leaks", "threads", "source"];
 const isAnnounced = ({ text, numbers: list }, { engine, state }) => {
   const isFiltered = ["include", "exclude"].some((name) => state.words.has(name));

@@ -1,4 +1,4 @@
-// The crawl itself: from one random state to the next, looking at each.
+// The crawl itself: goes from one random state to the next and checks each.
 import { about, contradictions } from "./checks.mjs";
 import { Engine, read } from "./engine.mjs";
 import { pick } from "./pick.mjs";
@@ -6,14 +6,14 @@ import { seen } from "./seen.mjs";
 import { chance, randomState } from "./states.mjs";
 import { SUBJECTS } from "./subjects.mjs";
 
-/** Turns of the event loop without a question after which a screen is taken to be finished. */
+/** A screen is taken to be finished after this many turns of the event loop without a request. */
 const QUIET = 8;
-/** This page is not displayed, so it need not wait for the screen: callbacks for the next frame run at once. */
+/** The crawled page is not displayed, so it need not wait for the screen. Callbacks for the next frame run at once. */
 export const withoutFrames = () => {
   window.requestAnimationFrame = (run) => setTimeout(() => run(performance.now()));
   window.cancelAnimationFrame = (handle) => clearTimeout(handle);
 };
-/** After this many states the page is opened anew, so that a later one does not rest on all that were before. */
+/** The page is reloaded after this many states, so that a state does not depend on all earlier ones. */
 const RELOAD = 25;
 /** In every second part of a crawl all columns are shown. */
 const COLUMNS = {
@@ -39,10 +39,10 @@ const settle = (page) =>
       }),
     QUIET,
   );
-/** Longer than the page waits before it asks for what takes long. */
+/** Waits longer than the page does before it requests what takes long. */
 const wait = (page) => page.waitForTimeout(280).then(() => settle(page));
 
-/** Looks at one screen after another. What was picked stays so until the file or the other trace changes. */
+/** Checks one screen after another. The selection stays until the file or the other trace changes. */
 class Crawler {
   constructor(page, server, { isReport }) {
     this.page = page;
@@ -86,11 +86,11 @@ class Crawler {
   }
 }
 
-/** Slices of time in a report. */
+/** The number of time slices in a report. */
 const SLICES = 256;
 
-/** Returns what contradicts, and how many states were looked at. It ends after `states`, or when `most` contradictions are found. `server`: over the traces of the
- * subject, also where the page is a report. */
+/** Returns the contradictions and the number of visited states. Ends after `states`, or when `most` contradictions are found. `server` serves the traces of the
+ * subject, even if the page is a report. */
 export const crawl = async (page, server, { seed, states, most, subject = SUBJECTS.screens }) => {
   const random = chance(seed);
   const crawler = new Crawler(page, server, subject);
@@ -127,5 +127,5 @@ export const crawl = async (page, server, { seed, states, most, subject = SUBJEC
 };
 
 export const isSoak = process.env.HEAPTRACK_SOAK === "1";
-/** The tests of a change go the same way every time; a soak goes a new way. HEAPTRACK_SEED repeats a run. */
+/** `make test` visits the same states every time, and a soak visits new ones. HEAPTRACK_SEED repeats a run. */
 export const seed = Number(process.env.HEAPTRACK_SEED ?? (isSoak ? Date.now() % 1_000_000_007 : 18));

@@ -1,6 +1,6 @@
-// What the engine says about a page's address: the server's answers, and sums over them that are made here, without the page's code.
+// What the engine answers for a page's address: the server's answers, and sums of them that are computed here, without the page's code.
 
-/** The state that an address stands for, read by the rules of docs/views.md. `borders`: the times that a report has; others are moved to the nearest one. */
+/** The state that an address stands for, read by the rules of docs/views.md. `borders` are the times that a report has. Other times are moved to the nearest one. */
 export const read = (hash, borders) => {
   const [path, query = ""] = hash.replace(/^#\//, "").split("?");
   const words = new URLSearchParams(query);
@@ -17,7 +17,7 @@ const snap = (words, borders) => {
   for (const name of ["at", "from", "to"]) if (words.has(name) && words.get(name) !== "peak") words.set(name, nearest(Number(words.get(name))));
   const [from, to] = [Number(words.get("from") ?? 0), Number(words.get("to") ?? borders.at(-1))];
   if ((words.has("from") || words.has("to")) && from >= to) {
-    // Too short for two borders: the slice in which it begins.
+    // The range is too short to contain two borders, so it becomes the slice in which it begins.
     const slice = Math.min(borders.findLastIndex((border) => border <= begin), borders.length - 2);
     words.set("from", borders[slice]);
     words.set("to", borders[slice + 1]);
@@ -28,7 +28,7 @@ const snap = (words, borders) => {
 
 const FILTERS = ["include", "exclude", "thread", "size", "lifetime"];
 
-/** The engine's question for a state. `when`: without it, the whole session. */
+/** The engine's question for a state. Without `timed`, it is about the whole session. */
 export const question = (state, { timed = true, filtered = true } = {}) => {
   const words = new URLSearchParams();
   if (timed && state.words.has("at")) words.set("at", state.get("at"));
@@ -41,14 +41,14 @@ export const question = (state, { timed = true, filtered = true } = {}) => {
 const SHORT_NS = 2 ** 20;
 const base = (path) => path.slice(path.lastIndexOf("/") + 1);
 
-/** What a report answers for any range and filter. Everything else is about the whole session, and says so. */
+/** The views that a report can compute for any range and filter. All other views of a report are about the whole session, and say so. */
 const RANGED = ["profile", "stacks", "status"];
 
 export class Engine {
   constructor(server, isReport = false) {
     this.server = server;
     this.isReport = isReport;
-    /** Whose blocks the page is about. */
+    /** The domain whose blocks the page shows. */
     this.domain = "malloc";
     this.known = new Map();
   }
@@ -68,7 +68,7 @@ export class Engine {
     return answer;
   }
 
-  /** Stacks of a trace: levels by name, innermost first, and the blamed one. */
+  /** The stacks of a trace: levels by name, innermost first, and the blamed level. */
   async stacks(trace) {
     const answer = await this.ask("stacks", trace);
     if (!answer.list) {
@@ -85,7 +85,7 @@ export class Engine {
     return answer.list;
   }
 
-  /** Rows of one trace: a stack and its costs, with what follows from them. */
+  /** The rows of one trace: a stack and its costs, with derived costs. */
   async rows(trace, words) {
     const answer = await this.ask("profile", trace, words);
     if (!answer.rows) {
@@ -101,7 +101,7 @@ export class Engine {
     return answer.rows;
   }
 
-  /** What is looked at now, and before: rows of costs, totals, range, and by what costs of before are multiplied. */
+  /** Both sides of a comparison, now and before: rows of costs, totals, range, and the factor by which the costs of before are multiplied. */
   async sides(state) {
     const words = question(state);
     const now = await this.ask("profile", state.file, words);
@@ -113,12 +113,12 @@ export class Engine {
     return { now, rows, before, baseRows: await this.rows(other, past), factor: factorOf(state.normalise, now, before) };
   }
 
-  /** What is known of a trace without its events. */
+  /** What is known about a trace without reading its events. */
   async trace(number) {
     return (await this.ask("status", number)).traces[number];
   }
 
-  /** Blocks of custom allocators are read when they are first asked for. */
+  /** Blocks of custom allocators are read when they are first requested. */
   async ready(number) {
     while (!["ready", "failed"].includes((await this.trace(number)).state)) {
       this.known.clear();
@@ -126,7 +126,7 @@ export class Engine {
     }
   }
 
-  /** Whether only the user's own levels are shown: as the address says, or because at least half of all blocks have such levels. */
+  /** Whether only the user's own levels are shown: because the address says so, or because at least half of all blocks have such levels. */
   async isMine(state) {
     const levels = state.get("levels", "auto");
     if (levels !== "auto") return levels === "mine";
@@ -150,7 +150,7 @@ const factorOf = (how, now, before) => (cost) => {
   return how === "share" ? ratio(now.totals[cost], before.totals[cost]) : 1;
 };
 
-/** A cost out of sums, as docs/views.md defines it. */
+/** Computes a cost from sums, as docs/views.md defines it. */
 export const costOf = (sums, cost) => {
   const of = (name) => sums[name] ?? 0;
   switch (cost) {
@@ -191,7 +191,7 @@ export const grouped = ({ rows, baseRows, factor }, keyOf) => {
   return [...groups.values()];
 };
 
-/** What makes two levels the same. Between two traces lines and folders of modules differ, and code without a name is one per module. */
+/** The key that equal levels share. Between two traces, lines and folders of modules are ignored, and all code without a name is one level per module. */
 export const keyOf = (level, merge, isOther) => {
   if (!level) return "nothing";
   const module = isOther ? base(level.module ?? "") : level.module;
@@ -210,16 +210,16 @@ export const shown = (path, isMine) => {
   return list.length > 0 ? list : [undefined];
 };
 
-/** By line in the user's own code; between two traces by function. */
+/** Groups by line in the user's own code, and between two traces by function. */
 export const byBlame = (sides, isOther) => grouped(sides, ({ blamed }) => (blamed ? [[keyOf(blamed, "line", isOther), labelOf(blamed)]] : []));
 export const byFunction = (sides) => grouped(sides, ({ blamed }) => (blamed ? [[`${blamed.function} ${blamed.module}`, blamed.function]] : []));
-/** The innermost or the outermost level that is shown. */
+/** Groups by the innermost or the outermost level that is shown. */
 export const byEnd = (sides, { isMine, merge, isOther }, end) =>
   grouped(sides, ({ path }) => {
     const level = shown(path, isMine).at(end);
     return [[keyOf(level, merge, isOther), labelOf(level)]];
   });
-/** Every function on a stack, once. */
+/** Groups by every function on a stack, each counted once per stack. */
 export const byLevel = (sides, { isMine, merge, isOther }) =>
   grouped(sides, ({ path }) => {
     const found = new Map(shown(path, isMine).map((level) => [keyOf(level, merge, isOther), labelOf(level)]));

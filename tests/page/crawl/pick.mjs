@@ -1,7 +1,7 @@
-// Clicks that open the details, and which stacks they are then about.
+// Clicks that open the details, and the stacks that the details must then be about.
 import { keyOf, labelOf, shown } from "./engine.mjs";
 
-/** Clicks the one that is wanted; runs in the browser. Gives back what it was. */
+/** Runs in the browser. Clicks the element with this index and returns what it was. */
 const click = ([selector, index]) => {
   const all = [...document.querySelectorAll(selector)];
   const node = all[index % all.length];
@@ -22,7 +22,7 @@ const SELECTORS = {
 
 const placeOf = (level) => (level?.file ? (level.line ? `${level.file}:${level.line}` : level.file) : "");
 
-/** None: there is nothing to click, or a row's name does not tell which stacks it is of. */
+/** Returns undefined if there is nothing to click, or if a row's name does not say which stacks it contains. */
 export const pick = async (page, { state, look, engine }, random) => {
   const selector = SELECTORS[state.view];
   if (!selector || look.merge !== "function") return undefined;

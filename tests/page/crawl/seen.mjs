@@ -1,4 +1,4 @@
-// What the page shows, read in one go. Runs in the browser: it may use nothing from here.
+// Reads everything that the page shows, in one call. It runs in the browser, so it may use nothing from this file's scope.
 export const seen = () => {
   const list = (selector, of, root = document) => [...root.querySelectorAll(selector)].map(of);
   const isShown = (node) => node.getClientRects().length > 0;
@@ -31,7 +31,7 @@ export const seen = () => {
   const cut = list(".head-button, .grid-row .cell.number, .figure:not(.text), .bars .number, .costs td", (node) => node)
     .filter((node) => isShown(node) && node.scrollWidth > node.clientWidth + 1)
     .map((node) => node.innerText);
-  // Where digits are no numbers of the trace: names, places, the engine's own sentences, what was typed or chosen, the bounds of buckets.
+  // Elements whose digits are no numbers of the trace: names, places, the engine's own sentences, typed or selected values, the bounds of buckets.
   const NAMES = ".note, .command, .chip, .entry-name, .place, .source-path, .tree-name, .figure.text, .full-name, .full-place, .frames, .legend-name, .subject, select, pre, code, .line-number, .bars th, .bars-note, .tabs, .marker, .share, .entry-share, .share-of-all, .figure-name, .editor, .empty, .reason, .head, .diff .hint, [data-label]";
   const unnamed = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

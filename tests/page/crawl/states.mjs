@@ -1,4 +1,4 @@
-// Random states of the page: addresses, drawn from a seed.
+// Random states of the page, as addresses made from a seed.
 
 /** Numbers from a seed: mulberry32. */
 export const chance = (seed) => {
@@ -21,14 +21,14 @@ const COSTS = ["peak_bytes", "leaked_bytes", "allocations", "temporary", "alloca
 const SIZES = ["64..64", "0..999", "1000..", "32..63", "40000..50000", "262144..524287"];
 const LIVES = ["..1000000", "1000000..", "..131071", "5000000..40000000"];
 
-/** `runtime`: of each trace, in nanoseconds. `subject`: what can be asked (subjects.mjs). */
+/** `runtime` is the length of each trace in nanoseconds. `subject` says what can be asked (subjects.mjs). */
 export const randomState = (random, runtime, { patterns, functions, custom, isReport }) => {
   const words = new URLSearchParams();
   const set = (name, value) => words.append(name, String(value));
   const file = !isReport && random.is(0.3) ? 1 : 0;
   if (file === 1) set("file", 1);
   if (random.is(custom)) set("domain", "custom");
-  // Most things happen early. Beyond the end as well: a link may be of a longer run.
+  // Most things happen early. Some times are beyond the end, because a link may come from a longer run.
   const time = () => random.below(Math.floor(runtime[file] * (random.is(0.7) ? 0.25 : 1.02)));
   let isMoment = false;
   if (random.is(0.3)) {

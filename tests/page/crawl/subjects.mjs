@@ -1,6 +1,6 @@
-// What is crawled: traces of different kinds, and what can be asked of each.
+// The subjects of a crawl: traces of different kinds, and what can be asked about each.
 
-/** `patterns` and `functions`: of the programs. `custom`: the share of states about blocks of custom allocators. `isReport`: one file without a server. */
+/** `patterns` and `functions` are taken from the programs. `custom` is the share of states about blocks of custom allocators. `isReport` is true for one file without a server. */
 export const SUBJECTS = {
   screens: {
     traces: ["screens", "screens-before"],
@@ -25,5 +25,5 @@ export const SUBJECTS = {
   },
 };
 
-/** The same trace as a report: of what needs an engine, only what the report carries can be asked. */
+/** The same trace as a report. Only what the report contains can be asked, because it has no engine. */
 export const asReport = (subject) => ({ ...subject, traces: subject.traces.slice(0, 1), isReport: true });

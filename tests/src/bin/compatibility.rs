@@ -1,7 +1,7 @@
 //! Runs every animal of the zoo launched and attached.
 //!
-//!   compatibility --write FILE   all animals, and the table of `docs/compatibility.md` (`make compatibility`)
-//!   compatibility NAME...        tries these animals and prints the results as text
+//!   compatibility --write FILE   runs all animals and writes the table of `docs/compatibility.md` (`make compatibility`)
+//!   compatibility NAME...        runs these animals and prints the results as text
 use heaptrack_tests::zoo::table::ANIMALS;
 use heaptrack_tests::zoo::{Animal, Seen, Way};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(wrong > 0))
 }
 
-/// Returns how many of the two runs failed.
+/// Returns the number of failed runs, out of two.
 fn show(animal: &Animal) -> usize {
     let mut wrong = 0;
     for way in WAYS {
@@ -84,7 +84,7 @@ fn row(animal: &Animal, seen: &[Result<Seen, String>; 2]) -> String {
         Err(_) => "**wrong**",
     };
     let share = |seen: &Result<Seen, String>| match seen {
-        // Rounded down: 100 % is all of them.
+        // Rounded down, so that 100 % means all of them.
         Ok(seen) => format!("{} %", (seen.at_root * 100.0).floor()),
         Err(_) => "-".to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Costs by loops over all blocks. docs/views.md has the meaning of each.
+//! Costs, counted by loops over all blocks. docs/views.md defines each of them.
 use super::query::{Base, Query, When, matches};
 use super::trace::{Block, Trace};
 
@@ -21,7 +21,7 @@ costs! {
     own_peak_bytes own_peak_time_ns size_max
 }
 
-/// Costs of several stacks together do not have these.
+/// These costs are not defined for several stacks together.
 pub const NO_SUMS: [&str; 3] = ["own_peak_bytes", "own_peak_time_ns", "size_max"];
 
 /// A stretch of events: `begin..end` of `Trace::times`.
@@ -35,12 +35,12 @@ pub struct Range {
 }
 
 impl Block {
-    /// After the first `events` events.
+    /// True if the block is live after the first `events` events.
     pub fn lives(&self, events: usize) -> bool {
         self.born < events && self.end.is_none_or(|end| end.at >= events)
     }
 
-    /// How long it lived, seen from the end of a range.
+    /// The lifetime of the block. A block that is still live at the end of the range counts as if it ended there.
     pub fn lived(&self, range: &Range) -> u64 {
         let end = self.end.filter(|end| end.at < range.end).map_or(range.to_ns, |end| end.ns);
         end.saturating_sub(self.born_ns)
@@ -48,7 +48,7 @@ impl Block {
 }
 
 impl Trace {
-    /// How many events come before a point.
+    /// The number of events before a point.
     pub fn position(&self, when: When) -> usize {
         match when {
             When::Start => 0,
@@ -68,7 +68,7 @@ impl Trace {
         }
     }
 
-    /// The first state of a stretch that no other one exceeds.
+    /// The earliest position in `begin..=end` at which the total is highest.
     fn highest(&self, begin: usize, end: usize) -> usize {
         (begin..=end).fold(begin, |best, at| if self.totals[at] > self.totals[best] { at } else { best })
     }
@@ -78,20 +78,20 @@ impl Trace {
             Some(at) => (at, at),
             None => (query.from.unwrap_or(When::Start), query.to.unwrap_or(When::End)),
         };
-        // A range ends with the trace.
+        // A range cannot end after the trace.
         let to = if query.at.is_none() && self.time(to) > self.runtime_ns { When::End } else { to };
         let (begin, from_ns) = (self.position(from), self.time(from));
         let (end, to_ns) = (self.position(to).max(begin), self.time(to).max(from_ns));
         Range { begin, end, from_ns, to_ns, instant: query.at.is_some() }
     }
 
-    /// When the total was highest within a range: the state, and its time.
+    /// The position and the time at which the total was highest within a range.
     pub fn peak(&self, range: &Range) -> (usize, u64) {
         let at = self.highest(range.begin, range.end);
         (at, if at == range.begin { range.from_ns } else { self.times[at - 1] })
     }
 
-    /// Which blocks the query asks for.
+    /// For each block, whether the query selects it.
     pub fn picked(&self, query: &Query, range: &Range) -> Vec<bool> {
         let has = |stack: usize, pattern: &String| self.stacks[stack].iter().any(|level| matches(pattern, level));
         let chosen: Vec<bool> = (0..self.stacks.len())
@@ -152,7 +152,7 @@ impl Trace {
         all
     }
 
-    /// The highest moment of each group, and when it was first reached.
+    /// The peak of each group, and when it was first reached.
     fn own_peaks(&self, range: &Range, all: &mut [Costs], group: &impl Fn(usize) -> Option<usize>) {
         let mut now: Vec<u64> = all.iter().map(|costs| costs.base_bytes).collect();
         for costs in all.iter_mut() {
@@ -175,7 +175,7 @@ impl Trace {
         }
     }
 
-    /// The answer to most questions: the costs of each stack.
+    /// The costs of each stack. Most questions are answered from this.
     pub fn by_stack(&self, query: &Query) -> (Range, Vec<Costs>) {
         let range = self.range(query);
         let picked = self.picked(query, &range);
@@ -185,7 +185,7 @@ impl Trace {
 }
 
 impl Query {
-    /// What a comparison is with, as a query of its own.
+    /// The base of a comparison, as a query of its own.
     pub fn base(&self) -> Option<Query> {
         let (at, from, to) = match self.compare? {
             Base::At(when) => (Some(when), None, None),
@@ -194,7 +194,7 @@ impl Query {
         Some(Query { at, from, to, compare: None, ..self.clone() })
     }
 
-    /// The cost that lists are made of.
+    /// The cost by which lists are sorted.
     pub fn cost(&self, view: &str) -> &'static str {
         let is_of_instants = self.at.is_some() || view == "diff" && matches!(self.compare, Some(Base::At(_)));
         self.cost.unwrap_or(if is_of_instants { "live" } else { "peak" })
@@ -227,7 +227,7 @@ impl Costs {
         };
     }
 
-    /// One of the values of `cost`.
+    /// The value of the cost with this name.
     pub fn value(&self, cost: &str, is_suppressed: bool) -> i64 {
         let value = match cost {
             "peak" => self.peak_bytes,

@@ -1,4 +1,4 @@
-//! Random traces: what a recorder may write, in combinations that no small program has.
+//! Random traces. A recorder may write all of this, in combinations that no small program produces.
 use crate::Chance;
 use format::{
     AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, RssSample,
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 const TICK_NS: u64 = 100_000;
 const THREADS: u32 = 3;
-/// By instance, from 1. The last one is the second one, loaded again.
+/// Indexed by instance, from 1. The last instance is the second module, loaded again.
 const MODULES: [&str; 7] = [
     "/made/app",
     "/made/libdep.so",
@@ -18,7 +18,7 @@ const MODULES: [&str; 7] = [
     "[vdso]",
     "/made/libdep.so",
 ];
-/// Raw name, whole name, short name, file.
+/// Raw name, full name, short name, file.
 const FUNCTIONS: [(&str, &str, &str, Option<&str>); 14] = [
     ("main", "main", "main", Some("/src/main.cpp")),
     ("_ZN4shop4Item4loadEi", "shop::Item::load(int)", "shop::Item::load", Some("/src/item.cpp")),
@@ -104,7 +104,7 @@ struct Maker {
     stacks: StackEncoder,
     nodes: Vec<u32>,
     frames: Vec<Frame>,
-    /// A recorder writes each stack once.
+    /// A recorder defines each stack only once.
     known: BTreeSet<(u32, u64)>,
 }
 
@@ -129,7 +129,7 @@ impl Maker {
     }
 }
 
-/// Names for most frames, some of them with inlined functions; the second instance of a module has some of its own.
+/// Names for most frames, some with inlined functions. The second instance of a module has some names of its own.
 fn names(chance: &mut Chance, frames: &[Frame]) -> RawBlock {
     let mut names = SymbolsBuilder::default();
     let mut seen = BTreeSet::new();
@@ -206,7 +206,7 @@ impl Lane {
                     self.live.push(self.events.alloc(chance.between(0, self.count) as u32));
                 }
                 choice => {
-                    // Often the youngest, so that there are temporary blocks.
+                    // Often the youngest block, so that there are temporary blocks.
                     let last = self.live.len() as u64 - 1;
                     let at = if choice % 3 == 0 { last } else { chance.between(0, last + 1) };
                     let sequence = self.live.remove(at as usize);

@@ -6,13 +6,13 @@ use super::{Costs, Merge, Query, Range};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The callers of these functions are not interesting.
+/// Text does not show the callers of these functions.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
 /// The value by which a list is sorted, and the other costs of a row.
 type JsonRow = (i64, BTreeMap<String, u64>);
 
-/// `print --json`: totals and all lists. The session's own totals (RSS and so on) are not looked at.
+/// Checks the totals and all lists of `print --json`. The session's own totals (RSS and so on) are not compared.
 pub fn check_json(asked: &Asked<'_>, report: &Value) -> Verdict {
     let Sum { costs, leaked_bytes, leaked_allocations } = asked.sum();
     let expected = [
@@ -46,7 +46,7 @@ pub fn check_json(asked: &Asked<'_>, report: &Value) -> Verdict {
     lists.iter().try_for_each(|(name, order)| check_json_list(asked, name, order, report))
 }
 
-/// One list. With `--cost`, its rows have the `value`, and those without any are left out.
+/// Checks one list. With `--cost` its rows have the field `value`, and rows without any cost are left out.
 fn check_json_list(asked: &Asked<'_>, name: &str, order: &str, report: &Value) -> Verdict {
     let mut rows: BTreeMap<String, Vec<JsonRow>> = BTreeMap::new();
     for (stack, costs) in asked.stacks() {
@@ -70,7 +70,7 @@ fn check_json_list(asked: &Asked<'_>, name: &str, order: &str, report: &Value) -
     same_map(&format!("JSON's list {name}"), &found, &rows)
 }
 
-/// The frames of a row, and how many `--depth` leaves out.
+/// The frames of a row, and the number that `--depth` leaves out.
 fn json_frames(asked: &Asked<'_>, stack: usize) -> String {
     let shown = asked.trace().shown(stack, asked.query()).into_iter().flatten().cloned();
     let mut levels: Vec<Level> = shown.collect();
@@ -97,14 +97,14 @@ fn json_row(costs: &Costs, is_suppressed: bool) -> BTreeMap<String, u64> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// As `shown_stack`, of a row's frames.
+/// The frames of a JSON row in the form of `shown_stack`.
 fn frames(list_of: &Value) -> String {
     let names = ["function", "short", "file", "line", "module", "offset", "class", "inlined"];
     let level = |level: &Value| Value::Array(names.iter().map(|name| level[name].clone()).collect());
     Value::Array(list(list_of).iter().map(level).collect()).to_string()
 }
 
-/// Bytes as KDE writes them: powers of 1000, two digits, the first letter of the unit.
+/// Formats bytes as KDE does: powers of 1000, two decimals, the first letter of the unit.
 fn bytes(value: i64) -> String {
     let (mut number, mut units) = (value as f64, "BKMGT".chars());
     let mut unit = units.next();
@@ -115,7 +115,7 @@ fn bytes(value: i64) -> String {
     if unit == Some('B') { format!("{value}B") } else { format!("{number:.2}{}", unit.expect("a unit")) }
 }
 
-/// A time as headings have it.
+/// Formats a time as it is written in headings.
 fn seconds(ns: u64) -> String {
     format!("{:.3}s", ns as f64 / 1e9)
 }
@@ -124,7 +124,7 @@ fn blocks(count: u64) -> String {
     if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
-/// What memory that was not freed is called: it leaked if the program ended.
+/// The words for memory that was not freed. It is called leaked only if the program has ended.
 fn left(asked: &Asked<'_>) -> (String, &'static str) {
     if asked.range().to_ns >= asked.trace().runtime_ns {
         return ("leaked".into(), "leaked");
@@ -132,7 +132,7 @@ fn left(asked: &Asked<'_>) -> (String, &'static str) {
     (format!("still live at {}", seconds(asked.range().to_ns)), "still live")
 }
 
-/// The text of `print -n N`, with all lists that can be had: its totals and the rows of all lists.
+/// Checks the text of `print -n N` with all possible lists: the totals and the rows of every list.
 pub fn check_text(asked: &Asked<'_>, text: &str) -> Verdict {
     let own = text.split("\nCUSTOM ALLOCATORS\n").next().unwrap_or(text);
     for line in totals_of_text(asked) {
@@ -182,7 +182,7 @@ fn totals_of_text(asked: &Asked<'_>) -> Vec<String> {
     lines
 }
 
-/// What stands above the list of a cost.
+/// The heading above the list of a cost.
 fn heading(asked: &Asked<'_>, cost: &str) -> String {
     let time = seconds(asked.range().to_ns);
     match cost {
@@ -208,7 +208,7 @@ struct Group {
 }
 
 impl Group {
-    /// The line above the group.
+    /// The line above the stacks of the group.
     fn label(&self, asked: &Asked<'_>, cost: &str) -> String {
         let Costs { allocations: calls, temporary, .. } = self.costs;
         let (value, peak) = (self.value, bytes(self.costs.peak_bytes as i64));
@@ -231,7 +231,7 @@ impl Group {
     }
 }
 
-/// The levels up to the frame in which `main` is innermost.
+/// The levels up to and including the frame whose innermost function is in `OUTERMOST`.
 fn levels_of_text(levels: &[Level]) -> &[Level] {
     let (mut begins_frame, mut is_over) = (true, false);
     for (at, level) in levels.iter().enumerate() {
@@ -244,7 +244,7 @@ fn levels_of_text(levels: &[Level]) -> &[Level] {
     levels
 }
 
-/// One list: rows are stacks put together by the innermost level that is shown.
+/// Checks one list. A row combines the stacks whose innermost shown level is the same.
 fn check_section(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let is_shown = |level: &&Level| !level.class.is_some_and(|class| asked.query().hide.contains(&class));
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
@@ -259,7 +259,8 @@ fn check_section(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let mut expected: Vec<String> = expected.into_iter().map(|group| group.label(asked, cost)).collect();
     let heading = heading(asked, cost);
     let part = text.split(&format!("\n{heading}\n")).nth(1).ok_or(format!("no {heading}"))?;
-    // Up to the next heading, which is the only text in capital letters but for the unit of a time, or the totals.
+    // The list ends at the totals or at the next heading. Only headings are in capital letters, except for the unit of
+    // a time.
     let is_heading = |line: &str| {
         let line = line.strip_suffix('s').unwrap_or(line);
         line.starts_with(|c: char| c.is_ascii_uppercase())
@@ -270,7 +271,7 @@ fn check_section(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     };
     let rows = part.lines().take_while(is_row).filter(|line| line.ends_with(" from"));
     let mut found: Vec<String> = rows.map(str::to_owned).collect();
-    // Rows of equal cost may stand in any order.
+    // Rows of equal cost may be in any order.
     expected.sort();
     found.sort();
     same(&heading, found, expected)
@@ -298,7 +299,7 @@ fn check_own_code(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let mut expected: Vec<String> = expected.iter().map(number).collect();
     let rows = part.lines().take_while(|line| !line.is_empty());
     let mut found: Vec<String> = rows.map(|line| line.split_whitespace().next().unwrap_or("").to_owned()).collect();
-    // Rows of equal size and different signs may stand in any order.
+    // Rows of equal size with different signs may be in any order.
     expected.sort();
     found.sort();
     same(&heading, found, expected)
@@ -310,7 +311,7 @@ impl Trace {
     }
 }
 
-/// Folded stacks: `outermost;...;innermost cost`.
+/// Checks folded stacks: `outermost;...;innermost cost`.
 pub fn check_folded(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for (stack, costs) in asked.stacks() {
@@ -351,7 +352,7 @@ fn folded_name(levels: &[Level], query: &Query) -> String {
     if names.is_empty() { "??".into() } else { names.join(";") }
 }
 
-/// A flame graph: the rows at the bottom add up to the cost.
+/// Checks a flame graph: the widths of the bottom row add up to the cost.
 pub fn check_svg(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let total: i64 = asked.stacks().map(|(stack, costs)| costs.value(cost, asked.suppressed[stack]).max(0)).sum();
     let mut bottom: BTreeMap<i64, u64> = BTreeMap::new();
@@ -368,7 +369,7 @@ pub fn check_svg(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     same("the bottom row of the flame graph", bottom.values().next().copied().unwrap_or(0), total as u64)
 }
 
-/// Massif's snapshots: the highest moment of each of 100 slices, and trees that add up.
+/// Checks Massif's snapshots: the highest moment of each of 100 slices, with trees that add up.
 pub fn check_massif(trace: &Trace, text: &str) -> Verdict {
     const SLICES: u64 = 100;
     let length = trace.runtime_ns / SLICES + 1;
@@ -397,7 +398,7 @@ pub fn check_massif(trace: &Trace, text: &str) -> Verdict {
     same("massif's snapshots", found, expected)
 }
 
-/// A node has what its children have, or none are shown.
+/// The size of a node is the sum of its children's, or it has no children.
 fn check_massif_tree(snapshot: &str, total: u64) -> Verdict {
     let node = |line: &str| {
         let depth = line.len() - line.trim_start().len();
@@ -419,7 +420,8 @@ fn check_massif_tree(snapshot: &str, total: u64) -> Verdict {
     Ok(())
 }
 
-/// KDE's file, read as its readers read it: a number of an allocation class is allocated or freed.
+/// Checks KDE's file as its readers interpret it: each event is the number of an allocation class, which is allocated
+/// or freed.
 pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
     let mut sizes = Vec::new();
     let (mut live, mut highest, mut allocations, mut bytes, mut frees) = (0u64, 0, 0u64, 0u64, 0u64);
@@ -446,7 +448,7 @@ pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
     same("KDE's file", [allocations, bytes, frees, live, highest], expected)
 }
 
-/// `print -H`: how many blocks of each size were allocated.
+/// Checks `print -H`: the number of allocated blocks of each size.
 pub fn check_histogram(asked: &Asked<'_>, text: &str) -> Verdict {
     let found: BTreeMap<String, String> =
         text.lines().filter_map(|line| line.split_once('\t')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
@@ -458,7 +460,7 @@ pub fn check_histogram(asked: &Asked<'_>, text: &str) -> Verdict {
     same_map("the histogram", &found, &expected)
 }
 
-/// What `trim`, `merge` and KDE's file must not change: the costs of all stacks together.
+/// The totals that `trim`, `merge` and an export to KDE's format must not change.
 pub fn totals(answer: &Value, names: &[&str]) -> Value {
     json!(names.iter().map(|name| answer["totals"][name].clone()).collect::<Vec<_>>())
 }

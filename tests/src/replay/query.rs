@@ -1,4 +1,4 @@
-//! Random questions, in the words of docs/views.md.
+//! Random queries, in the words of docs/views.md.
 use super::trace::{Level, Trace};
 use crate::Chance;
 
@@ -32,7 +32,7 @@ pub enum Merge {
     Namespace,
 }
 
-/// What a comparison is with.
+/// The base of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     At(When),
@@ -57,10 +57,10 @@ pub struct Query {
     pub cost: Option<&'static str>,
     pub compare: Option<Base>,
     pub by_function: bool,
-    /// Of the view `callers`.
+    /// Only for the view `callers`.
     pub function: Option<String>,
     pub depth: usize,
-    /// Of the view `timeline`.
+    /// Only for the view `timeline`.
     pub points: usize,
     pub top: Option<usize>,
 }
@@ -69,7 +69,7 @@ pub const COSTS: [&str; 9] =
     ["peak", "leaked", "live", "allocations", "temporary", "allocated", "deallocations", "kept", "growth"];
 
 impl Query {
-    /// As a URL has them.
+    /// The query as the parameters of a URL.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = Vec::new();
         let mut say = |name, value: Option<String>| words.extend(value.map(|value| (name, value)));
@@ -104,7 +104,7 @@ impl Query {
         words
     }
 
-    /// As `print` has them.
+    /// The query as options of `print`.
     pub fn options(&self) -> Vec<String> {
         let option = |(name, value): &(&str, String)| match *name {
             "suppressions" => "--no-suppressions".to_owned(),
@@ -113,7 +113,7 @@ impl Query {
         self.words().iter().map(option).collect()
     }
 
-    /// Which part of a trace.
+    /// A random query about a part of the trace.
     pub fn random(chance: &mut Chance, trace: &Trace) -> Query {
         let mut query = Query { points: chance.between(1, 9) as usize, ..Query::default() };
         let (first, second) = (when(chance, trace), when(chance, trace));
@@ -163,7 +163,7 @@ impl Query {
         query
     }
 
-    /// The same part, compared with another one.
+    /// The same query, compared with another part of the trace.
     pub fn compared(self, chance: &mut Chance, trace: &Trace) -> Query {
         let (first, second) = (when(chance, trace), when(chance, trace));
         let base = match ordered(trace, first, second) {
@@ -180,7 +180,7 @@ fn when(chance: &mut Chance, trace: &Trace) -> When {
         1 => When::End,
         2 => When::Peak,
         3..5 => When::Percent(chance.between(0, 101)),
-        // At a time mark, where a difference of one nanosecond matters.
+        // Exactly at the time of an event, where one nanosecond makes a difference.
         5 if !trace.times.is_empty() => {
             let ns = trace.times[chance.between(0, trace.times.len() as u64) as usize];
             When::Ns((ns + chance.between(0, 2)).max(1))
@@ -205,7 +205,7 @@ fn any_level<'a>(chance: &mut Chance, trace: &'a Trace) -> Option<&'a Level> {
     stack.get(chance.between(0, stack.len() as u64) as usize)
 }
 
-/// A part of a text, without what has a meaning in regular expressions.
+/// A part of a text, without characters that have a meaning in regular expressions.
 fn part(chance: &mut Chance, text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
@@ -217,7 +217,7 @@ fn function(chance: &mut Chance, trace: &Trace) -> String {
     part(chance, &name)
 }
 
-/// `[function:|file:|module:]TEXT` or `/TEXT/`, of a level that is there, mostly.
+/// `[function:|file:|module:]TEXT` or `/TEXT/`, mostly taken from a level of the trace.
 fn pattern(chance: &mut Chance, trace: &Trace) -> String {
     let level = any_level(chance, trace).cloned().unwrap_or_default();
     let (subject, text) = match chance.between(0, 3) {
@@ -235,7 +235,7 @@ fn pattern(chance: &mut Chance, trace: &Trace) -> String {
     if chance.between(0, 2) == 0 { format!("{subject}{text}") } else { text }
 }
 
-/// Whether a level matches a pattern; a regular expression here is a plain text between slashes.
+/// Whether a level matches a pattern. The regular expressions here are plain text between slashes.
 pub fn matches(pattern: &str, level: &Level) -> bool {
     let all = [("function:", &level.function), ("file:", &level.file), ("module:", &level.module)];
     let only = all.iter().find(|(prefix, _)| pattern.starts_with(prefix));

@@ -1,11 +1,11 @@
-//! What rows of trees and lists are called, and which stacks they hold.
+//! The names of rows of trees and lists, and the stacks that they contain.
 use super::count::{Costs, NO_SUMS};
 use super::query::{Merge, Query};
 use super::trace::{Level, Trace};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What identifies a row: values that its JSON has, too.
+/// Identifies a row. It is made of values that the row's JSON also has.
 pub type Key = String;
 
 /// The key of a row as JSON has it.
@@ -19,7 +19,7 @@ pub fn key_of_row(row: &Value, merge: Merge) -> Key {
     .to_string()
 }
 
-/// The key of a level. `None` is a stack of which nothing is left.
+/// The key of a level. `None` stands for a stack whose levels are all hidden.
 pub fn key(level: Option<&Level>, merge: Merge) -> Key {
     let nothing = Level::default();
     let level = level.unwrap_or(&nothing);
@@ -34,7 +34,7 @@ pub fn key(level: Option<&Level>, merge: Merge) -> Key {
     .to_string()
 }
 
-/// What stands before the last `::` that is outside of all brackets.
+/// The text before the last `::` that is outside of all brackets.
 fn namespace(level: &Level) -> Option<&str> {
     let short = level.short.as_deref()?;
     let depth =
@@ -43,7 +43,7 @@ fn namespace(level: &Level) -> Option<&str> {
     outside.last().map(|at| &short[..at])
 }
 
-/// A level in as few words as can be.
+/// The short label of a level.
 pub fn label(level: Option<&Level>, merge: Merge) -> String {
     let Some(level) = level else { return "?".into() };
     let base = |path: &Option<String>| path.as_ref().map(|path| path.rsplit('/').next().unwrap().to_owned());
@@ -64,7 +64,7 @@ pub fn label(level: Option<&Level>, merge: Merge) -> String {
     }
 }
 
-/// Costs that add up, with the names that JSON has.
+/// Costs that add up, under the names that JSON uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     pub costs: Costs,
@@ -89,7 +89,7 @@ impl Sum {
 }
 
 impl Trace {
-    /// The levels of a stack that the query shows, leaf first; one `None` if nothing is left.
+    /// The levels of a stack that the query shows, leaf first. Returns one `None` if all levels are hidden.
     pub fn shown(&self, stack: usize, query: &Query) -> Vec<Option<&Level>> {
         let is_shown = |level: &&Level| !level.class.is_some_and(|class| query.hide.contains(&class));
         let mut levels: Vec<Option<&Level>> = self.stacks[stack].iter().filter(is_shown).map(Some).collect();
@@ -99,13 +99,14 @@ impl Trace {
         if levels.is_empty() { vec![None] } else { levels }
     }
 
-    /// The innermost level of the user's own code, else the innermost one.
+    /// The innermost level of the user's own code, otherwise the innermost level.
     pub fn blamed(&self, stack: usize) -> Option<&Level> {
         let levels = &self.stacks[stack];
         levels.iter().find(|level| level.class == Some("program")).or(levels.first())
     }
 
-    /// Known leaks that a stack matches: the number of the first pattern that its innermost such level has.
+    /// The index of the known leak that a stack matches. It is the first pattern that matches the innermost matching
+    /// level.
     pub fn suppressed(&self, stack: usize, patterns: &[String]) -> Option<usize> {
         self.stacks[stack].iter().find_map(|level| {
             let texts = [&level.module, &level.function, &level.raw, &level.file];

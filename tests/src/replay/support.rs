@@ -1,27 +1,27 @@
-//! What heaptrack heeds and what it refuses, by the table of docs/views.md. A unit test of `crates/cli` keeps that table equal to the
-//! one in the code.
+//! Which options heaptrack applies to which output and which it refuses, from the table of docs/views.md. A unit test
+//! of `crates/cli` keeps that table equal to the one in the code.
 use super::query::{Base, Merge, Query, When};
 use super::trace::Trace;
 use crate::targets::workspace;
 use std::path::Path;
 
-/// Costs that are known of one instant.
+/// The costs that an instant has.
 const OF_AN_INSTANT: [&str; 2] = ["live", "leaked"];
 
-/// Words that are refused only if no output of a command heeds them.
+/// Options that are refused only if they apply to no output of a command.
 const ABOUT_ONE_OUTPUT: [&str; 2] = ["suppressions", "cost"];
 
-/// Each option of `print` with the places where it applies, as a list for people.
+/// Each option of `print` with the outputs to which it applies, as readable text.
 pub struct Support {
     rows: Vec<(String, String)>,
 }
 
-/// The option of `print` for a word of a query.
+/// The option of `print` for a parameter of a query.
 fn option(word: &str) -> &str {
     if word == "suppressions" { "no-suppressions" } else { word }
 }
 
-/// The views that a list of places names; `None` if it has all of them.
+/// The views in a list of outputs. `None` if the list has all views.
 fn views(places: &str) -> Option<&str> {
     if places.contains("every --view") { None } else { Some(places.split("--view ").nth(1).unwrap_or("")) }
 }
@@ -45,7 +45,8 @@ impl Support {
             .unwrap_or_else(|| panic!("docs/views.md does not say where --{option} applies"))
     }
 
-    /// `output` is named as in the table: `the text report`, `--json`, `folded stacks (-F)`, `--view flame`.
+    /// Whether an option applies to `output`, which is named as in the table: `the text report`, `--json`, `folded
+    /// stacks (-F)`, `--view flame`.
     pub fn has(&self, option: &str, output: &str) -> bool {
         let places = self.places(option);
         match output.strip_prefix("--view ") {
@@ -54,7 +55,7 @@ impl Support {
         }
     }
 
-    /// The query without the words for which a command with these outputs is refused.
+    /// The query without the parameters for which a command with these outputs is refused.
     pub fn fit(&self, query: Query, outputs: &[&str]) -> Query {
         let mut query = query;
         for (word, _) in query.words() {
@@ -72,7 +73,8 @@ impl Support {
         query
     }
 
-    /// The sentences of which `print` must say one, because it cannot heed the query. Empty: it must answer.
+    /// The sentences with which `print` must refuse the query; it may print any one of them. If the list is empty,
+    /// `print` must answer.
     pub fn refusals_of_print(&self, query: &Query, output: &str, trace: &Trace, file: &Path) -> Vec<String> {
         let ignored = query.words().into_iter().map(|(word, _)| option(word)).filter(|name| !self.has(name, output));
         let sentence = |name| format!("--{name} changes nothing in {output}; it is for {}", self.places(name));
@@ -85,7 +87,8 @@ impl Support {
         all
     }
 
-    /// The same for the server of the page, which answers a question about a time that is not in the trace, with a note.
+    /// The same for the page's server. If a time is not in the trace, the server answers with a note instead of a
+    /// refusal.
     pub fn refusals_of_server(&self, query: &Query, view: &str) -> Vec<String> {
         let output = format!("--view {view}");
         let ignored = query.words().into_iter().filter(|(word, _)| !self.has(option(word), &output));
@@ -104,18 +107,18 @@ impl Support {
 }
 
 impl Query {
-    /// `--at T` or `--compare @T`.
+    /// True for `--at T` and `--compare @T`.
     pub fn is_of_an_instant(&self) -> bool {
         self.at.is_some() || matches!(self.compare, Some(Base::At(_)))
     }
 
-    /// A cost that a moment does not have, and the refusal for it.
+    /// A cost that an instant does not have, and the refusal for it.
     fn cost_of_no_instant(&self) -> Option<(&'static str, &'static str)> {
         let cost = self.cost.filter(|cost| self.is_of_an_instant() && !OF_AN_INSTANT.contains(cost))?;
         Some((cost, "of one instant only `live` and `leaked` are known; ask for a range instead"))
     }
 
-    /// The first time that is after the end of the trace: the word, its value, and the refusal for it.
+    /// The first time that is after the end of the trace: the parameter, its value, and the refusal for it.
     pub fn late(&self, trace: &Trace) -> Option<(&'static str, String, String)> {
         let is_late = |when: &When| matches!(when, When::Ns(ns) if *ns > trace.runtime_ns);
         let name = match self.compare {

@@ -3,34 +3,34 @@ use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Mo
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// One level of a stack, as every output has it.
+/// One level of a stack, with the fields that every output has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     pub function: Option<String>,
     pub short: Option<String>,
-    /// As the linker knows it.
+    /// The mangled name.
     pub raw: Option<String>,
     pub file: Option<String>,
     pub line: Option<u32>,
     pub module: Option<String>,
-    /// `None`: this level stands for frames that are not there.
+    /// `None` if this level stands for missing frames.
     pub offset: Option<u64>,
     pub inlined: bool,
     pub class: Option<&'static str>,
 }
 
-/// Whose code it is, by the module alone: the first pattern that the path contains.
+/// The class of code by its module: the class of the first pattern that the path contains.
 pub const CLASSES: [(&str, &str); 5] =
     [("/app", "program"), ("libc.so", "libc"), ("libstdc++", "runtime"), ("vdso", "kernel"), ("", "dependency")];
 
-/// The same for `--rules`.
+/// The same classes as a file for `--rules`.
 pub fn rules() -> String {
     let modules: String = CLASSES.iter().map(|(part, class)| format!("{class} module *{part}*\n")).collect();
-    // Code of no module.
+    // For code without a module.
     modules + "program name *\nprogram path *\n"
 }
 
-/// An allocated block, with the numbers of the events that made and ended it.
+/// An allocated block, with the positions of the events that allocated and ended it.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub size: u64,
@@ -42,7 +42,7 @@ pub struct Block {
     pub end: Option<End>,
 }
 
-/// How a block ended. `exec` takes blocks away without freeing them.
+/// The end of a block. `exec` ends blocks without freeing them.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub at: usize,
@@ -56,7 +56,7 @@ pub struct Trace {
     pub blocks: Vec<Block>,
     /// The time of each event.
     pub times: Vec<u64>,
-    /// The bytes that live before the first event and after each: one more than `times`.
+    /// The live bytes before the first event and after each event, so it has one more entry than `times`.
     pub totals: Vec<u64>,
     /// Distinct stacks, leaf first, without the frames of the allocator itself.
     pub stacks: Vec<Vec<Level>>,
@@ -66,7 +66,7 @@ pub struct Trace {
     pub command: Vec<String>,
 }
 
-/// The file that a frame is in, and where: equal for a library that was loaded twice.
+/// The module of a frame and the offset in it. Equal for a library that was loaded twice.
 type Position = (Option<(String, Vec<u8>)>, u64);
 
 /// The names of a function (raw, full, short), its file and line, and whether it was inlined.
@@ -131,7 +131,7 @@ impl Trace {
         trace
     }
 
-    /// Gives every allocation class the index of its stack; stacks of the same frames are one.
+    /// Returns for every allocation class the index of its stack. Stacks with the same frames are one stack.
     fn add_stacks(&mut self, names: &Names, nodes: &[(u32, Frame)], alloc_classes: &[(u64, u32)]) -> Vec<usize> {
         let mut known: HashMap<Vec<Position>, usize> = HashMap::new();
         let mut stack_of = Vec::new();
@@ -237,7 +237,7 @@ impl Names {
 }
 
 impl Level {
-    /// `operator new`, and how Rust reports blocks of its own.
+    /// True for `operator new`, and for the functions through which Rust reports its own blocks.
     pub fn is_allocator(&self) -> bool {
         let own = ["13heaptrack_api", "heaptrack_api..Reported"];
         let named =

@@ -1,4 +1,4 @@
-//! Compares the answer of a view, of `print --view` or of the server, with the naive replay.
+//! Compares the answer of a view, from `print --view` or from the server, with the naive replay.
 use super::count::{Costs, Range};
 use super::query::{Merge, Query, matches};
 use super::rows::{Key, Sum, key, key_of_row, label};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// All views but `stacks`, which [`Witness::new`] looks at.
+/// All views except `stacks`, which [`Witness::new`] checks.
 pub const VIEWS: [&str; 14] = [
     "profile",
     "summary",
@@ -25,19 +25,19 @@ pub const VIEWS: [&str; 14] = [
     "diff",
 ];
 
-/// Rows that the summary shows of each list.
+/// The number of rows in each list of the summary.
 const SUMMARY_ROWS: usize = 20;
 const DEFAULT_TOP: usize = 10;
 
 pub type Verdict = Result<(), String>;
-/// A column of a timeline, and which cost of a slice it has.
+/// A column of a timeline, and the cost of a slice that it contains.
 type Column = (&'static str, fn(&Costs) -> u64);
 
 pub fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Verdict {
     if found == expected { Ok(()) } else { Err(format!("{what}:\n   found {found:?}\nexpected {expected:?}")) }
 }
 
-/// Only where two maps differ.
+/// Reports only the first key at which two maps differ.
 pub fn same_map<K: Ord + Debug, V: PartialEq + Debug>(
     what: &str,
     found: &BTreeMap<K, V>,
@@ -70,7 +70,7 @@ pub fn named(value: &Value) -> BTreeMap<String, u64> {
     object.iter().map(|(name, value)| (name.clone(), number(value))).collect()
 }
 
-/// A level as the view `stacks` and the frames of `print --json` have it.
+/// A level as it is in the view `stacks` and in the frames of `print --json`.
 fn shown(level: &Level) -> Value {
     let Level { function, short, file, line, module, offset, class, inlined, .. } = level;
     json!([function, short, file, line, module, offset, class, inlined])
@@ -80,16 +80,16 @@ pub fn shown_stack(levels: &[Level]) -> String {
     Value::Array(levels.iter().map(shown).collect()).to_string()
 }
 
-/// A trace and what is to be known before its answers can be read.
+/// A trace, with what is needed to interpret heaptrack's answers about it.
 pub struct Witness<'a> {
     pub trace: &'a Trace,
-    /// The levels of each stack, by the numbers of the view `stacks`.
+    /// The levels of each stack, indexed by the numbers of the view `stacks`.
     shown: Vec<String>,
-    /// The known leaks, in their order.
+    /// The patterns of known leaks, in their order.
     pub patterns: Vec<String>,
 }
 
-/// A question, and what the naive replay says to it.
+/// A question, and the naive replay's answer to it.
 pub struct Asked<'a> {
     trace: &'a Trace,
     witness: &'a Witness<'a>,
@@ -97,12 +97,12 @@ pub struct Asked<'a> {
     range: Range,
     picked: Vec<bool>,
     pub costs: Vec<Costs>,
-    /// By stack: a known leak, if those are left out.
+    /// For each stack, whether it is a known leak that is left out.
     pub suppressed: Vec<bool>,
 }
 
 impl<'a> Witness<'a> {
-    /// Takes the view `stacks` apart; its blamed levels and known leaks must be right.
+    /// Parses the view `stacks`, and checks its blamed levels and known leaks.
     pub fn new(trace: &'a Trace, stacks: &Value) -> Result<Self, String> {
         let (levels, nodes, all) = (&stacks["levels"], &stacks["nodes"], &stacks["stacks"]);
         let text = |index: &Value| index.as_u64().map(|index| stacks["strings"][index as usize].clone());
@@ -197,7 +197,7 @@ impl Asked<'_> {
         picked.filter(move |block| begin <= block.born && block.born < end)
     }
 
-    /// Every stack with any cost.
+    /// All stacks with any cost.
     pub fn stacks(&self) -> impl Iterator<Item = (usize, &Costs)> {
         self.costs.iter().enumerate().filter(|(_, costs)| !costs.is_zero())
     }
@@ -221,7 +221,7 @@ impl Asked<'_> {
         all
     }
 
-    /// All stacks by what they show; several may show the same.
+    /// The costs of all stacks, by their shown levels. Several stacks may show the same levels.
     fn columns(&self) -> BTreeMap<String, Vec<BTreeMap<String, u64>>> {
         let mut all: BTreeMap<String, Vec<BTreeMap<String, u64>>> = BTreeMap::new();
         for (stack, costs) in self.stacks() {
@@ -351,7 +351,7 @@ impl Asked<'_> {
         same_map("flame", &found, &self.values(self.query.cost("flame"), labels))
     }
 
-    /// Which band each stack belongs to, and the keys of the bands.
+    /// The band of each stack, and the keys of the bands.
     fn bands(&self) -> (Vec<usize>, Vec<Key>) {
         let level = |stack: usize| match self.query.by_function {
             true => self.trace.stacks[stack].first(),
@@ -403,7 +403,7 @@ impl Asked<'_> {
         self.bands_of(answer, &slices, &keys)
     }
 
-    /// The bands that are shown are the largest ones; they and `other` add up to the total.
+    /// Checks that the shown bands are the largest ones, and that they and `other` add up to the total.
     fn bands_of(&self, answer: &Value, slices: &[Vec<Costs>], keys: &[Key]) -> Verdict {
         let columns: [Column; 3] =
             [("live_bytes", |c| c.peak_bytes), ("allocations", |c| c.allocations), ("temporary", |c| c.temporary)];
@@ -541,7 +541,7 @@ impl Asked<'_> {
             let [blocks, allocations] = ["live_allocations", "allocations"].map(|name| number(&row[name]));
             let values = [bytes, blocks, allocations, or("first_ns", NEVER), or("last_ns", 0), or("age_ns", 0)];
             let key = (key_of_row(row, Merge::Line), !row["suppressed"].is_null());
-            // A place that holds nothing is there for a reason of its own.
+            // A site without live blocks is listed only if its blocks were freed at exit.
             same("a place without blocks", blocks == 0, row["verdict"] == "exit")?;
             if blocks > 0 {
                 found.insert(key, values);
@@ -609,7 +609,7 @@ impl Asked<'_> {
     }
 }
 
-/// Sums that count a stack once for each row that it comes to.
+/// Sums in which a stack counts once for each row that contains it.
 #[derive(Default)]
 struct Inclusive(BTreeMap<Key, (Sum, Sum)>);
 
@@ -628,7 +628,7 @@ impl Inclusive {
     }
 }
 
-/// Two rows that look the same would each be wrong.
+/// Panics if two rows have the same key, because then each would have only a part of the costs.
 fn found_inclusive(rows: &Value, key: impl Fn(&Value) -> Key) -> BTreeMap<Key, Named> {
     let mut found = BTreeMap::new();
     for row in list(rows) {

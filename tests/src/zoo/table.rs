@@ -3,7 +3,7 @@ use super::AttachTo::{Child, Itself};
 use super::Oracle::{Counted, CountedCollected, Dhat, DhatCalls, Identities};
 use super::{Animal, End, JIT, Ready};
 
-/// What most rows have in common.
+/// The values that most rows share.
 const BASE: Animal = Animal {
     name: "",
     about: "",
@@ -25,7 +25,7 @@ const BASE: Animal = Animal {
     in_make_test: false,
 };
 
-/// Programs in C and C++ are linked with the library that counts.
+/// Programs in C and C++, which are linked with the counting library.
 const C: Animal = Animal {
     build: &["cc -g -O1 -Wall -Wextra -Werror -pthread {here}/main.c -o program {blocks} -Wl,-rpath,{shared}"],
     command: &["{out}/program"],
@@ -576,7 +576,7 @@ pub const ANIMALS: &[Animal] = &[
     Animal {
         name: "clisp",
         about: "A collector that finds writes by faults",
-        // The program that `clisp` becomes by exec.
+        // The program that `clisp` executes.
         build: &["sh {here}/build.sh"],
         command: &[
             "{out}/clisp/base/lisp.run",

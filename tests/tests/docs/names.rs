@@ -1,7 +1,8 @@
 //! Every path, every source file and every test that a document names exists.
 //!
-//! Receives: README.md, ARCHITECTURE.md, CONTRIBUTING.md, and all pages of docs, packaging and fuzz. Not CHANGELOG.md: it is about the past.
-//! Must hold: a renamed file or test fails here until the documents have its new name.
+//! Receives: README.md, ARCHITECTURE.md, CONTRIBUTING.md, and all pages of docs, packaging and fuzz. CHANGELOG.md is
+//! left out, because it is about the past. Must hold: a renamed file or test fails here until the documents have its
+//! new name.
 use heaptrack_tests::targets::workspace;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 9] =
     ["crates/", "tests/", "docs/", "fuzz/", "bench/", "demo/", "examples/", "include/", "packaging/"];
 
-/// The files below a folder of the workspace, without what builds leave there.
+/// The files below a folder of the workspace, without those that builds leave there.
 fn files(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![workspace().join(folder)];
@@ -27,7 +28,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All documents: where each is, and its text.
+/// The path and the text of each document.
 fn documents() -> Vec<(PathBuf, String)> {
     let top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fuzz/README.md", "packaging/README.md"];
     let pages = files("docs").into_iter().filter(|path| path.extension().is_some_and(|end| end == "md"));
@@ -35,7 +36,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     paths.map(|path| (path.clone(), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// What stands in backticks, outside of blocks of code.
+/// The words in backticks, outside of code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
@@ -72,7 +73,7 @@ fn every_path_in_a_document_exists() {
         let is_part = |c: char| c.is_alphanumeric() || "_-./*".contains(c);
         for word in text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '/', '-'])) {
             let is_path = FOLDERS.iter().any(|folder| word.starts_with(folder));
-            // `crates/...` and `fuzz/corpus/NAME` are forms of paths; the others are made by a build.
+            // `crates/...` and `fuzz/corpus/NAME` are patterns and not paths. The other two are created by a build.
             let is_exempt = ["...", "NAME", "fuzz/crashes", "page/dist"].iter().any(|part| word.contains(part));
             if !is_path || is_exempt {
                 continue;
@@ -133,7 +134,7 @@ fn every_source_file_in_the_code_map_exists() {
     judge(named, 100, &wrong);
 }
 
-/// All words of our sources that are long enough to be the name of a test.
+/// All words in our sources that could be the name of a test.
 fn names_in_sources() -> HashSet<String> {
     let mut names = HashSet::new();
     for folder in ["crates", "tests", "fuzz", "include", "examples"] {

@@ -1,4 +1,4 @@
-//! A command that is killed at a random moment leaves the old file as it was, or the new one whole.
+//! A command that is killed at a random moment leaves the old file unchanged or the complete new one.
 use super::writers::{WRITERS, Writer};
 use super::{command, succeed};
 use heaptrack_tests::process::{code, signal};
@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Traces that take a while to write out again.
+/// Traces that take a while to rewrite.
 pub fn with_large_traces() -> Folder {
     let folder = Folder::new();
     for name in ["t", "u"] {
@@ -21,7 +21,7 @@ pub fn with_large_traces() -> Folder {
     folder
 }
 
-/// A run to the end: what it writes, and how long it takes.
+/// Runs a command to its end. Returns what it writes and how long it takes.
 fn whole(folder: &Folder, writer: &Writer) -> (Vec<u8>, Duration) {
     let start = Instant::now();
     succeed(folder.path(), &writer.words("whole"));
@@ -32,12 +32,13 @@ fn whole(folder: &Folder, writer: &Writer) -> (Vec<u8>, Duration) {
     (bytes, took)
 }
 
-/// Any moment of the time that a command takes.
+/// Sleeps for a random part of the time that a command takes.
 fn sleep_a_part_of(took: Duration, chance: &mut Chance) {
     std::thread::sleep(Duration::from_micros(chance.between(0, took.as_micros() as u64 + 2000)));
 }
 
-/// Half of the moments are anywhere in the time that a command takes. The others are when it has begun to write.
+/// Half of the moments are anywhere in the time that a command takes. The others come when the command has begun to
+/// write.
 pub fn wait_for_a_moment(folder: &Folder, child: u32, took: Duration, chance: &mut Chance) {
     if chance.between(0, 2) == 0 {
         return sleep_a_part_of(took, chance);
@@ -47,7 +48,8 @@ pub fn wait_for_a_moment(folder: &Folder, child: u32, took: Duration, chance: &m
     sleep_a_part_of(took / 10, chance);
 }
 
-/// Starts it and ends it when `wait` returns, which gets the process's id. Returns the signal and the exit code.
+/// Starts the command and kills it when `wait` returns. `wait` receives the process id. Returns the signal and the exit
+/// code.
 fn end_it(
     folder: &Folder,
     words: &[&str],
@@ -71,8 +73,8 @@ fn end_writer(folder: &Folder, words: &[&str], took: Duration, chance: &mut Chan
     end_it(folder, words, chance, |child, chance| wait_for_a_moment(folder, child, took, chance))
 }
 
-/// What only SIGKILL may leave is at most one unfinished file, and the next command that writes here removes it. Returns how many there
-/// were.
+/// Only SIGKILL may leave a file, and at most one unfinished one. The next command that writes here removes it. Returns
+/// the number of files that were left.
 pub fn assert_tidied(folder: &Folder, signal: &str, context: &str) -> usize {
     let parts = || -> Vec<String> { folder.names().into_iter().filter(|name| name.ends_with(".part")).collect() };
     let left = parts();
@@ -91,7 +93,7 @@ fn a_command_that_is_ended_leaves_the_old_file_or_the_new_one() {
     let folder = with_large_traces();
     let mut chance = Chance::new("end a writing command");
     let wholes: Vec<(Vec<u8>, Duration)> = WRITERS.iter().map(|writer| whole(&folder, writer)).collect();
-    // Every command 200 times in a soak; otherwise 20 times altogether.
+    // In a soak, every command 200 times; otherwise 20 runs in total.
     let rounds = if scale::soak() { 200 * WRITERS.len() } else { 20 };
     let (mut old, mut new, mut parts) = (0, 0, 0);
     for round in 0..rounds {
@@ -104,7 +106,7 @@ fn a_command_that_is_ended_leaves_the_old_file_or_the_new_one() {
         let left = fs::read(&file).unwrap();
         let context = format!("{} ended by {signal}, exit code {code}", writer.name);
         if left == b"the old file" {
-            assert_ne!(code, 0, "{context}: it says that it wrote the file");
+            assert_ne!(code, 0, "{context}: it reports that it wrote the file");
             old += 1;
         } else {
             assert!(left == *expected, "{context}: {} bytes, {} are whole", left.len(), expected.len());
@@ -119,7 +121,7 @@ fn a_command_that_is_ended_leaves_the_old_file_or_the_new_one() {
     );
 }
 
-/// `lib --install` writes two files and a link: each is the old one or the new one, and the link leads to the library.
+/// `lib --install` writes two files and a link. Each is the old one or the new one, and the link leads to the library.
 #[test]
 fn an_install_that_is_ended_leaves_whole_files() {
     let folder = super::with_traces();
@@ -142,11 +144,11 @@ fn an_install_that_is_ended_leaves_whole_files() {
             assert!(left == b"the old file" || left == *whole, "{context}: {name} has {} bytes", left.len());
             is_old |= left == b"the old file";
         }
-        assert!(!is_old || code != 0, "{context}: it says that it wrote the files");
+        assert!(!is_old || code != 0, "{context}: it reports that it wrote the files");
         let is_link = fs::read_link(folder.join(link)).is_ok_and(|to| to == std::path::Path::new(files[0]));
         assert!(is_link || fs::read(folder.join(link)).unwrap() == b"the old file", "{context}");
         [files[0], link, files[1]].iter().for_each(|name| fs::remove_file(folder.join(name)).unwrap());
-        // A link that was just made is not taken for abandoned.
+        // A new link is too young to be taken for abandoned, so the test removes it.
         folder.names().iter().filter(|name| folder.join(name).is_symlink()).for_each(|name| {
             assert!(signal == "KILL" && name.starts_with(".heaptrack."), "{context}: {name}");
             fs::remove_file(folder.join(name)).unwrap();
@@ -156,7 +158,8 @@ fn an_install_that_is_ended_leaves_whole_files() {
     }
 }
 
-/// `symbolize` adds to the trace itself: at every moment it is the old trace, or that with more names.
+/// `symbolize` appends to the trace itself. At every moment the file is the old trace, or the old trace with more
+/// names.
 #[test]
 fn a_symbolize_that_is_ended_leaves_a_whole_trace() {
     let folder = Folder::new();
@@ -164,7 +167,7 @@ fn a_symbolize_that_is_ended_leaves_a_whole_trace() {
     let recorded = record.args(["/usr/bin/python3", "-c", "import json, re"]).status().unwrap();
     assert_eq!(code(recorded), 0);
     let bare = fs::read(folder.join("bare.htz")).unwrap();
-    // Short: a whole report of Python's deep stacks has 65 MB.
+    // The summary only, because a whole report of Python's deep stacks has 65 MB.
     let summary = |name: &str| {
         let summary = view(&folder.join(name), "summary", &["--no-suppressions"]);
         (summary["complete"].clone(), summary["totals"].clone())
@@ -181,7 +184,7 @@ fn a_symbolize_that_is_ended_leaves_a_whole_trace() {
         let wait = |_, chance: &mut Chance| sleep_a_part_of(took, chance);
         let (signal, code) = end_it(&folder, &["symbolize", "-q", "t.htz"], &mut chance, wait);
         assert_eq!(summary("t.htz"), expected, "{signal}, {code}");
-        // What was cut short can be done again.
+        // An interrupted `symbolize` can be repeated.
         succeed(folder.path(), &["symbolize", "-q", "t.htz"]);
         assert_eq!(summary("t.htz"), expected, "{signal}, {code}");
     }

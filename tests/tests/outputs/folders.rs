@@ -1,5 +1,5 @@
-//! Folders that make trouble: a folder that cannot be written to, vanishes, is on another disk, or has the unfinished file of another
-//! process with our pid. And destinations with several names.
+//! Folders that cause trouble. A folder cannot be written to, vanishes, is on another disk, or has the unfinished file
+//! of another process with our pid. Also destinations with several names.
 use super::writers::WRITERS;
 use super::{command, run, said, succeed, with_traces};
 use heaptrack_tests::process::{code, signal};
@@ -61,7 +61,8 @@ fn another_disk_is_as_good_as_this_one() {
     assert_eq!(Report::of(&folder.join("real.htz")).of_size(10).allocations, 1);
 }
 
-/// The folder goes when the unfinished file is in it. Stopped meanwhile, so that it is not too late.
+/// The folder is removed while the unfinished file is in it. The command is stopped meanwhile, so that it cannot finish
+/// first.
 #[test]
 fn a_folder_that_vanishes_is_an_error() {
     let folder = with_traces();
@@ -87,7 +88,7 @@ fn a_folder_that_vanishes_is_an_error() {
     }
 }
 
-/// In containers pids are small and come again: there, a file of that name is no reason to fail.
+/// In containers pids are small and are reused, so an unfinished file with our pid in its name must not be an error.
 #[test]
 fn an_unfinished_file_of_an_equal_pid_is_removed_or_left_alone() {
     let folder = with_traces();
@@ -114,7 +115,7 @@ fn an_unfinished_file_of_an_equal_pid_is_removed_or_left_alone() {
     assert!(!part(parts[0]).exists());
 }
 
-/// Written under another name and renamed: another name of the old file keeps what was in it.
+/// The new file is written under a temporary name and renamed, so a hard link to the old file keeps the old content.
 #[test]
 fn another_name_of_the_old_file_keeps_the_old_content() {
     let folder = with_traces();
@@ -148,7 +149,7 @@ fn a_recording_to_a_link_is_written_to_where_it_leads() {
     assert_eq!(folder.names(), ["dir", "one.htz", "real.htz", "three.htz", "two.htz"]);
 }
 
-/// `ulimit -f`: an error as on a full disk, not the signal that the kernel sends.
+/// With `ulimit -f` the command reports an error as on a full disk, and is not killed by the kernel's signal.
 #[test]
 fn a_limit_on_file_sizes_leaves_the_old_file() {
     let folder = with_traces();

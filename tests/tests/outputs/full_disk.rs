@@ -1,4 +1,4 @@
-//! On a full disk no file is lost: the old one stays, nothing else does, and the message names the right file.
+//! On a full disk no file is lost. The old file stays, no other file is left, and the message names the right file.
 use super::ended::with_large_traces;
 use super::said;
 use super::writers::WRITERS;
@@ -12,7 +12,8 @@ use serde_json::json;
 use std::fs;
 use std::process::{Command, Output};
 
-/// Runs `heaptrack` on a disk of its own that holds `kept` and has room for `room` more kB. `$KEEP` is a folder beside it.
+/// Runs `heaptrack` on its own disk, which holds `kept` and has room for `room` more kB. `$KEEP` is a folder on another
+/// disk.
 fn on_a_full_disk(folder: &Folder, kept: &str, room: u32, words: &[&str]) -> Output {
     let script = format!(
         "mount -t tmpfs -o size=8m none /mnt && cp -- {kept} /mnt/ && cd /mnt && \
@@ -28,7 +29,7 @@ fn on_a_full_disk(folder: &Folder, kept: &str, room: u32, words: &[&str]) -> Out
     command.output().expect("unshare")
 }
 
-/// What is in the disk at the end.
+/// The names of the files on the disk at the end.
 fn kept_names(folder: &Folder) -> Vec<String> {
     let names = fs::read_to_string(folder.join("keep/names")).unwrap();
     let mut names: Vec<String> = names.lines().map(Into::into).collect();
@@ -36,7 +37,8 @@ fn kept_names(folder: &Folder) -> Vec<String> {
     names
 }
 
-/// Amounts of room in kB that a file of `bytes` does not fit into, from none to nearly enough. A disk gives out whole pages of 4 kB.
+/// Amounts of room in kB that are too small for a file of `bytes`, from none to nearly enough. A disk allocates whole
+/// pages of 4 kB.
 fn too_little(bytes: u64) -> Vec<u32> {
     let pages = bytes.div_ceil(4096) as u32;
     let mut rooms: Vec<u32> = [0, pages / 4, pages / 2, pages - 1].map(|pages| pages * 4).to_vec();
@@ -76,7 +78,8 @@ fn an_install_on_a_full_disk_leaves_whole_files() {
     succeed(folder.path(), &["lib", "--install", "whole"]);
     let wholes = names.map(|name| fs::read(folder.join("whole").join(name)).unwrap());
     names.iter().for_each(|name| fs::write(folder.join(name), "the old file").unwrap());
-    // The library is written first. With all its pages but none for the header, it is replaced and the header is not.
+    // The library is written first. If there is room for all its pages but none for the header, it is replaced and the
+    // header is not.
     let pages = wholes[1].len().div_ceil(4096) as u32 * 4;
     for (room, is_new) in
         too_little(wholes[1].len() as u64).into_iter().map(|room| (room, false)).chain([(pages, true)])
@@ -93,7 +96,8 @@ fn an_install_on_a_full_disk_leaves_whole_files() {
     }
 }
 
-/// With no room at all the old trace stays and the program is not started. With some, the new trace has all that fitted, and says so.
+/// Without any room the old trace stays and the program is not started. With a little room, the new trace holds what
+/// fitted and reports the rest as missing.
 #[test]
 fn a_recording_on_a_full_disk_leaves_a_trace_that_opens() {
     let folder = with_traces();
@@ -146,7 +150,7 @@ fn an_attached_recording_on_a_full_disk_leaves_a_trace_that_opens() {
     }
 }
 
-/// With room for some names, and for none.
+/// On disks with room for some names, and for none.
 #[test]
 fn symbolize_on_a_full_disk_leaves_the_trace() {
     let folder = Folder::new();
@@ -157,8 +161,8 @@ fn symbolize_on_a_full_disk_leaves_the_trace() {
     fs::copy(folder.join("t.htz"), folder.join("named.htz")).unwrap();
     succeed(folder.path(), &["symbolize", "named.htz"]);
     let names = (size("named.htz") - size("t.htz")) as u32 / 1024;
-    // A disk gives out whole pages of 4 kB, so a little more fits than there is room for.
-    assert!(names > 12, "the test does not test: {names} kB");
+    // A disk allocates whole pages of 4 kB, so a little more fits than the room that was asked for.
+    assert!(names > 12, "the precondition of this test does not hold: {names} kB");
     for room in [0, names / 4, names / 2] {
         let output = on_a_full_disk(&folder, "t.htz", room, &["symbolize", "t.htz"]);
         assert_eq!(code(output.status), 2, "{room} kB: {}", said(&output));

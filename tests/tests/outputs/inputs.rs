@@ -1,4 +1,4 @@
-//! No command writes over what it reads, or over a trace, by whatever name that is reached.
+//! No command overwrites its input or another trace, by whatever name the file is reached.
 use super::writers::WRITERS;
 use super::{command, run, said, with_traces};
 use heaptrack_tests::process::{code, signal, wait_for};
@@ -27,7 +27,7 @@ fn an_input_is_never_overwritten() {
         for name in &names {
             let is_input =
                 name.contains("t.htz") || writer.before.contains(&"u.htz") || writer.after.contains(&"u.htz");
-            // A trace may be replaced by a new one, but not by anything else.
+            // A trace may be replaced by a new trace, but by no other file.
             if !is_input && writer.is_trace {
                 continue;
             }
@@ -40,7 +40,7 @@ fn an_input_is_never_overwritten() {
             assert_eq!(fs::read(folder.join("u.htz")).unwrap(), before[1], "{} to {name}", writer.name);
         }
     }
-    assert_eq!(folder.names(), there, "nothing else was made");
+    assert_eq!(folder.names(), there, "no other file was written");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn other_inputs_are_not_overwritten_either() {
     assert_eq!(fs::read_to_string(folder.join("rules")).unwrap(), "program name main\n");
 }
 
-/// `heaptrack export x.htz >> x.htz`: the shell has not emptied it.
+/// `heaptrack export x.htz >> x.htz`: with `>>` the shell does not empty the file first.
 #[test]
 fn an_input_is_not_appended_to() {
     let folder = with_traces();

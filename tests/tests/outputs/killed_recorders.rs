@@ -1,4 +1,5 @@
-//! A recorder that is killed leaves a trace that opens, or the old one as it was. Both `heaptrack PROGRAM` and `heaptrack attach`.
+//! A recorder that is killed leaves a trace that can be opened, or the old trace unchanged. Tests both `heaptrack
+//! PROGRAM` and `heaptrack attach`.
 use super::ended::{assert_tidied, wait_for_a_moment};
 use super::{command, run, said, with_traces};
 use heaptrack_tests::attach::{Target, detach};
@@ -11,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a recorder that has a process group of its own, and kills it at a random moment.
+/// Starts a recorder in its own process group, and kills it at a random moment.
 fn kill_it(folder: &Folder, words: &[&str], took: Duration, chance: &mut Chance) {
     let mut recorder = command(folder.path(), words);
     recorder.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
@@ -19,12 +20,13 @@ fn kill_it(folder: &Folder, words: &[&str], took: Duration, chance: &mut Chance)
     wait_for_a_moment(folder, recorder.id(), took, chance);
     signal("KILL", &[recorder.id()]);
     recorder.wait().unwrap();
-    // The program would go on without its recorder.
+    // Kill the program too, because it would continue without its recorder.
     let group = format!("-{}", recorder.id());
     let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status().expect("kill(1)");
 }
 
-/// A recording replaces the old trace as soon as the program runs, and can be read from that moment on. Returns whether the old one is there.
+/// A recording replaces the old trace as soon as the program runs, and can be read from that moment on. Returns true if
+/// the old trace is still there.
 fn is_old(folder: &Folder, old: &[u8], context: &str) -> bool {
     let trace = folder.join("out.htz");
     if fs::read(&trace).unwrap() == old {
@@ -35,7 +37,7 @@ fn is_old(folder: &Folder, old: &[u8], context: &str) -> bool {
     false
 }
 
-/// Kills the recorder again and again.
+/// Kills the recorder repeatedly, each time at a random moment.
 fn at_any_moment(folder: &Folder, words: &[&str], took: Duration, each: impl Fn()) {
     let mut chance = Chance::new("kill a recorder");
     let old = fs::read(folder.join("t.htz")).unwrap();
@@ -80,7 +82,7 @@ fn an_attached_recorder_that_is_killed_leaves_a_trace_that_opens() {
     let output = run(folder.path(), &words);
     assert_eq!(code(output.status), 0, "{}", said(&output));
     at_any_moment(&folder, &words, start.elapsed(), || {
-        // What the recorder left in the program is taken out again.
+        // Remove what the killed recorder left in the program.
         detach(target.pid);
         assert!(target.is_alive());
     });

@@ -1,4 +1,4 @@
-//! Traces made by `trim` and `merge` have the answers of those that they were made of.
+//! Traces made by `trim` and `merge` have the same answers as their originals.
 use super::{command, run, said, succeed};
 use heaptrack_tests::process::code;
 use heaptrack_tests::targets::target;
@@ -8,18 +8,18 @@ use std::process::Stdio;
 
 fn record(folder: &Folder, name: &str, options: &[&str], program: &[&str]) {
     let mut command = command(folder.path(), &[&["-q", "-o", name][..], options, &["--"], program].concat());
-    // Some targets have an exit code of their own.
+    // Some targets exit with their own code.
     let code = code(command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap());
     assert!(matches!(code, 0 | 3), "{program:?}: {code}");
 }
 
-/// What `print --json` says with these options.
+/// The output of `print --json` with these options.
 fn asked(folder: &Folder, file: &str, options: &[&str]) -> Value {
     let output = succeed(folder.path(), &[&["print", "--json"], options, &[file]].concat());
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Everything but what a trace says about itself.
+/// Compares everything except what a trace says about itself.
 fn assert_same(one: &Value, other: &Value, context: &str) {
     for part in ["totals", "peak", "leaked", "allocations", "temporary", "complete", "folded_until_ns", "exit"] {
         assert_eq!(one[part], other[part], "{context}: {part}");
@@ -48,7 +48,7 @@ fn what_lived_before_an_exec_lives_until_then_in_a_trimmed_and_in_a_merged_trace
             assert_eq!(found["totals"], whole["totals"], "{made} at {at}");
         }
     }
-    assert!(most > 20_000_000, "the test did not look while it waited: {most}");
+    assert!(most > 20_000_000, "no view was taken while the program waited: {most}");
     let whole = asked(&folder, "t.htz", &[]);
     assert_same(&asked(&folder, "trimmed.htz", &[]), &whole, "trimmed");
     assert_same(&asked(&folder, "merged.htz", &[]), &whole, "merged");
@@ -62,7 +62,7 @@ fn what_lived_before_an_exec_lives_until_then_in_a_trimmed_and_in_a_merged_trace
     }
 }
 
-/// Two runs, one after the other: each leaks, and neither has memory while the other runs.
+/// Runs that follow each other. Each leaks, and none has live memory while another one runs.
 #[test]
 fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
     let folder = Folder::new();
@@ -83,17 +83,18 @@ fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
         assert_eq!(all.total(total), parts.iter().map(|part| part.total(total)).max().unwrap(), "{total}");
     }
     assert!(parts.iter().all(|part| part.total("leaked_bytes") > 4_000_000), "each leaks");
-    // Nothing is live when all resident memory is gone.
+    // When no memory is resident, no block is live.
     let timeline = succeed(folder.path(), &["print", "--view", "timeline", "--points", "500", "all.htz"]);
     let timeline: Value = serde_json::from_slice(&timeline.stdout).unwrap();
     let column = |name: &str| -> Vec<u64> {
         timeline[name].as_array().unwrap_or_else(|| panic!("{name}")).iter().map(|v| v.as_u64().unwrap_or(0)).collect()
     };
     let live = column("live_bytes");
-    assert!(live.iter().skip(1).any(|bytes| *bytes == 0), "between two runs there is nothing: {live:?}");
+    assert!(live.iter().skip(1).any(|bytes| *bytes == 0), "between two runs no block is live: {live:?}");
     let most = live.iter().max().copied().unwrap_or(0);
     assert!(most <= all.total("peak_bytes"));
-    // KDE's format has one process: blocks that the first two processes leaked are freed there when these end, and a message says so.
+    // KDE's format has one process. So blocks that the first two processes leaked count as freed when their process
+    // ends, and a message says so.
     let output = succeed(folder.path(), &["export", "--to", "heaptrack", "all.htz", "-o", "kde"]);
     let freed = parts[0].total("leaked_allocations") + parts[1].total("leaked_allocations");
     let sentence =
@@ -105,7 +106,7 @@ fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
         (kde.total("peak_bytes"), kde.total("allocations")),
         (all.total("peak_bytes"), all.total("allocations"))
     );
-    // One alone, merged or trimmed to all of it, stays what it is.
+    // A single trace stays the same if it is merged alone or trimmed to its whole time.
     for made in [&["merge", "one.htz", "-o", "again"][..], &["trim", "one.htz", "-o", "again"]] {
         succeed(folder.path(), made);
         assert_same(&asked(&folder, "again.htz", &["--no-suppressions"]), parts[0].json(), made[0]);
@@ -131,7 +132,7 @@ fn a_bounded_trace_keeps_its_peak_and_says_what_cannot_be_cut() {
         let output = succeed(folder.path(), &words);
         assert!(said(&output).contains("(--max-size), which cannot be cut"), "{range:?}: {}", said(&output));
         assert_eq!(asked(&folder, "part.htz", &[])["folded_until_ns"], whole["folded_until_ns"], "{range:?}");
-        // What it says of that time is what the whole one says.
+        // The part has the same answers about its time as the whole trace.
         let (one, other) = (asked(&folder, "part.htz", &range), asked(&folder, "t.htz", &range));
         assert_eq!((&one["peak"], &one["leaked"]), (&other["peak"], &other["leaked"]), "{range:?}");
         assert_eq!(one["totals"]["allocations"], other["totals"]["allocations"], "{range:?}");

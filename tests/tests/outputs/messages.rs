@@ -1,7 +1,8 @@
-//! Every message of every command, in `messages.txt`: each entry is a command line, its exit code, and what it says on stderr.
+//! Every message of every command is in `messages.txt`. Each entry is a command line, its exit code, and its output on
+//! stderr.
 //!
-//! The commands run in a folder with the files of `prepare`. Empty lines are left out, and `#` stands for any number, with its unit. With
-//! `HEAPTRACK_BLESS=1` the test writes the file anew out of what the commands say.
+//! The commands run in a folder with the files of `prepare`. Empty lines are left out, and `#` stands for any number
+//! with its unit. With `HEAPTRACK_BLESS=1` the test writes the file anew from the output of the commands.
 use super::{command, said, succeed, with_traces};
 use heaptrack_tests::process::code;
 use heaptrack_tests::run::heaptrack;
@@ -14,7 +15,7 @@ const TABLE: &str = "tests/tests/outputs/messages.txt";
 
 #[derive(Debug, PartialEq)]
 struct Entry {
-    /// Comments before it, and the command line.
+    /// The comments before the command, and the command line.
     head: String,
     command: String,
     answer: String,
@@ -30,7 +31,7 @@ fn entries(text: &str) -> Vec<Entry> {
     blocks.map(entry).collect()
 }
 
-/// Functions of the shell for programs that run while a command looks at them.
+/// Shell functions for programs that run while a command examines them.
 const FUNCTIONS: &str = r#"
 # Waits for a condition, for half a minute at most.
 wait_until() {
@@ -66,7 +67,7 @@ sys.exit(subprocess.call(sys.argv[1:] + [str(taken.getsockname()[1])]))' "$@"
 }
 "#;
 
-/// Three events of it were lost.
+/// A trace of which three events were lost.
 fn lossy() -> Vec<u8> {
     use format::{AllocClassEncoder, EventEncoder, Frame, Losses, StackEncoder, Summary};
     let mut stacks = StackEncoder::new();
@@ -81,7 +82,7 @@ fn lossy() -> Vec<u8> {
     heaptrack_tests::replay::made::file(&blocks)
 }
 
-/// The files that the commands of the table find.
+/// The files that the commands of the table use.
 fn prepare() -> Folder {
     let folder = with_traces();
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
@@ -142,7 +143,7 @@ fn answer(folder: &Folder, line: &str) -> String {
     std::iter::once(exit.as_str()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// `#` in the pattern is any number, with its decimals and the unit of a size.
+/// `#` in the pattern matches any number, with its decimals and the unit of a size.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('#');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -150,7 +151,7 @@ fn matches(pattern: &str, text: &str) -> bool {
         let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         let number = if digits.len() == rest.len() { None } else { Some(digits) };
         let Some(after) = number else { return false };
-        // A point that no digit follows is not the number's own.
+        // A point without a digit after it is not part of the number.
         let decimals = after.strip_prefix('.').filter(|more| more.starts_with(|c: char| c.is_ascii_digit()));
         let after = decimals.map_or(after, |more| more.trim_start_matches(|c: char| c.is_ascii_digit()));
         let after = [" B", " kB", " MB"].iter().find_map(|unit| after.strip_prefix(unit)).unwrap_or(after);
@@ -180,10 +181,10 @@ fn every_message_is_in_the_table() {
         fs::write(path, blessed.trim_end().to_owned() + "\n").unwrap();
         return;
     }
-    assert!(wrong.is_empty(), "{} messages are others:\n\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "{} messages differ:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
-/// What holds for all of them.
+/// Checks what must hold for all messages.
 #[test]
 fn messages_are_sentences() {
     let text = fs::read_to_string(workspace().join(TABLE)).unwrap();

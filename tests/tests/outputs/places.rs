@@ -27,7 +27,7 @@ fn in_a_folder_a_file_gets_a_name() {
             succeed(folder.path(), &writer.words(name));
             assert_eq!(names(&folder.join("dir")), [writer.in_folder], "{} to {name}", writer.name);
             let made = fs::read(folder.join("dir").join(writer.in_folder)).unwrap();
-            // Packed by its name, where the other one is not.
+            // The name in the folder may ask for compression, and then the bytes differ.
             if at == 0 && !writer.in_folder.ends_with(".zst") {
                 assert_eq!(made, fs::read(&expected).unwrap(), "{}", writer.name);
             }
@@ -86,7 +86,7 @@ fn a_pipe_gets_the_whole_file() {
         assert!(reader.join().unwrap() == expected, "{}", writer.name);
     }
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
-    // A recording does not wait for a reader: the program would.
+    // A recording does not wait for a reader of the pipe, because the program would have to wait as well.
     let record = |folder: &Folder| command(folder.path(), &["-q", "-o", "pipe"]).arg(target("hello")).output().unwrap();
     let output = record(&folder);
     assert_eq!((code(output.status), output.stdout.len()), (126, 0));
@@ -113,7 +113,7 @@ fn a_file_can_be_written_to_stdout() {
             let output = succeed(folder.path(), &writer.words(name));
             assert!(output.stdout == expected, "{} to {name}", writer.name);
         }
-        // What is appended to stays.
+        // A file that is opened for appending keeps its content.
         let log = folder.join("log");
         fs::write(&log, "before\n").unwrap();
         let stdout = fs::File::options().append(true).open(&log).unwrap();
@@ -127,7 +127,8 @@ fn a_file_can_be_written_to_stdout() {
     }
 }
 
-/// A file that is replaced keeps its owner and its mode; a link, also one to a file that is not there yet, stays a link.
+/// A file that is replaced keeps its owner and its mode. A link stays a link, even if it leads to a file that does not
+/// exist yet.
 #[test]
 fn what_was_there_decides_about_owner_mode_and_link() {
     use std::os::unix::fs::MetadataExt;
@@ -158,7 +159,7 @@ fn what_was_there_decides_about_owner_mode_and_link() {
 #[test]
 fn a_reader_that_has_seen_enough_ends_every_view_quietly() {
     let folder = with_traces();
-    // `callers` and `diff` need more words; they stand below.
+    // `callers` and `diff` need more arguments, so they are listed below.
     let alone = |view: &&&str| !matches!(**view, "callers" | "diff");
     let views = VIEWS.iter().filter(alone).chain(&["stacks"]);
     let mut all: Vec<Vec<&str>> = views.map(|view| vec!["print", "--view", view, "t.htz"]).collect();
@@ -184,7 +185,7 @@ fn a_reader_that_has_seen_enough_ends_every_view_quietly() {
         let said = if words[0] == "report" { "" } else { said.as_str() };
         assert_eq!((code(output.status), said), (0, ""), "{words:?}");
     }
-    // Any other error is one.
+    // Any other write error is reported.
     for words in &all {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = command(folder.path(), words).stdout(full).output().unwrap();

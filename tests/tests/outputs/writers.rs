@@ -1,13 +1,13 @@
-//! Every command that makes a file out of a trace.
+//! Every command that makes a file from a trace.
 
-/// The words before the name of the file, and after it.
+/// The arguments before the name of the file, and after it.
 pub struct Writer {
     pub name: &'static str,
     pub before: &'static [&'static str],
     pub after: &'static [&'static str],
-    /// What the file is called in a folder, if the input is `t.htz`.
+    /// The name of the file if the destination is a folder and the input is `t.htz`.
     pub in_folder: &'static str,
-    /// The file is a trace of ours, whose name gets `.htz`.
+    /// True if the file is a trace in our format, whose name gets the suffix `.htz`.
     pub is_trace: bool,
 }
 
@@ -46,7 +46,7 @@ impl Writer {
         [self.before, &[file], self.after].concat()
     }
 
-    /// The name that the file gets when it is asked for by `name`.
+    /// The name of the file that is written for the destination `name`.
     pub fn file(&self, name: &str) -> String {
         if self.is_trace && !name.ends_with(".htz") { format!("{name}.htz") } else { name.to_owned() }
     }

@@ -1,5 +1,6 @@
-/* Handlers that allocate on alternate stacks, one stack for each of four threads, raised while the thread is outside of malloc:
- * 4 * 250 * 10 blocks. The last signal of a thread is a fault, and its handler leaves by siglongjmp. */
+/* Handlers that allocate on alternate stacks, with one stack for each of four threads. Signals are raised while the
+ * thread is outside of malloc: 4 * 250 * 10 blocks. The last signal of a thread is a fault, and its handler leaves by
+ * siglongjmp. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>

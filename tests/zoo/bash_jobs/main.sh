@@ -1,4 +1,4 @@
-# Job control, pipes, subshells, traps and process substitution: forks from a shell that allocates.
+# Job control, pipes, subshells, traps and process substitution. The shell forks while it allocates.
 set -m
 trap 'n=$((n + 1))' USR1
 n=0

@@ -1,4 +1,4 @@
-/* For animals in C and C++: says "ready", waits for a line on stdin. */
+/* For animals in C and C++: prints "ready" and waits for a line on stdin. */
 #ifndef ZOO_H
 #define ZOO_H
 #include <stdio.h>

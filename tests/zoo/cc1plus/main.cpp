@@ -1,4 +1,4 @@
-// Compiled by cc1plus, which is what is recorded: templates and constant evaluation.
+// Input for cc1plus, which is the recorded program: templates and constant evaluation.
 template <int N> struct Sum { static constexpr long value = N + Sum<N - 1>::value; };
 template <> struct Sum<0> { static constexpr long value = 0; };
 template <typename... T> constexpr unsigned long sizes() { return (sizeof(T) + ... + 0ul); }

@@ -1,4 +1,5 @@
-;; Cheney on the MTA: C functions that never return fill the C stack, and a longjmp clears it. With call/cc: 100 * 10 * 10 blocks.
+;; Cheney on the MTA: C functions that never return fill the C stack, and a longjmp clears it. Also uses call/cc: 100 *
+;; 10 * 10 blocks.
 (import (chicken foreign) (chicken io))
 (foreign-declare "extern long zoo_blocks(long);")
 (define blocks (foreign-lambda long "zoo_blocks" long))

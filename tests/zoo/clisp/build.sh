@@ -1,3 +1,3 @@
-# A link to the folder of clisp, whose path has its version.
+# Makes a link to clisp's folder, whose path contains the version.
 set -eu
 ln -sfn "$(echo /usr/lib/clisp-*)" clisp

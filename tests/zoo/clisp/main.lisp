@@ -1,4 +1,5 @@
-;; A collector that finds writes by faults (libsigsegv), with a handler on a stack of its own: by identities.
+;; A collector that detects writes by page faults (libsigsegv), with a handler on its own stack. Only the identities are
+;; checked.
 (write-line "ready")
 (finish-output)
 (read-line)

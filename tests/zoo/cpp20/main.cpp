@@ -1,4 +1,4 @@
-// Coroutines of C++20, whose frames are on the heap, resumed by four threads in turns: 100 * 10 * 10 blocks.
+// C++20 coroutines, whose frames are on the heap. Four threads resume them in turns: 100 * 10 * 10 blocks.
 #include <coroutine>
 #include <thread>
 #include <vector>

@@ -1,4 +1,4 @@
-// 100 fibers of D's runtime in turns, with an exception in each: 100 * 10 * 10 blocks.
+// 100 fibers of D's runtime take turns, with an exception in each: 100 * 10 * 10 blocks.
 import core.thread;
 import std.stdio;
 

@@ -1,4 +1,5 @@
-# Compiles the module and its C part into this folder, and makes a link to the emulator, whose path has its version.
+# Compiles the module and its C part into this folder, and makes a link to the emulator, whose path contains the
+# version.
 set -eu
 here=$1 shared=$2
 erlc -o . "$here/zoo.erl"

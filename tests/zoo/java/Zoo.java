@@ -1,4 +1,5 @@
-// Eight threads call C by JNI, in interpreted and compiled code, and catch a null pointer, which is a signal: 8 * 125 * 10 blocks.
+// Eight threads call C through JNI, from interpreted and compiled code. They also catch null pointer exceptions, which
+// the JVM implements by a signal: 8 * 125 * 10 blocks.
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 

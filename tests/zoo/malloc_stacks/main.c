@@ -1,4 +1,5 @@
-/* Threads on stacks from malloc, which are freed and used for data as soon as the thread has ended: 100 * 100 blocks. */
+/* Threads on stacks from malloc. Each stack is freed and reused for data as soon as its thread has ended: 100 * 100
+ * blocks. */
 #include <pthread.h>
 #include <string.h>
 #include "../blocks/zoo.h"

@@ -1,4 +1,4 @@
-# Asks 50 times, plain and compressed, then ends it.
+# Sends 50 requests, plain and compressed, then stops the server.
 set -eu
 case $1 in
 ready)

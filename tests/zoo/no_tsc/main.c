@@ -1,4 +1,4 @@
-/* Forbids itself the time stamp counter, then works with two threads: 2 * 5000 blocks. */
+/* Denies itself the time stamp counter, then works with two threads: 2 * 5000 blocks. */
 #include <pthread.h>
 #include <sys/prctl.h>
 #include "../blocks/zoo.h"

@@ -1,4 +1,5 @@
-// Four workers, each with an isolate of its own, and the main thread with asynchronous functions: 4 * 200 * 10 + 200 * 10 blocks.
+// Four workers, each with its own isolate, and the main thread with asynchronous functions: 4 * 200 * 10 + 200 * 10
+// blocks.
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 const { blocks } = require(isMainThread ? process.argv[2] : workerData);
 

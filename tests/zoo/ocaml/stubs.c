@@ -1,4 +1,4 @@
-/* blocks n for OCaml, which lets other threads run meanwhile. */
+/* blocks n for OCaml. It releases the runtime lock, so other threads run meanwhile. */
 #include <caml/mlvalues.h>
 #include <caml/threads.h>
 long zoo_blocks(long count);

@@ -1,4 +1,4 @@
-/* Parallel loops and tasks of OpenMP by four threads, which spin: 1000 * 10 blocks. */
+/* Parallel loops and tasks of OpenMP on four threads, which spin while they wait: 1000 * 10 blocks. */
 #include <omp.h>
 #include "../blocks/zoo.h"
 

@@ -1,5 +1,5 @@
 <?php
-// 100 fibers in turns: 100 * 10 * 10 blocks.
+// 100 fibers take turns: 100 * 10 * 10 blocks.
 $blocks = FFI::cdef('long zoo_blocks(long);', $argv[1]);
 $fibers = [];
 for ($i = 0; $i < 100; $i++) {

@@ -1,4 +1,4 @@
-# A few queries, each by a backend that the server forks, then a stop.
+# Sends a few queries, each to a backend that the server forks, then stops the server.
 set -eu
 export PATH=/usr/lib/postgresql/15/bin:$PATH
 query() { psql -h "$PWD" -U postgres -At -c "$1" postgres; }

@@ -1,4 +1,4 @@
-/* GNU Pth: user-level threads by makecontext, 50 of them in turns: 50 * 20 * 10 blocks. */
+/* GNU Pth: 50 user-level threads, made by makecontext, take turns: 50 * 20 * 10 blocks. */
 #include <pth.h>
 #include "../blocks/zoo.h"
 

@@ -1,4 +1,4 @@
-# 100 greenlets, which copy their part of the C stack away when another one runs: 100 * 10 * 10 blocks.
+# 100 greenlets. When another greenlet runs, a greenlet's part of the C stack is copied away: 100 * 10 * 10 blocks.
 import ctypes, sys, greenlet
 blocks = ctypes.CDLL(sys.argv[1]).zoo_blocks
 main = greenlet.getcurrent()

@@ -1,4 +1,4 @@
-/* For another architecture; what it allocates is its own emulated heap, so qemu's own calls are what is recorded. */
+/* A program for another architecture. It allocates on its own emulated heap, so only qemu's own calls are recorded. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-# Fills it, lets it save in the background by a fork, then ends it.
+# Fills the database, lets the server save it in the background by a fork, then stops the server.
 set -eu
 case $1 in
 ready)

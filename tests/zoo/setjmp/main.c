@@ -1,5 +1,5 @@
-/* A scheduler of setjmp and longjmp. Tasks get their stacks by a signal handler on an alternate stack, the way of GNU Pth:
- * 20 * 50 * 10 blocks. */
+/* A scheduler made of setjmp and longjmp. As in GNU Pth, tasks get their stacks through a signal handler on an
+ * alternate stack: 20 * 50 * 10 blocks. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* The State Threads library: user-level threads by its own setjmp, 50 of them in turns: 50 * 20 * 10 blocks. */
+/* The State Threads library: 50 user-level threads, made by the library's own setjmp, take turns: 50 * 20 * 10 blocks.
+ * */
 #include <st.h>
 #include "../blocks/zoo.h"
 

@@ -1,5 +1,5 @@
-/* Enters seccomp's strict mode, in which only read, write, exit and sigreturn are allowed: 10,000 blocks. Half of them are asked for
- * in a call that is eight pages deeper than the one that entered. */
+/* Enters seccomp's strict mode, which allows only read, write, exit and sigreturn: 10,000 blocks. Half of them are
+ * requested in a call that is eight pages deeper than the call that entered strict mode. */
 #include <linux/seccomp.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@ __attribute__((noinline)) static void deeper(void) {
     frame[1] = 1;
 }
 
-/* The heap may not grow afterwards, and as long as a block is held it does not shrink either. */
+/* The heap may not grow in strict mode. While a block is held, it does not shrink either. */
 __attribute__((noinline)) static void enter(void) {
     char *held = malloc(20000), *rest = malloc(60000);
     memset(held, 1, 20000);

@@ -1,4 +1,4 @@
-/* 50 contexts of makecontext in turns: 50 * 20 * 10 blocks. */
+/* 50 contexts of makecontext take turns: 50 * 20 * 10 blocks. */
 #include <ucontext.h>
 #include "../blocks/zoo.h"
 

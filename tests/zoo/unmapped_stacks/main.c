@@ -1,5 +1,5 @@
-/* Contexts on stacks that are unmapped by their successor: 1000 stacks, each of another size and most at an address where one was
- * before, with 10 blocks each. */
+/* Contexts whose stacks are unmapped by their successor. There are 1000 stacks of different sizes, most of them at an
+ * address where another stack was before, with 10 blocks each. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <ucontext.h>

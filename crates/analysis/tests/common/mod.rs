@@ -117,7 +117,7 @@ struct Block {
 /// The answer of the naive replay.
 #[derive(Debug, PartialEq)]
 pub struct Naive {
-    /// By site, only those with any cost.
+    /// The costs of each site, without sites that have none.
     pub sites: BTreeMap<usize, Costs>,
     pub peak_time_ns: u64,
 }
@@ -189,7 +189,7 @@ impl Trace {
         deaths
     }
 
-    /// The answer to a query, the slow way. Only ranges, threads, sizes and lifetimes.
+    /// Answers a query by a slow replay. Supports only ranges, threads, sizes and lifetimes.
     pub fn naive(&self, query: &Query) -> Naive {
         let peak_place = self.peak();
         let (from, to) = match query.at {

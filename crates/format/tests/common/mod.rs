@@ -181,7 +181,7 @@ pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     blocks
 }
 
-/// Everything that a reader gets out of some bytes, with every event walked.
+/// Everything that a reader returns for some bytes, with every event decoded.
 #[derive(Default)]
 pub struct Reading {
     pub blocks: Vec<RawBlock>,
@@ -211,7 +211,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
 
 pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     let mut count = 0;
-    // A custom kind has the same content as its plain one.
+    // A block of a custom kind has the same content as one of the plain kind.
     let plain = block.kind.in_domain(Domain::Custom).unwrap_or(block.kind);
     let block = RawBlock { kind: plain, payload: block.payload.clone() };
     if let Block::Events(mut events) = block.decode()? {

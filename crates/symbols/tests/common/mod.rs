@@ -110,7 +110,7 @@ pub fn build_id(path: &Path) -> Vec<u8> {
         .collect()
 }
 
-/// Where Debian puts the debug information of a file.
+/// The path at which Debian installs the debug information of a file.
 pub fn debug_file_of(path: &Path) -> PathBuf {
     let id: String = build_id(path).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
@@ -151,7 +151,7 @@ pub struct Told {
     pub line: u64,
 }
 
-/// The addresses that a name stands for.
+/// The addresses that have a name.
 pub type Aliases = HashMap<String, HashSet<u64>>;
 pub type Answers = BTreeMap<u64, Vec<Told>>;
 
@@ -213,7 +213,7 @@ pub fn compare(path: &Path, for_llvm: &Path, search: &Search) {
     compare_with(path, &answers, for_llvm, search);
 }
 
-/// `llvm`: its answers; `names`: the file whose symbol table tells which names mean the same.
+/// Compares our answers with those of `llvm`. The symbol table of `names` tells which names mean the same function.
 pub fn compare_with(path: &Path, llvm: &Answers, names: &Path, search: &Search) {
     let ours = ask_us(path, search, llvm.keys().copied());
     let (aliases, labels) = (aliases(names), labels(names));
@@ -275,7 +275,7 @@ fn is_partition_label(name: &str) -> bool {
     parts.next().is_some_and(is_hash) && parts.next() == Some("c")
 }
 
-/// The reason why an answer may differ. Only a few may.
+/// The name of the rule that allows an answer to differ. Only a few answers may.
 fn rule(ours: &[Told], theirs: &[Told], labels: &HashSet<String>) -> Option<&'static str> {
     match (ours, theirs) {
         ([our], [their]) if our.line == 0 && their.line == 0 && labels.contains(&their.function) => {
@@ -313,7 +313,7 @@ fn aliases(path: &Path) -> Aliases {
     found
 }
 
-/// The copy of a function that a compiler made counts as that function.
+/// A copy of a function that a compiler made counts as that function.
 pub fn without_clones(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let clones = [".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".llvm.", ".localalias"];

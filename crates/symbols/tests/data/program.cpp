@@ -1,4 +1,5 @@
-// A program with much inlining and many templates: what symbolizers are compared on. It also runs: it prints one number.
+// A program with much inlining and many templates, on which symbolizers are compared. It can be run, and prints one
+// number.
 #include <algorithm>
 #include <cstdio>
 #include <functional>

@@ -1,4 +1,4 @@
-//! A program with much inlining and many generic functions: what symbolizers are compared on.
+//! A program with much inlining and many generic functions, on which symbolizers are compared.
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Clone, PartialEq)]

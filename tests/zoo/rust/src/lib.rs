@@ -1,15 +1,15 @@
-//! What the programs share.
+//! Shared by the programs.
 #[link(name = "blocks")]
 unsafe extern "C" {
     fn zoo_blocks(count: i64) -> i64;
 }
 
 pub fn blocks(count: i64) -> i64 {
-    // SAFETY: it is a function without conditions.
+    // SAFETY: `zoo_blocks` has no preconditions.
     unsafe { zoo_blocks(count) }
 }
 
-/// Says that it is ready and waits for a line.
+/// Prints that the program is ready and waits for a line.
 pub fn ready() {
     println!("ready");
     let mut line = String::new();

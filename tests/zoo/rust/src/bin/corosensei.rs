@@ -1,4 +1,4 @@
-//! 50 coroutines with stacks of their own in turns, some of which are dropped before their end: 50 * 20 * 10 blocks.
+//! 50 coroutines with their own stacks take turns. Some are dropped before their end: 50 * 20 * 10 blocks.
 use corosensei::{Coroutine, CoroutineResult};
 
 fn main() {
@@ -19,7 +19,7 @@ fn main() {
             }
         }
     }
-    // Unwinds each of them.
+    // Dropping unwinds each coroutine.
     drop(coroutines);
     println!("{sum}");
 }

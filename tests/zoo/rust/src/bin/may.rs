@@ -1,4 +1,5 @@
-//! 100 coroutines of `may` on its threads, which may go on on another thread than they began on: 100 * 10 * 10 blocks.
+//! 100 coroutines of `may` on its threads. A coroutine may continue on another thread than the one it began on: 100 *
+//! 10 * 10 blocks.
 use may::coroutine;
 
 fn main() {
@@ -7,7 +8,7 @@ fn main() {
     zoo_rust::ready();
     let tasks: Vec<_> = (0..100)
         .map(|_| {
-            // SAFETY: nothing in it depends on the thread.
+            // SAFETY: the closure does not depend on the thread that runs it.
             unsafe {
                 coroutine::spawn(|| {
                     let mut sum = 0;
