@@ -1,7 +1,7 @@
 //! Other processes seen from outside: their children, their state, and signals to them.
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// The exit status as a shell shows it: the code, or 128 + the signal.
@@ -23,13 +23,20 @@ pub fn signal(name: &str, pids: &[u32]) {
         "TERM" => Signal::TERM,
         "CONT" => Signal::CONT,
         "STOP" => Signal::STOP,
-        _ => panic!("{name} is not in this list"),
+        _ => return signal_by_command(name, pids),
     };
     for pid in pids {
         let pid = Pid::from_raw(*pid as i32).expect("not 0");
         // A process that is already gone is not an error here.
         let _ = kill_process(pid, signal);
     }
+}
+
+/// For signals that have no safe name here, for example those of real time, which are numbers.
+fn signal_by_command(name: &str, pids: &[u32]) {
+    let mut command = Command::new("kill");
+    command.arg("-s").arg(name).args(pids.iter().map(u32::to_string));
+    let _ = command.stderr(std::process::Stdio::null()).status().expect("kill(1)");
 }
 
 pub fn children(pid: u32) -> Vec<u32> {
