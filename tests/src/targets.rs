@@ -50,6 +50,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_handover_musl_static", "attach_handover.c", MUSL_STATIC, &[]),
     ("attach_fault", "attach_fault.c", &["-O2"], &[]),
     ("attach_bare", "attach_bare.c", &["-nostdlib", "-static"], &[]),
+    ("attach_late_exec", "attach_late_exec.c", &["-nostdlib", "-static"], &[]),
     ("attach_bare_calls", "attach_bare.c", &["-nostdlib", "-static", "-DCALLS"], &[]),
     ("attach_phases_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic"], &[]),
     ("attach_new_jemalloc", "attach_new.cpp", &["-ljemalloc"], &[]),

@@ -1,7 +1,7 @@
 //! Programs that end, change or are stopped during an attach, and signals to heaptrack. The messages are true, no
 //! process hangs, and nothing of heaptrack stays in the program.
 use heaptrack_tests::attach::{Session, Target, command, cycle, detach};
-use heaptrack_tests::phases::finishes;
+use heaptrack_tests::phases::{assert_rounds, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Program, scale};
@@ -263,18 +263,14 @@ fn detaching_from_a_program_that_heaptrack_launched() {
     running.finish();
 }
 
-/// `./server & heaptrack -p $!`: the new process is a copy of its parent at first, and may become several programs in
-/// turn.
+/// `./server & heaptrack -p $!`: the process is a copy of the shell at first. Here it is a program without an allocator, for which attach
+/// waits half a second, and which becomes another program meanwhile.
 #[test]
-fn a_program_that_has_just_started_can_be_attached_to() {
-    let mut chance = Chance::new("attach to a program that starts");
-    for number in 0..scale::count(300) {
-        let mut command = Command::new("env");
-        let mut program = Target::spawn(command.args(["env", "env"]).arg(target("attach_phases")).arg("1"));
-        std::thread::sleep(Duration::from_micros(chance.between(0, 6000)));
-        let ended = cycle(program.pid, "0s");
-        assert_eq!(ended.code, 0, "start {number}: {}", ended.text);
-        assert_eq!(program.tell("3"), "done 3");
-        finishes(program);
-    }
+fn a_process_that_becomes_another_program_during_the_attach_is_attached_to() {
+    let mut program = Target::spawn(Command::new(target("attach_late_exec")).arg(target("attach_phases")).arg("1"));
+    let session = Session::attach(program.pid, &["--no-symbols"]);
+    assert_eq!(process::executable(program.pid), target("attach_phases").canonicalize().ok());
+    assert_eq!(program.tell("3"), "done 3");
+    assert_rounds(&session.detach().report(), 3);
+    finishes(program);
 }
