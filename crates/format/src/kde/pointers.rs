@@ -10,8 +10,8 @@ pub(crate) struct Pointers {
     live: IntMap<u64, (u64, u32)>,
     alloc_classes: IntMap<(u64, u32), u32>,
     sizes: Vec<u64>,
-    /// The address of the last allocation; 0 after any free.
-    last: u64,
+    /// The address of the last allocation, if no free came after it.
+    last: Option<u64>,
     pub(crate) now_ns: u64,
     pub(crate) heap: PeakTracker,
     /// All totals but those of `heap`, runtime and resident memory.
@@ -32,7 +32,7 @@ impl Pointers {
     /// Adds a block. If the address is live, the caller must call `implied` first.
     pub(crate) fn alloc(&mut self, address: u64, sequence: u64, alloc_class: u32) {
         let size = self.size(alloc_class);
-        self.last = address;
+        self.last = Some(address);
         self.live.insert(address, (sequence, alloc_class));
         let totals = &mut self.totals;
         totals.allocations += 1;
@@ -42,9 +42,9 @@ impl Pointers {
 
     /// Removes the block at `address` and returns its sequence number.
     pub(crate) fn free(&mut self, address: u64) -> Option<u64> {
-        let is_temporary = self.last == address;
+        let is_temporary = self.last == Some(address);
         let sequence = self.remove(address)?;
-        self.last = 0;
+        self.last = None;
         self.totals.temporary += is_temporary as u64;
         Some(sequence)
     }

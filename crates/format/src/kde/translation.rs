@@ -136,6 +136,8 @@ impl Translation {
             allocs >>= 1;
             used = end as usize;
         }
+        // The command ends at the first line that is one.
+        self.in_command &= used == 0;
         used
     }
 
