@@ -17,7 +17,8 @@ FLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address"
 # A reader that needs more than this for a small file is broken.
 LIMITS="-rss_limit_mb=2048 -timeout=10 -detect_leaks=0"
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:detect_odr_violation=0}"
+# Without the search for leaks, libFuzzer does not see single allocations, so AddressSanitizer has to limit them.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:detect_odr_violation=0:max_allocation_size_mb=2000}"
 
 build() {
     # The server's page is not tested, so four empty files are enough.
