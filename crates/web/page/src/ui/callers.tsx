@@ -3,15 +3,15 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
 import { type Cost, usable } from "../costs";
-import { base, labelOf, placeOf, whole } from "../names";
+import { base, labelOf, whole } from "../names";
 import { change, useAsk, usePreference } from "../store";
 import type { Row } from "../work/protocol";
-import { ColumnMenu, costColumn, recalled, shown } from "./columns";
+import { ColumnMenu, LevelName, costColumn, recalled, shown } from "./columns";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
-import { type Column, Grid } from "./grid";
+import { type Column, Grid, ListGrid } from "./grid";
 import { LookTools } from "./look";
-import { Empty, Marked, Problem, Splitter } from "./parts";
+import { Empty, Problem, Splitter } from "./parts";
 import { EditorLink } from "./editor";
 
 export const Callers = (): JSX.Element => {
@@ -36,11 +36,7 @@ export const Callers = (): JSX.Element => {
       width: 300,
       cell: (row) => (
         <span class="tree-cell" title={`${labelOf(row.level, look.merge, true)}\n${whole(row.level)}`}>
-          <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
-          <span class="tree-name">
-            <Marked text={labelOf(row.level, look.merge, state.full)} search={filter} />
-          </span>
-          <span class="place">{placeOf(row.level, look.merge)}</span>
+          <LevelName level={row.level} merge={look.merge} full={state.full} search={filter} />
         </span>
       ),
       text: (row) => `${labelOf(row.level, look.merge, true)}\t${whole(row.level)}`,
@@ -133,9 +129,9 @@ const Around = ({ value: around, location, costs, totals, onChoose }: { value: A
         About <code>{title}</code>
       </h3>
       <div class="around-panes">
-        <Grid label={`Callers of ${title}`} name="callers-of" columns={columns(`Called by (${around.callers.length})`)} count={around.callers.length} rows={(from, to) => around.callers.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callers: stacks begin here." />
-        <Grid label={`Callees of ${title}`} name="callees-of" columns={columns(`Calls (${around.callees.length})`)} count={around.callees.length} rows={(from, to) => around.callees.slice(from, to)} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callees: it allocates directly." />
-        <Grid label={`Lines of ${title}`} name="lines-of" columns={lines} count={around.lines.length} rows={(from, to) => around.lines.slice(from, to)} version={around} idOf={(line) => `${line.file}:${line.line}`} onSelect={() => undefined} onOpen={(line) => line.file && change({ view: "source", src: line.file, line: line.line })} empty="The lines are not known." />
+        <ListGrid label={`Callers of ${title}`} name="callers-of" columns={columns(`Called by (${around.callers.length})`)} list={around.callers} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callers: stacks begin here." />
+        <ListGrid label={`Callees of ${title}`} name="callees-of" columns={columns(`Calls (${around.callees.length})`)} list={around.callees} version={around} idOf={(row) => String(row.key)} onSelect={() => undefined} onOpen={onChoose} empty="No callees: it allocates directly." />
+        <ListGrid label={`Lines of ${title}`} name="lines-of" columns={lines} list={around.lines} version={around} idOf={(line) => `${line.file}:${line.line}`} onSelect={() => undefined} onOpen={(line) => line.file && change({ view: "source", src: line.file, line: line.line })} empty="The lines are not known." />
       </div>
     </div>
   );

@@ -7,7 +7,7 @@ import { time } from "../units";
 import { type Drawing, BOTTOM, LEFT, RIGHT, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
-import { Choices, Empty, NotCompared, Problem, Switch, download, ink, useSize, WholeOnly } from "./parts";
+import { Choices, Empty, NotCompared, Problem, SaveButtons, Switch, download, ink, useSize, WholeOnly } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 import { type Timeline, type What, formatTime, series } from "./series";
 import { Legend } from "./timeline";
@@ -96,12 +96,7 @@ const Chart = ({ data, what }: { data: Timeline; what: What }): JSX.Element => {
         <h2>{TITLES[what]}</h2>
         <span class="hint">{shape.unit}</span>
         <span class="push" />
-        <button type="button" class="button" onClick={() => save("svg")}>
-          SVG
-        </button>
-        <button type="button" class="button" onClick={() => save("png")}>
-          PNG
-        </button>
+        <SaveButtons onSave={save} />
       </header>
       <div
         ref={place}

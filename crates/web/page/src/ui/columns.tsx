@@ -1,11 +1,24 @@
 // The columns of costs in tables: which are shown, and in which order.
 import type { JSX } from "preact";
 import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, isKnown, isPart, largest, name, value } from "../costs";
+import { labelOf, placeOf } from "../names";
 import { recall, remember } from "../store";
 import { percent, show, signed } from "../units";
 import type { Row, Totals } from "../work/protocol";
+import type { Look } from "../work/stacks";
 import type { Column } from "./grid";
-import { Menu } from "./parts";
+import { Marked, Menu } from "./parts";
+
+/** The name of a level and its place in the source. What is searched for is marked. */
+export const LevelName = ({ level, merge, full, search }: { level: Row["level"]; merge: Look["merge"]; full: boolean; search: string }): JSX.Element => (
+  <>
+    <span class={`owner ${level.class ?? "none"}`} aria-hidden="true" />
+    <span class="tree-name">
+      <Marked text={labelOf(level, merge, full)} search={search} />
+    </span>
+    <span class="place">{placeOf(level, merge)}</span>
+  </>
+);
 
 export type Shape = Partial<Record<Mode, Cost[]>>;
 

@@ -3,9 +3,9 @@ import type { JSX } from "preact";
 import { isOtherTrace } from "../state";
 import { change } from "../store";
 import { opened, usePage } from "./context";
-import { Menu, Pick } from "./parts";
+import { Menu, Pick, TraceList } from "./parts";
 
-/** How the base can be scaled: the text of the choice, and of the description. */
+/** How the base can be scaled. `text` is shown in the choice and in the header, `told` in the card "What changed". */
 export const NORMALS = {
   no: { text: "as recorded", told: "" },
   second: { text: "per second", told: "per second" },
@@ -41,22 +41,14 @@ export const CompareMenu = (): JSX.Element => {
               <p>
                 <b>Another trace:</b>
               </p>
-              <ul class="plain-list">
-                {others.map(({ index, name }) => (
-                  <li key={index}>
-                    <button
-                      type="button"
-                      class="link"
-                      onClick={() => {
-                        change({ compare: String(index), runs: [] });
-                        close();
-                      }}
-                    >
-                      {name}
-                    </button>
-                  </li>
-                ))}
-              </ul>
+              <TraceList
+                traces={others}
+                className="plain-list"
+                onChoose={(index) => {
+                  change({ compare: String(index), runs: [] });
+                  close();
+                }}
+              />
             </>
           ) : (
             <p class="hint">Another trace: start with <code>heaptrack analyze FILE --compare BASE</code>.</p>

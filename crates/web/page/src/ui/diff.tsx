@@ -10,7 +10,7 @@ import type { Change, Elsewhere, Measure } from "../work/protocol";
 import { NORMALS, Scale } from "./compare";
 import { traceName, usePage } from "./context";
 import { nameKey } from "./figures";
-import { type Column, Grid } from "./grid";
+import { type Column, ListGrid } from "./grid";
 import { Choices, Pick, Problem } from "./parts";
 
 type Kind = "all" | "more" | "less" | "new" | "gone";
@@ -125,12 +125,11 @@ export const DiffTable = (): JSX.Element => {
         />
       </header>
       {answer.error && <Problem text={answer.error} />}
-      <Grid
+      <ListGrid
         label="Changes by function"
         name={runs.length > 0 ? "runs" : "diff"}
         columns={columns}
-        count={rows.length}
-        rows={(from, to) => rows.slice(from, to)}
+        list={rows}
         version={rows}
         idOf={(row) => row.name}
         onSelect={({ level, row }) => row && pick({ title: `${labelOf(level, look.merge, true)}, what it allocates itself`, level, selection: { of: "self", key: row.key } })}
@@ -179,12 +178,11 @@ const ElsewhereTable = (): JSX.Element | null => {
   ];
   return (
     <div style={{ "--tall": `${Math.min(220, Math.max(90, rows.length * 26 + 44))}px` }}>
-      <Grid
+      <ListGrid
         label="Changes in other measures"
         name="elsewhere"
         columns={columns}
-        count={rows.length}
-        rows={(from, to) => rows.slice(from, to)}
+        list={rows}
         version={rows}
         idOf={(row) => row.name}
         onSelect={({ level, row }) => pick({ title: `${labelOf(level, look.merge, true)}, what it allocates itself`, level, selection: { of: "self", key: row.key } })}

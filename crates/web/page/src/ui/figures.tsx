@@ -62,7 +62,12 @@ const totalsIn = (overview: Overview, isDiff: boolean) => {
       → {one(cost, format)}
     </>
   );
-  return { now, before, one, figure, beforeAndAfter };
+  /** The figure and the note of a card. `note` is that of one trace. */
+  const card = (cost: Cost, format: Format, kind: "bytes" | "count", note: JSX.Element | string): { figure: JSX.Element; note: JSX.Element | string } => ({
+    figure: figure(cost, format, kind),
+    note: isDiff ? beforeAndAfter(cost, format) : note,
+  });
+  return { now, before, one, card };
 };
 
 const Share = ({ of, part, all }: { of: string; part: number; all: number }): JSX.Element => (
@@ -159,7 +164,7 @@ const Rss = (): JSX.Element => {
 
 const Moment = ({ overview }: { overview: Overview }): JSX.Element => {
   const { isDiff } = usePage();
-  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { now, card } = totalsIn(overview, isDiff);
   const { to_ns } = overview.totals;
   const when = (
     <>
@@ -171,8 +176,8 @@ const Moment = ({ overview }: { overview: Overview }): JSX.Element => {
   );
   return (
     <div class="figures">
-      <Card name="Live heap" figure={figure("live_bytes", bytes, "bytes")} note={isDiff ? beforeAndAfter("live_bytes", bytes) : when} title={`${exact(now("live_bytes"))} bytes`} />
-      <Card name="Live blocks" figure={figure("live_allocations", count, "count")} note={isDiff ? beforeAndAfter("live_allocations", count) : "not freed yet"} title={exact(now("live_allocations"))} />
+      <Card name="Live heap" {...card("live_bytes", bytes, "bytes", when)} title={`${exact(now("live_bytes"))} bytes`} />
+      <Card name="Live blocks" {...card("live_allocations", count, "count", "not freed yet")} title={exact(now("live_allocations"))} />
       <Holder overview={overview} cost="live_bytes" name={isDiff ? "Changed most" : "Largest owner"} title="The code that holds most" canOpen={false} />
     </div>
   );
@@ -182,7 +187,7 @@ const Moment = ({ overview }: { overview: Overview }): JSX.Element => {
 const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
   const { mode, isDiff, ask, status } = usePage();
   const lifetimes = usePatient("lifetimes", ask.query).value as unknown as Lifetimes | undefined;
-  const { now, one, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { now, one, card } = totalsIn(overview, isDiff);
   const length = overview.totals.to_ns - overview.totals.from_ns;
   const of = mode === "session" ? "allocations" : "deallocations";
   const all = now(of);
@@ -191,7 +196,7 @@ const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
   const told = percent(temporary / Math.max(1, all));
   const title = `Temporary: ${exact(temporary)} (${told} of ${of === "allocations" ? of : "frees"}, ${rate(temporary, length)}), freed by their own thread before it allocated anything else. Click: lifetimes`;
   const open = (): void => change({ view: "lifetimes" });
-  if (isDiff) return <Card name="Temporary" figure={figure("temporary", count, "count")} note={beforeAndAfter("temporary", count)} title={title} onClick={open} />;
+  if (isDiff) return <Card name="Temporary" {...card("temporary", count, "count", "")} title={title} onClick={open} />;
   const short = lifetimes?.deallocations.reduce((sum, amount, index) => ((lifetimes.to[index] ?? 0) < SHORT_LIVED_NS ? sum + amount : sum), 0);
   if (short === undefined || status.report) {
     const note = (
@@ -220,7 +225,7 @@ const ShortLived = ({ overview }: { overview: Overview }): JSX.Element => {
 
 const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
   const { state, mode, isDiff } = usePage();
-  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { now, card } = totalsIn(overview, isDiff);
   const isWhole = mode === "session";
   const peakTime = overview.totals.answer.peak_time_ns ?? 0;
   const note = (
@@ -240,8 +245,7 @@ const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
   return (
     <Card
       name={name}
-      figure={figure("peak_bytes", bytes, "bytes")}
-      note={isDiff ? beforeAndAfter("peak_bytes", bytes) : note}
+      {...card("peak_bytes", bytes, "bytes", note)}
       title={`${exact(now("peak_bytes"))} bytes. Click: show what was live then`}
       onClick={isDiff ? undefined : () => change({ at: isWhole ? PEAK : peakTime, from: undefined, to: undefined })}
     />
@@ -250,7 +254,7 @@ const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
 
 const Leaked = ({ overview }: { overview: Overview }): JSX.Element => {
   const { isDiff } = usePage();
-  const { now, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { now, card } = totalsIn(overview, isDiff);
   const suppressed = overview.totals.answer.suppressed_bytes ?? 0;
   const note = (
     <>
@@ -272,8 +276,7 @@ const Leaked = ({ overview }: { overview: Overview }): JSX.Element => {
   return (
     <Card
       name="Leaked"
-      figure={figure("leaked_bytes", bytes, "bytes")}
-      note={isDiff ? beforeAndAfter("leaked_bytes", bytes) : note}
+      {...card("leaked_bytes", bytes, "bytes", note)}
       title={`${exact(now("leaked_bytes"))} bytes were not freed at the end. Click: show the verdicts`}
       onClick={() => change({ view: "leaks" })}
     />
@@ -308,7 +311,7 @@ const Growth = ({ overview }: { overview: Overview }): JSX.Element => {
 
 const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
   const { isDiff } = usePage();
-  const { now, one, figure, beforeAndAfter } = totalsIn(overview, isDiff);
+  const { now, one, card } = totalsIn(overview, isDiff);
   const length = overview.totals.to_ns - overview.totals.from_ns;
   const note = (
     <>
@@ -326,8 +329,7 @@ const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
   return (
     <Card
       name="Allocations"
-      figure={figure("allocations", count, "count")}
-      note={isDiff ? beforeAndAfter("allocations", count) : note}
+      {...card("allocations", count, "count", note)}
       title={`${exact(now("allocations"))} calls, ${exact(now("deallocations"))} frees; ${byteRate(now("allocated_bytes"), length)}`}
       onClick={() => change({ view: "allocations" })}
     />

@@ -12,7 +12,7 @@ import { nameKey } from "./figures";
 import { BOX, type Scene, boxAt, drawFlame, heightOf, matched, pathOf, walk } from "./boxes";
 import { known } from "./columns";
 import { LookTools } from "./look";
-import { Choices, Pick, Problem, Switch, copy, download, ink, useSize } from "./parts";
+import { Choices, Pick, Problem, SaveButtons, Switch, copy, download, ink, useSize } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 
 export const FlameView = (): JSX.Element => {
@@ -216,12 +216,7 @@ const Graph = ({ answer, cost, big }: { answer: FlameAnswer; cost: Cost; big: bo
           <button type="button" class="button" title="Copy the description of this box" onClick={() => void copy(describe(told)).then(() => say("Copied."))}>
             Copy
           </button>
-          <button type="button" class="button" onClick={() => save("svg")}>
-            SVG
-          </button>
-          <button type="button" class="button" onClick={() => save("png")}>
-            PNG
-          </button>
+          <SaveButtons onSave={save} />
           <output class="flame-text" {...(told === 0 ? { "data-number": cost, "data-value": total } : {})}>
             {describe(told)}
           </output>

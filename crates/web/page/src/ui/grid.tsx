@@ -266,3 +266,6 @@ const Head = <R,>({ column, props, width, onResize }: { column: Column<R>; props
     </div>
   );
 };
+
+/** A table of a list that is here as a whole. */
+export const ListGrid = <R,>({ list, ...others }: Omit<GridProps<R>, "count" | "rows"> & { list: R[] }): JSX.Element => <Grid {...others} count={list.length} rows={(from, to) => list.slice(from, to)} />;

@@ -8,7 +8,7 @@ import { functionName } from "../work/stacks";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
 import { bandName } from "./series";
-import { Choices, Empty, NotCompared, Problem, WholeOnly } from "./parts";
+import { type Choice, Choices, Empty, NotCompared, Problem, WholeOnly } from "./parts";
 
 type Top = { function: string | null; short?: string | null; module?: string | null; allocations: number; allocated_bytes?: number; bytes?: number };
 type Sizes = { from: number[]; to: number[]; top?: Top[][] } & Record<string, number[]>;
@@ -58,14 +58,43 @@ const Functions = ({ bars }: { bars: Bar[] }): JSX.Element | null => {
 };
 const MOST_NAMED = 12;
 
+type HistogramProps = {
+  title: string;
+  /** What the buckets are. */
+  hint: string;
+  value: State["measure"];
+  choices: Choice<State["measure"]>[];
+  error: string | undefined;
+  bars: Bar[] | undefined;
+  legend: JSX.Element;
+};
+
+/** A view of bars, with the choice of what they show. */
+const Histogram = ({ title, hint, value, choices, error, bars, legend }: HistogramProps): JSX.Element => {
+  const { status } = usePage();
+  return (
+    <section class="view" aria-label={title}>
+      <div class="tools">
+        <Choices label="What the bars show" value={value} choices={choices} onChange={(next) => change({ measure: next })} />
+        <span class="hint">
+          {hint} · {status.report ? "whole session" : "click a bar to see only these blocks"}
+        </span>
+      </div>
+      <NotCompared />
+      <WholeOnly what={title.toLowerCase()} />
+      {error && <Problem text={error} />}
+      {bars && legend}
+      {bars && <Bars title={title} bars={bars} format={value === "allocations" ? count : bytes} canFilter={!status.report} />}
+    </section>
+  );
+};
+
 export const SizesView = (): JSX.Element => {
   const { state, ask, status, peak } = usePage();
   const answer = useRaw("sizes", ask.query);
   const data = answer.value as unknown as Sizes | undefined;
   const isMoment = mode(state) === "moment" && !status.report;
   const measure = isMoment ? "live_bytes" : state.measure;
-  const isBytes = measure !== "allocations";
-  const format = isBytes ? bytes : count;
   const bars: Bar[] = (data?.from ?? []).map((from, index) => {
     const to = data?.to[index] ?? from;
     const calls = data?.allocations?.[index] ?? 0;
@@ -82,38 +111,31 @@ export const SizesView = (): JSX.Element => {
     };
   });
   return (
-    <section class="view" aria-label="Sizes">
-      <div class="tools">
-        <Choices
-          label="What the bars show"
-          value={measure}
-          choices={
-            isMoment
-              ? [{ value: "live_bytes", text: "live bytes" }]
-              : [
-                  { value: "allocations", text: "allocations" },
-                  { value: "allocated_bytes", text: "bytes" },
-                  { value: "peak_bytes", text: "at the peak" },
-                  { value: "live_bytes", text: "live at end" },
-                ]
-          }
-          onChange={(next) => change({ measure: next })}
-        />
-        <span class="hint">requested size of a block · {status.report ? "whole session" : "click a bar to see only these blocks"}</span>
-      </div>
-      <NotCompared />
-      <WholeOnly what="sizes" />
-      {answer.error && <Problem text={answer.error} />}
-      {data && <Functions bars={bars} />}
-      {data && <Bars title="Sizes" bars={bars} format={format} canFilter={!status.report} />}
-    </section>
+    <Histogram
+      title="Sizes"
+      hint="requested size of a block"
+      value={measure}
+      choices={
+        isMoment
+          ? [{ value: "live_bytes", text: "live bytes" }]
+          : [
+              { value: "allocations", text: "allocations" },
+              { value: "allocated_bytes", text: "bytes" },
+              { value: "peak_bytes", text: "at the peak" },
+              { value: "live_bytes", text: "live at end" },
+            ]
+      }
+      error={answer.error}
+      bars={data && bars}
+      legend={<Functions bars={bars} />}
+    />
   );
 };
 
 type Lifetimes = { from: number[]; to: number[] } & Record<string, number[]>;
 
 export const LifetimesView = (): JSX.Element => {
-  const { state, ask, status } = usePage();
+  const { state, ask } = usePage();
   const answer = useRaw("lifetimes", ask.query);
   const data = answer.value as unknown as Lifetimes | undefined;
   const isBytes = state.measure !== "allocations";
@@ -140,23 +162,17 @@ export const LifetimesView = (): JSX.Element => {
   });
   joinShort(bars, format);
   return (
-    <section class="view" aria-label="Lifetimes">
-      <div class="tools">
-        <Choices
-          label="What the bars show"
-          value={isBytes ? "allocated_bytes" : "allocations"}
-          choices={[
-            { value: "allocations", text: "blocks" },
-            { value: "allocated_bytes", text: "bytes" },
-          ]}
-          onChange={(next) => change({ measure: next })}
-        />
-        <span class="hint">time from allocation to free · {status.report ? "whole session" : "click a bar to see only these blocks"}</span>
-      </div>
-      <NotCompared />
-      <WholeOnly what="lifetimes" />
-      {answer.error && <Problem text={answer.error} />}
-      {data && (
+    <Histogram
+      title="Lifetimes"
+      hint="time from allocation to free"
+      value={isBytes ? "allocated_bytes" : "allocations"}
+      choices={[
+        { value: "allocations", text: "blocks" },
+        { value: "allocated_bytes", text: "bytes" },
+      ]}
+      error={answer.error}
+      bars={data && bars}
+      legend={
         <div class="legend">
           <span class="legend-entry">
             <i style={{ background: FREED }} />
@@ -167,9 +183,8 @@ export const LifetimesView = (): JSX.Element => {
             still live, this old
           </span>
         </div>
-      )}
-      {data && <Bars title="Lifetimes" bars={bars} format={format} canFilter={!status.report} />}
-    </section>
+      }
+    />
   );
 };
 

@@ -7,7 +7,7 @@ import { change } from "../store";
 import { bytes, count, exact, percent, time } from "../units";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
-import { type Column, Grid } from "./grid";
+import { type Column, ListGrid } from "./grid";
 import { Label, Num } from "./number";
 import { Choices, NotCompared, Problem, WholeOnly, copy } from "./parts";
 
@@ -192,13 +192,12 @@ export const Leaks = (): JSX.Element => {
           <VerdictBadge verdict={one.verdict} /> {one.reason}
         </p>
       )}
-      <Grid
+      <ListGrid
         label="Leaks"
         name="leaks"
         tall
         columns={columns}
-        count={sites.length}
-        rows={(from, to) => sites.slice(from, to)}
+        list={sites}
         version={`${verdict} ${answer.busy} ${sites.length}`}
         idOf={id}
         selected={selected}

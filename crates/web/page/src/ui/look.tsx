@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { change, current } from "../store";
 import { usePage } from "./context";
 import { isRegex, refusalOf } from "./refusal";
-import { Choices, Pick, Switch } from "./parts";
+import { Choices, Pick, Switch, plain } from "./parts";
 
 export const LookTools = (): JSX.Element => {
   const { state, look } = usePage();
@@ -22,12 +22,7 @@ export const LookTools = (): JSX.Element => {
       <Pick
         label="merge by"
         value={state.merge}
-        choices={[
-          { value: "function", text: "function" },
-          { value: "line", text: "line" },
-          { value: "namespace", text: "namespace" },
-          { value: "module", text: "module" },
-        ]}
+        choices={plain("function", "line", "namespace", "module")}
         onChange={(merge) => change({ merge })}
       />
       <Switch text="full names" title="Show template arguments and parameters" on={state.full} onChange={(full) => change({ full })} />

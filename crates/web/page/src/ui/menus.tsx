@@ -9,7 +9,7 @@ import { opened, usePage } from "./context";
 import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
 import { threadName } from "./lanes";
-import { Dialog, Menu, Pick, Problem, copy, download } from "./parts";
+import { Dialog, Menu, Pick, Problem, TraceList, copy, download } from "./parts";
 import { refusalOf } from "./refusal";
 import { template } from "./editor";
 
@@ -104,24 +104,15 @@ export const OpenMenu = (): JSX.Element => {
           <p>
             <b>Traces</b> <span class="hint">from the command line, or in the same folder</span>
           </p>
-          <ul class="plain-list traces">
-            {all.map(({ index, name }) => (
-              <li key={index}>
-                <button
-                  type="button"
-                  class="link"
-                  aria-current={index === state.file}
-                  onClick={() => {
-                    change({ file: index, at: undefined, from: undefined, to: undefined, zoom: "", zoomFrom: undefined, zoomTo: undefined, fn: undefined, src: undefined, compare: undefined, runs: [], domain: "malloc" });
-                    close();
-                  }}
-                >
-                  {name}
-                </button>
-                {index === state.file && " (open)"}
-              </li>
-            ))}
-          </ul>
+          <TraceList
+            traces={all}
+            className="plain-list traces"
+            open={state.file}
+            onChoose={(index) => {
+              change({ file: index, at: undefined, from: undefined, to: undefined, zoom: "", zoomFrom: undefined, zoomTo: undefined, fn: undefined, src: undefined, compare: undefined, runs: [], domain: "malloc" });
+              close();
+            }}
+          />
           <p>
             <b>Suppressions</b> <span class="hint">LeakSanitizer's format: lines of leak:NAME</span>
           </p>

@@ -59,6 +59,9 @@ export const Marked = ({ text, search }: { text: string; search: string }): JSX.
 /** `number`: the name and value of the number in its text. */
 export type Choice<T extends string> = { value: T; text: string; title?: string; number?: [string, number] };
 
+/** Choices whose text is their value. */
+export const plain = <T extends string>(...values: T[]): Choice<T>[] => values.map((value) => ({ value, text: value }));
+
 /** A choice of one value: a row of buttons. */
 export const Choices = <T extends string>({ label, value, choices, onChange }: { label: string; value: T; choices: Choice<T>[]; onChange: (value: T) => void }): JSX.Element => (
   <div class="choices" role="group" aria-label={label}>
@@ -90,6 +93,32 @@ export const Pick = <T extends string>({ label, value, choices, onChange }: { la
       ))}
     </select>
   </label>
+);
+
+/** The buttons that save a drawing as a file. */
+export const SaveButtons = ({ onSave }: { onSave: (form: "svg" | "png") => void }): JSX.Element => (
+  <>
+    <button type="button" class="button" onClick={() => onSave("svg")}>
+      SVG
+    </button>
+    <button type="button" class="button" onClick={() => onSave("png")}>
+      PNG
+    </button>
+  </>
+);
+
+/** A list of traces to choose from. `open`: the one that is shown, if the list has it. */
+export const TraceList = ({ traces, className, open, onChoose }: { traces: { index: number; name: string }[]; className: string; open?: number; onChoose: (index: number) => void }): JSX.Element => (
+  <ul class={className}>
+    {traces.map(({ index, name }) => (
+      <li key={index}>
+        <button type="button" class="link" aria-current={open === undefined ? undefined : index === open} onClick={() => onChoose(index)}>
+          {name}
+        </button>
+        {index === open && " (open)"}
+      </li>
+    ))}
+  </ul>
 );
 
 export const Switch = ({ text, title, on, onChange }: { text: string; title?: string; on: boolean; onChange: (on: boolean) => void }): JSX.Element => (

@@ -4,7 +4,7 @@ import { change } from "../store";
 import { bytes, exact, percent, several } from "../units";
 import { usePage } from "./context";
 import { useRaw } from "./raw";
-import { type Column, Grid } from "./grid";
+import { type Column, ListGrid } from "./grid";
 import { threadName } from "./lanes";
 import { Num } from "./number";
 import { NotCompared, Problem, WholeOnly } from "./parts";
@@ -53,13 +53,12 @@ export const Threads = (): JSX.Element => {
       <NotCompared />
       <WholeOnly what="threads" />
       {answer.error && <Problem text={answer.error} />}
-      <Grid
+      <ListGrid
         label="Threads"
         name="threads"
         tall
         columns={columns}
-        count={list.length}
-        rows={(from, to) => list.slice(from, to)}
+        list={list}
         version={answer.value}
         idOf={(thread) => String(thread.index)}
         selected={state.thread.length === 1 ? String(state.thread[0]) : undefined}

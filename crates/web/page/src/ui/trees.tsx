@@ -3,19 +3,19 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../client";
 import { COSTS, type Cost, help, isKnown, name, usable, value } from "../costs";
-import { labelOf, placeOf, whole } from "../names";
+import { labelOf, whole } from "../names";
 import { change, useAsk } from "../store";
 import { exact, show } from "../units";
 import type { TreeRow } from "../work/protocol";
 import { lookName } from "../work/stacks";
 import type { Direction } from "../work/tree";
-import { ColumnMenu, costColumn, recalled, shown } from "./columns";
+import { ColumnMenu, LevelName, costColumn, recalled, shown } from "./columns";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
 import { type Column, Grid } from "./grid";
 import { LookTools, QuickFilter, firstText } from "./look";
 import { Num } from "./number";
-import { Marked, Problem } from "./parts";
+import { Problem } from "./parts";
 
 export const TreeView = ({ direction }: { direction: Direction }): JSX.Element => {
   const { state, ask: about, look, mode, pick, picked, say, status } = usePage();
@@ -65,11 +65,7 @@ export const TreeView = ({ direction }: { direction: Direction }): JSX.Element =
           ) : (
             <span class="twist none" />
           )}
-          <span class={`owner ${row.level.class ?? "none"}`} aria-hidden="true" />
-          <span class="tree-name">
-            <Marked text={labelOf(row.level, look.merge, state.full)} search={highlight} />
-          </span>
-          <span class="place">{placeOf(row.level, look.merge)}</span>
+          <LevelName level={row.level} merge={look.merge} full={state.full} search={highlight} />
         </span>
       ),
       text: (row) => `${labelOf(row.level, look.merge, true)}\t${whole(row.level)}`,

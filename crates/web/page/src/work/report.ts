@@ -8,8 +8,9 @@ import { Refusal } from "./source";
 
 /** Row r belongs to slice s if `start[s] <= r < start[s + 1]`. `live_*` and `peak_*` are values, the others are sums within the slice. */
 export type Slices = {
-  /** Events that are known as sums only (`--max-size`) are in no slice. A range contains all of them if it begins with the session and ends after them, at `border` or later.
-   * These are the costs up to there. */
+  /** Only with `--max-size`: the costs from the start of the session to the border with the number `border`. The oldest events are stored as sums, which are in no
+   * slice. `border` is the first border after them. A range that begins at the start and ends at `border` or later counts these costs instead of the slices before
+   * `border`. Any other range leaves the sums out. */
   folded: ({ border: number; highest: number; highest_ns: number; stack: number[] } & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>) | null;
   /** The borders of the slices: one more than slices. */
   time_ns: number[];
