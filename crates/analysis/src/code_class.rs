@@ -1,7 +1,8 @@
 //! The class of code that a level belongs to: the user's own program, a dependency, the language's runtime, libc or the kernel.
 //!
 //! Receives: a level with its module, source path and name. Returns: a class, and for a stack the level to blame, which is the innermost
-//! level in the user's own code. The user's rules come first, then the source path, then the name, then the module.
+//! level in the user's own code. The first of these that knows the level decides: the user's rules; the kernel's and libc's own modules
+//! and functions; the source path; the name, if the source path is missing or has no folder; the module.
 use crate::frame_names::Level;
 use std::fmt;
 

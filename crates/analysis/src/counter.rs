@@ -20,6 +20,21 @@ pub(crate) struct Birth {
     pub(crate) time_ns: u64,
 }
 
+impl Birth {
+    /// A block that is allocated now. `None` if the definition of its allocation class is lost.
+    #[inline]
+    pub(crate) fn of(now: &Now, alloc_class: u32, alloc_classes: &[KnownAllocClass]) -> Option<Birth> {
+        let known = alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
+        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
+    }
+
+    /// The age of the block.
+    #[inline]
+    pub(crate) const fn age(&self, now: &Now) -> u64 {
+        now.time_ns.saturating_sub(self.time_ns)
+    }
+}
+
 impl Kept for Birth {
     const DEAD: Birth = Birth { alloc_class: u32::MAX, thread: 0, time_ns: 0 };
     const MANY: u32 = 1024;
@@ -66,26 +81,12 @@ impl Selection {
     }
 }
 
-/// One group during a walk. Flows count from the beginning of the range.
+/// One group during a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    pub(crate) live_bytes: u64,
-    pub(crate) live_allocations: u64,
-    pub(crate) allocations: u64,
-    pub(crate) allocated_bytes: u64,
-    pub(crate) deallocations: u64,
-    pub(crate) freed_bytes: u64,
-    at_peak_bytes: u64,
-    at_peak_allocations: u64,
+    /// Counted from the beginning of the range. `peak_*` is out of date if `epoch` is, see `Counter::at_peak`. `kept_*` stays 0.
+    pub(crate) costs: Costs,
     epoch: u64,
-    pub(crate) temporary: u64,
-    pub(crate) temporary_bytes: u64,
-    pub(crate) lifetime_ns: u64,
-    base_bytes: u64,
-    base_allocations: u64,
-    pub(crate) own_peak_bytes: u64,
-    pub(crate) own_peak_time_ns: u64,
-    pub(crate) size_max: u64,
     /// The times of its first and last allocation since the walk began.
     first_ns: u64,
     last_ns: u64,
@@ -94,29 +95,13 @@ pub(crate) struct Group {
 /// Later than any time.
 const NEVER: u64 = u64::MAX;
 
-impl Group {
-    const NEW: Group = Group {
-        live_bytes: 0,
-        live_allocations: 0,
-        allocations: 0,
-        allocated_bytes: 0,
-        deallocations: 0,
-        freed_bytes: 0,
-        at_peak_bytes: 0,
-        at_peak_allocations: 0,
-        epoch: 0,
-        temporary: 0,
-        temporary_bytes: 0,
-        lifetime_ns: 0,
-        base_bytes: 0,
-        base_allocations: 0,
-        own_peak_bytes: 0,
-        own_peak_time_ns: 0,
-        size_max: 0,
-        first_ns: NEVER,
-        last_ns: 0,
-    };
+impl Default for Group {
+    fn default() -> Self {
+        Group { costs: Costs::default(), epoch: 0, first_ns: NEVER, last_ns: 0 }
+    }
+}
 
+impl Group {
     /// When it allocated first and last, since the walk began or the times were forgotten.
     pub(crate) fn allocation_times(&self) -> Option<(u64, u64)> {
         (self.first_ns != NEVER).then_some((self.first_ns, self.last_ns))
@@ -185,7 +170,7 @@ impl<'a> Counter<'a> {
     pub(crate) fn new(alloc_classes: Cow<'a, [KnownAllocClass]>, groups: usize, selection: Option<Selection>) -> Self {
         Counter {
             alloc_classes,
-            groups: vec![Group::NEW; groups],
+            groups: vec![Group::default(); groups],
             selection,
             epoch: 0,
             heap: PeakTracker::default(),
@@ -199,7 +184,7 @@ impl<'a> Counter<'a> {
 
     /// Each thread that allocates gets this many groups, in the order of the threads' indexes.
     pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
-        Counter { per_thread, groups: vec![Group::NEW; threads * per_thread], ..self }
+        Counter { per_thread, groups: vec![Group::default(); threads * per_thread], ..self }
     }
 
     #[inline]
@@ -214,7 +199,7 @@ impl<'a> Counter<'a> {
             let from = self.alloc_classes.len();
             self.alloc_classes.to_mut().extend_from_slice(&alloc_classes[from..]);
         }
-        self.groups.resize(groups.max(self.groups.len()), Group::NEW);
+        self.groups.resize(groups.max(self.groups.len()), Group::default());
     }
 
     /// Returns the group and size of a block that counts.
@@ -246,8 +231,8 @@ impl<'a> Counter<'a> {
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.live_bytes = group.live_bytes.saturating_add(size);
-            group.live_allocations += 1;
+            group.costs.live_bytes = group.costs.live_bytes.saturating_add(size);
+            group.costs.live_allocations += 1;
             self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
         }
     }
@@ -261,19 +246,18 @@ impl<'a> Counter<'a> {
     /// Starts the range.
     pub(crate) fn begin(&mut self, now: &Now, time_ns: u64) {
         for group in &mut self.groups {
-            *group = Group {
-                live_bytes: group.live_bytes,
-                live_allocations: group.live_allocations,
-                base_bytes: group.live_bytes,
-                base_allocations: group.live_allocations,
-                at_peak_bytes: group.live_bytes,
-                at_peak_allocations: group.live_allocations,
-                epoch: self.epoch,
-                own_peak_bytes: group.live_bytes,
+            let Costs { live_bytes, live_allocations, .. } = group.costs;
+            group.epoch = self.epoch;
+            group.costs = Costs {
+                live_bytes,
+                live_allocations,
+                base_bytes: live_bytes,
+                base_allocations: live_allocations,
+                peak_bytes: live_bytes,
+                peak_allocations: live_allocations,
+                own_peak_bytes: live_bytes,
                 own_peak_time_ns: time_ns,
-                first_ns: group.first_ns,
-                last_ns: group.last_ns,
-                ..Group::NEW
+                ..Costs::default()
             };
         }
         self.begin_peak(now, time_ns);
@@ -295,35 +279,16 @@ impl<'a> Counter<'a> {
     #[inline]
     pub(crate) fn at_peak(&self, group: &Group) -> (u64, u64) {
         if group.epoch == self.epoch {
-            (group.at_peak_bytes, group.at_peak_allocations)
+            (group.costs.peak_bytes, group.costs.peak_allocations)
         } else {
-            (group.live_bytes, group.live_allocations)
+            (group.costs.live_bytes, group.costs.live_allocations)
         }
     }
 
     /// The costs of a group; `kept_*` is not known here.
     pub(crate) fn costs(&self, group: &Group) -> Costs {
         let (peak_bytes, peak_allocations) = self.at_peak(group);
-        Costs {
-            allocations: group.allocations,
-            allocated_bytes: group.allocated_bytes,
-            deallocations: group.deallocations,
-            freed_bytes: group.freed_bytes,
-            temporary: group.temporary,
-            temporary_bytes: group.temporary_bytes,
-            lifetime_ns: group.lifetime_ns,
-            base_bytes: group.base_bytes,
-            base_allocations: group.base_allocations,
-            live_bytes: group.live_bytes,
-            live_allocations: group.live_allocations,
-            kept_bytes: 0,
-            kept_allocations: 0,
-            peak_bytes,
-            peak_allocations,
-            own_peak_bytes: group.own_peak_bytes,
-            own_peak_time_ns: group.own_peak_time_ns,
-            size_max: group.size_max,
-        }
+        Costs { peak_bytes, peak_allocations, ..group.costs }
     }
 
     /// Adds the blocks from sequence number `first` on to `kept_*` of their groups' costs.
@@ -347,40 +312,42 @@ impl Group {
     fn settle(&mut self, epoch: u64) {
         if self.epoch != epoch {
             self.epoch = epoch;
-            self.at_peak_bytes = self.live_bytes;
-            self.at_peak_allocations = self.live_allocations;
+            self.costs.peak_bytes = self.costs.live_bytes;
+            self.costs.peak_allocations = self.costs.live_allocations;
         }
     }
 
     #[inline]
     fn alloc(&mut self, size: u64, epoch: u64, now: &Now) {
         self.settle(epoch);
-        self.allocations += 1;
-        self.allocated_bytes = self.allocated_bytes.saturating_add(size);
         if self.first_ns == NEVER {
             self.first_ns = now.time_ns;
         }
         self.last_ns = now.time_ns;
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(size);
-        self.size_max = self.size_max.max(size);
-        if self.live_bytes > self.own_peak_bytes {
-            self.own_peak_bytes = self.live_bytes;
-            self.own_peak_time_ns = now.time_ns;
+        let costs = &mut self.costs;
+        costs.allocations += 1;
+        costs.allocated_bytes = costs.allocated_bytes.saturating_add(size);
+        costs.live_allocations += 1;
+        costs.live_bytes = costs.live_bytes.saturating_add(size);
+        costs.size_max = costs.size_max.max(size);
+        if costs.live_bytes > costs.own_peak_bytes {
+            costs.own_peak_bytes = costs.live_bytes;
+            costs.own_peak_time_ns = now.time_ns;
         }
     }
 
     #[inline]
     fn free(&mut self, size: u64, epoch: u64, lifetime_ns: u64, temporary: bool) {
         self.settle(epoch);
-        self.deallocations += 1;
-        self.freed_bytes = self.freed_bytes.saturating_add(size);
-        self.live_allocations = self.live_allocations.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(size);
-        self.lifetime_ns = self.lifetime_ns.saturating_add(lifetime_ns);
+        let costs = &mut self.costs;
+        costs.deallocations += 1;
+        costs.freed_bytes = costs.freed_bytes.saturating_add(size);
+        costs.live_allocations = costs.live_allocations.wrapping_sub(1);
+        costs.live_bytes = costs.live_bytes.saturating_sub(size);
+        costs.lifetime_ns = costs.lifetime_ns.saturating_add(lifetime_ns);
         if temporary {
-            self.temporary += 1;
-            self.temporary_bytes = self.temporary_bytes.saturating_add(size);
+            costs.temporary += 1;
+            costs.temporary_bytes = costs.temporary_bytes.saturating_add(size);
         }
     }
 }
@@ -390,8 +357,7 @@ impl Sink for Counter<'_> {
 
     #[inline]
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
-        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
+        Birth::of(now, alloc_class, &self.alloc_classes)
     }
 
     #[inline]
@@ -417,7 +383,7 @@ impl Sink for Counter<'_> {
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.free(size, self.epoch, now.time_ns.saturating_sub(birth.time_ns), temporary);
+            group.free(size, self.epoch, birth.age(now), temporary);
             self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
         }
         self.deallocations += 1;
@@ -428,8 +394,8 @@ impl Sink for Counter<'_> {
     fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
         for group in &mut self.groups {
             group.settle(self.epoch);
-            group.live_bytes = 0;
-            group.live_allocations = 0;
+            group.costs.live_bytes = 0;
+            group.costs.live_allocations = 0;
         }
         self.heap.free_all();
         self.selected.live_bytes = 0;

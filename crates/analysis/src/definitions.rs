@@ -1,9 +1,11 @@
 //! Everything that a trace contains besides its events: the session, modules, threads, stacks, allocation classes and names.
 //!
-//! Receives: the blocks of a trace, in file order. Returns: stacks for people. Must hold: a stack keeps its number while the file grows. A module
-//! that was loaded again is the same module, so stacks that differ only in that are one stack.
+//! Receives: the blocks of a trace, in file order. Returns: among others, the stacks that allocate (sites), and the levels of each stack with
+//! their names. Must hold: a stack keeps its number while the file grows. If a module was loaded again, its frames count as frames of the
+//! first load. So two stacks of the file that differ only in the load of a module become one stack.
 use crate::frame_names::{Level, Names};
 use crate::group_id::GroupId;
+use crate::interning::number_of;
 use format::{
     AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
     StackNode, Stacks, Summary, Thread, Unseen,
@@ -140,12 +142,7 @@ impl Definitions {
     }
 
     fn site(&mut self, stack: u32) -> SiteId {
-        let next = self.stacks.len() as SiteId;
-        let stacks = &mut self.stacks;
-        *self.site_of_stack.entry(stack).or_insert_with(|| {
-            stacks.push(stack);
-            next
-        })
+        number_of(stack, &mut self.site_of_stack, &mut self.stacks)
     }
 
     fn add_sample(&mut self, sample: &RssSample) {

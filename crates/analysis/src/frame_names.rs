@@ -1,4 +1,5 @@
 //! The names of frames: all Symbols blocks of a trace, merged.
+use crate::interning::number_of;
 use format::{CodeLocation, Frame, Function, IntMap, SymbolState, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
@@ -87,21 +88,11 @@ impl Names {
     }
 
     fn string(&mut self, text: String) -> u32 {
-        let next = self.strings.len() as u32;
-        let strings = &mut self.strings;
-        *self.known_strings.entry(text).or_insert_with_key(|text| {
-            strings.push(text.clone());
-            next
-        })
+        number_of(text, &mut self.known_strings, &mut self.strings)
     }
 
     fn function(&mut self, function: Function) -> u32 {
-        let next = self.functions.len() as u32;
-        let functions = &mut self.functions;
-        *self.known_functions.entry(function).or_insert_with(|| {
-            functions.push(function);
-            next
-        })
+        number_of(function, &mut self.known_functions, &mut self.functions)
     }
 
     pub fn is_empty(&self) -> bool {

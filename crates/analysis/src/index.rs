@@ -12,7 +12,7 @@ use crate::counter::{Birth, Counter, Peak};
 use crate::definitions::Definitions;
 use crate::live::Live;
 use crate::moment::Moment;
-use crate::walker::{Now, Walker};
+use crate::walker::{Now, Sink, Walker};
 use format::Counting;
 
 /// The most slices.
@@ -131,28 +131,29 @@ impl Index {
         let slice = (self.checkpoints.len() - 1) as u32;
         self.histories.resize_with(counter.groups.len(), Vec::new);
         for (group, history) in counter.groups.iter_mut().zip(&mut self.histories) {
+            let costs = &mut group.costs;
             let before = history.last().copied().unwrap_or_default();
             let flows = |entry: &Entry| (entry.allocations, entry.deallocations, entry.live_allocations);
-            if flows(&before) != (group.allocations, group.deallocations, group.live_allocations) {
+            if flows(&before) != (costs.allocations, costs.deallocations, costs.live_allocations) {
                 self.entries += 1;
                 history.push(Entry {
                     slice,
-                    allocations: group.allocations,
-                    allocated_bytes: group.allocated_bytes,
-                    deallocations: group.deallocations,
-                    freed_bytes: group.freed_bytes,
-                    temporary: group.temporary,
-                    temporary_bytes: group.temporary_bytes,
-                    lifetime_ns: group.lifetime_ns,
-                    live_allocations: group.live_allocations,
-                    own_peak_bytes: group.own_peak_bytes,
-                    own_peak_time_ns: group.own_peak_time_ns,
-                    size_max: group.size_max,
+                    allocations: costs.allocations,
+                    allocated_bytes: costs.allocated_bytes,
+                    deallocations: costs.deallocations,
+                    freed_bytes: costs.freed_bytes,
+                    temporary: costs.temporary,
+                    temporary_bytes: costs.temporary_bytes,
+                    lifetime_ns: costs.lifetime_ns,
+                    live_allocations: costs.live_allocations,
+                    own_peak_bytes: costs.own_peak_bytes,
+                    own_peak_time_ns: costs.own_peak_time_ns,
+                    size_max: costs.size_max,
                 });
             }
-            group.own_peak_bytes = group.live_bytes;
-            group.own_peak_time_ns = walker.now.time_ns;
-            group.size_max = 0;
+            costs.own_peak_bytes = costs.live_bytes;
+            costs.own_peak_time_ns = walker.now.time_ns;
+            costs.size_max = 0;
         }
         let time_ns = walker.now.time_ns;
         counter.begin_peak(&walker.now, time_ns);
@@ -245,27 +246,26 @@ impl Checkpoint {
 
     /// A walker that starts in this state.
     pub(crate) fn walker<'a>(&self, counter: Counter<'a>) -> Walker<Counter<'a>> {
-        let mut walker = Walker::new(counter);
-        walker.now = self.now;
-        walker.latest = self.latest;
-        walker.latest_of.extend(self.latest_of.iter().copied());
-        unpack(&self.live, |sequence, birth| {
-            walker.live.insert(sequence, birth);
-            walker.sink.place(sequence, birth);
-        });
+        let mut walker = self.walker_with(counter, Counter::place);
         let (now, time_ns) = (walker.now, walker.now.time_ns);
         walker.sink.begin(&now, time_ns);
         walker
     }
 
     /// A walker for another sink that starts in this state. The sink is not told about the live blocks.
-    pub(crate) fn other_walker<S: crate::walker::Sink<Kept = Birth>>(&self, sink: S) -> Walker<S> {
+    pub(crate) fn other_walker<S: Sink<Kept = Birth>>(&self, sink: S) -> Walker<S> {
+        self.walker_with(sink, |_, _, _| ())
+    }
+
+    /// `place` tells the sink about a live block.
+    fn walker_with<S: Sink<Kept = Birth>>(&self, sink: S, place: impl Fn(&mut S, u64, Birth)) -> Walker<S> {
         let mut walker = Walker::new(sink);
         walker.now = self.now;
         walker.latest = self.latest;
         walker.latest_of.extend(self.latest_of.iter().copied());
         unpack(&self.live, |sequence, birth| {
             walker.live.insert(sequence, birth);
+            place(&mut walker.sink, sequence, birth);
         });
         walker
     }
@@ -287,7 +287,7 @@ fn pack(live: &Live<Birth>) -> Vec<u8> {
     out
 }
 
-/// All times of a trace are multiples of this.
+/// The times of all events are multiples of this.
 const TICK_NS: u64 = 100_000;
 
 fn unpack(mut bytes: &[u8], mut each: impl FnMut(u64, Birth)) {

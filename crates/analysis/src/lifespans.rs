@@ -23,14 +23,11 @@ impl Sink for Lifespans<'_> {
     type Kept = Birth;
 
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
-        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
+        Birth::of(now, alloc_class, self.alloc_classes)
     }
 
-    fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}
-
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, _: bool) {
-        if self.span.contains(now.time_ns.saturating_sub(birth.time_ns)) {
+        if self.span.contains(birth.age(now)) {
             self.bits.set(sequence);
         }
     }
@@ -38,7 +35,7 @@ impl Sink for Lifespans<'_> {
     /// The blocks of a program that was replaced lived until then.
     fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
         live.each_from(0, |sequence, birth| {
-            if self.span.contains(now.time_ns.saturating_sub(birth.time_ns)) {
+            if self.span.contains(birth.age(now)) {
                 self.bits.set(sequence);
             }
         });

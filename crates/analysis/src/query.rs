@@ -5,6 +5,7 @@
 use crate::code_class::CodeClass;
 use crate::costs::{Costs, to_signed};
 use crate::moment::When;
+use crate::named_enum::named_enum;
 use crate::pattern::Pattern;
 use crate::query_words::Word;
 use format::Domain;
@@ -29,56 +30,34 @@ impl Span {
     }
 }
 
-/// What makes two levels of a tree the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Merge {
-    #[default]
-    Function,
-    Line,
-    Module,
-    Namespace,
+named_enum! {
+    /// What makes two levels of a tree the same.
+    #[derive(Default)]
+    pub enum Merge {
+        #[default]
+        Function = "function",
+        Line = "line",
+        Module = "module",
+        Namespace = "namespace",
+    }
 }
 
-impl Merge {
-    pub(crate) const ALL: [(&'static str, Merge); 4] = [
-        ("function", Merge::Function),
-        ("line", Merge::Line),
-        ("module", Merge::Module),
-        ("namespace", Merge::Namespace),
-    ];
-}
-
-/// What trees and lists are sorted by and flame graphs are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    Peak,
-    Leaked,
-    Live,
-    Allocations,
-    Temporary,
-    Allocated,
-    Deallocations,
-    Kept,
-    Growth,
+named_enum! {
+    /// What trees and lists are sorted by and flame graphs are made of.
+    pub enum Cost {
+        Peak = "peak",
+        Leaked = "leaked",
+        Live = "live",
+        Allocations = "allocations",
+        Temporary = "temporary",
+        Allocated = "allocated",
+        Deallocations = "deallocations",
+        Kept = "kept",
+        Growth = "growth",
+    }
 }
 
 impl Cost {
-    pub const ALL: [(&'static str, Cost); 9] = [
-        ("peak", Cost::Peak),
-        ("leaked", Cost::Leaked),
-        ("live", Cost::Live),
-        ("allocations", Cost::Allocations),
-        ("temporary", Cost::Temporary),
-        ("allocated", Cost::Allocated),
-        ("deallocations", Cost::Deallocations),
-        ("kept", Cost::Kept),
-        ("growth", Cost::Growth),
-    ];
-
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, cost)| *cost == self).map_or("", |(name, _)| name)
-    }
-
     /// The value of this cost. `suppressed`: the stack is a known leak, so nothing of it counts as leaked.
     pub fn of(self, costs: &Costs, suppressed: bool) -> i64 {
         let value = match self {
@@ -164,7 +143,7 @@ pub struct Query {
     pub depth: usize,
     /// The number of slices of a timeline.
     pub points: usize,
-    /// The number of bands of a timeline, or of functions of a bucket.
+    /// View timeline: the largest number of bands. View sizes: the largest number of functions per bucket.
     pub top: usize,
     pub by: By,
     /// The function whose callers and callees are asked for.

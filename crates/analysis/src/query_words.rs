@@ -44,23 +44,7 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
 
 use View::{BottomUp, Callers, Diff, Flame, Leaks, Profile, Sizes, Source, Summary, Threads, Timeline, TopDown};
 
-pub(crate) const EVERY: &[View] = &[
-    Summary,
-    View::Stacks,
-    Profile,
-    BottomUp,
-    TopDown,
-    Callers,
-    Flame,
-    Timeline,
-    Sizes,
-    View::Lifetimes,
-    Threads,
-    Leaks,
-    Source,
-    View::Suppressions,
-    Diff,
-];
+pub(crate) const EVERY: &[View] = &View::VALUES;
 /// Views that show the levels of stacks.
 const LEVELS: &[View] = &[BottomUp, TopDown, Callers, Flame];
 
@@ -120,22 +104,14 @@ pub const WORDS: &[Word] = &[
         "`MIN..MAX`",
         "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024",
         EVERY,
-        |query, value| {
-            let span = Span::parse(value, parse_size);
-            query.size = Some(span.ok_or("not a range of sizes (example: 100..4k)")?);
-            Ok(())
-        },
+        |query, value| set_span(&mut query.size, value, parse_size, "not a range of sizes (example: 100..4k)"),
     ),
     word(
         "lifetime",
         "`MIN..MAX`",
         "only blocks with this lifetime (times, both ends included); the lifetime of a live block ends with the range",
         EVERY,
-        |query, value| {
-            let span = Span::parse(value, parse_duration);
-            query.lifetime = Some(span.ok_or("not a range of times (example: 1ms..2s)")?);
-            Ok(())
-        },
+        |query, value| set_span(&mut query.lifetime, value, parse_duration, "not a range of times (example: 1ms..2s)"),
     ),
     word(
         "suppressions",
@@ -219,7 +195,7 @@ pub const WORDS: &[Word] = &[
     word(
         "top",
         "number (default 10)",
-        "bands of a timeline, functions of a bucket of sizes",
+        "the most bands of a timeline; the most functions per bucket of `sizes`",
         &[Timeline, Sizes],
         |query, value| {
             query.top = number(value)?;
@@ -255,6 +231,16 @@ fn time(value: &str) -> Result<When, String> {
 
 fn number(value: &str) -> Result<usize, String> {
     value.parse().map_err(|_| "must be a number".into())
+}
+
+fn set_span(
+    span: &mut Option<Span>,
+    value: &str,
+    number: fn(&str) -> Option<u64>,
+    otherwise: &str,
+) -> Result<(), String> {
+    *span = Some(Span::parse(value, number).ok_or(otherwise)?);
+    Ok(())
 }
 
 fn choose<T: Copy>(value: &str, choices: &[(&str, T)], otherwise: &str) -> Result<T, String> {

@@ -226,9 +226,11 @@ impl Parts<'_> {
     fn at_peak(&self, site: usize, head: &Group) -> Option<(u64, u64)> {
         let tail = self.tail.sink.groups.get(site)?;
         Some(match &self.at_peak {
-            Some(walker) => {
-                walker.sink.groups.get(site).map_or((0, 0), |group| (group.live_bytes, group.live_allocations))
-            }
+            Some(walker) => walker
+                .sink
+                .groups
+                .get(site)
+                .map_or((0, 0), |group| (group.costs.live_bytes, group.costs.live_allocations)),
             None if self.peak == self.head.sink.peak() => self.head.sink.at_peak(head),
             None => self.tail.sink.at_peak(tail),
         })

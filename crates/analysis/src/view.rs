@@ -29,6 +29,7 @@ pub use support::heeding;
 
 use crate::emptiness::{why_empty, why_none_of};
 use crate::engine::Engine;
+use crate::named_enum::named_enum;
 use crate::pass::{Blocks, Gone};
 use crate::profile::{Profile, Range};
 use crate::query::{BadQuery, Compare, Query};
@@ -48,50 +49,23 @@ pub struct Trace<'a> {
     pub complete: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    Summary,
-    Stacks,
-    Profile,
-    BottomUp,
-    TopDown,
-    Callers,
-    Flame,
-    Timeline,
-    Sizes,
-    Lifetimes,
-    Threads,
-    Leaks,
-    Source,
-    Suppressions,
-    Diff,
-}
-
-impl View {
-    pub const ALL: [(&'static str, View); 15] = [
-        ("summary", View::Summary),
-        ("stacks", View::Stacks),
-        ("profile", View::Profile),
-        ("bottom-up", View::BottomUp),
-        ("top-down", View::TopDown),
-        ("callers", View::Callers),
-        ("flame", View::Flame),
-        ("timeline", View::Timeline),
-        ("sizes", View::Sizes),
-        ("lifetimes", View::Lifetimes),
-        ("threads", View::Threads),
-        ("leaks", View::Leaks),
-        ("source", View::Source),
-        ("suppressions", View::Suppressions),
-        ("diff", View::Diff),
-    ];
-
-    pub fn parse(name: &str) -> Option<View> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, view)| *view)
-    }
-
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, view)| *view == self).map_or("", |(name, _)| name)
+named_enum! {
+    pub enum View {
+        Summary = "summary",
+        Stacks = "stacks",
+        Profile = "profile",
+        BottomUp = "bottom-up",
+        TopDown = "top-down",
+        Callers = "callers",
+        Flame = "flame",
+        Timeline = "timeline",
+        Sizes = "sizes",
+        Lifetimes = "lifetimes",
+        Threads = "threads",
+        Leaks = "leaks",
+        Source = "source",
+        Suppressions = "suppressions",
+        Diff = "diff",
     }
 }
 

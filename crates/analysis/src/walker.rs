@@ -23,7 +23,7 @@ pub(crate) trait Sink {
     type Kept: Kept;
     /// Returns what to remember of a block, or `None` if the allocation class is not known.
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Self::Kept>;
-    fn alloc(&mut self, now: &Now, alloc_class: u32, kept: Self::Kept);
+    fn alloc(&mut self, _now: &Now, _alloc_class: u32, _kept: Self::Kept) {}
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// An `exec` removed all blocks.
     fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);

@@ -57,10 +57,7 @@ fn compare(name: &str, engine: &Engine, trace: &Trace, query: &Query, context: &
 
 #[test]
 fn any_range_of_any_trace_is_as_a_replay_with_maps_says() {
-    let start = common::seed();
-    for round in 0..common::count(6000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(6000, |seed, mut rng| {
         let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let plain = engine(Engine::new(), &trace);
@@ -76,15 +73,12 @@ fn any_range_of_any_trace_is_as_a_replay_with_maps_says() {
             compare("plain", &plain, &trace, &query, &context);
             compare("indexed", &indexed, &trace, &query, &context);
         }
-    }
+    });
 }
 
 #[test]
 fn a_range_may_be_asked_for_while_the_trace_grows() {
-    let start = common::seed();
-    for round in 0..common::count(100) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(100, |seed, mut rng| {
         let trace = random_trace(&mut rng, 500);
         let mut growing = Engine::indexed_finely(6, 1 << 20);
         for (number, block) in trace.blocks.iter().enumerate() {
@@ -96,7 +90,7 @@ fn a_range_may_be_asked_for_while_the_trace_grows() {
             let (ours, theirs) = (growing.profile(&mut blocks, &query), whole.profile(&mut blocks, &query));
             assert_eq!(ours.unwrap().stacks, theirs.unwrap().stacks, "seed {seed}, block {number}");
         }
-    }
+    });
 }
 
 #[test]

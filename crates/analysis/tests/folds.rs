@@ -102,11 +102,8 @@ fn later_query(rng: &mut Rng, cut: &Cut, trace: &Trace) -> Query {
 
 #[test]
 fn what_is_folded_counts_as_if_it_were_there() {
-    let start = common::seed();
     let mut folds = 0;
-    for round in 0..common::count(4000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(4000, |seed, mut rng| {
         let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let cut = random_cut(&mut rng, &trace);
@@ -125,8 +122,18 @@ fn what_is_folded_counts_as_if_it_were_there() {
                 compare(engine, &cut, &trace, &later_query(&mut rng, &cut, &trace), &context);
             }
         }
-    }
+    });
     assert!(folds > 0);
+}
+
+/// A trace, the same trace with its beginning folded, and an engine that counted the folded one.
+fn cut_trace(seed: u64) -> (Trace, Cut, Engine) {
+    let mut rng = Rng::with_seed(seed);
+    let trace = random_trace(&mut rng, 400);
+    let cut = random_cut(&mut rng, &trace);
+    let mut engine = Engine::new();
+    cut.blocks.iter().for_each(|block| engine.add(block));
+    (trace, cut, engine)
 }
 
 /// The timeline shows the highest moment of the folded part, exactly and for each band.
@@ -134,11 +141,7 @@ fn what_is_folded_counts_as_if_it_were_there() {
 fn the_timeline_shows_a_folded_peak() {
     let mut seen = 0;
     for seed in 0..300 {
-        let mut rng = Rng::with_seed(seed);
-        let trace = random_trace(&mut rng, 400);
-        let cut = random_cut(&mut rng, &trace);
-        let mut engine = Engine::new();
-        cut.blocks.iter().for_each(|block| engine.add(block));
+        let (trace, cut, engine) = cut_trace(seed);
         let table = StackTable::new(engine.definitions(), &CodeClasses::new("/a"), Suppressions::new());
         let mut held = BlocksInMemory::new(cut.blocks.iter().cloned());
         let mut trace_view = view::Trace { engine: &engine, table: &table, blocks: &mut held, complete: true };
@@ -244,11 +247,7 @@ fn a_merged_trace_keeps_a_folded_peak() {
 fn a_trace_that_was_trimmed_within_its_folded_part_says_so() {
     let mut seen = 0;
     for seed in 0..200 {
-        let mut rng = Rng::with_seed(seed);
-        let trace = random_trace(&mut rng, 400);
-        let cut = random_cut(&mut rng, &trace);
-        let mut whole = Engine::new();
-        cut.blocks.iter().for_each(|block| whole.add(block));
+        let (_, cut, whole) = cut_trace(seed);
         let Some(until) = whole.definitions().folded_until_ns().filter(|until| *until > 0) else { continue };
         for from in [until - 1, until] {
             let mut out = FileWriter::new(Vec::new(), 1).unwrap();

@@ -1,17 +1,17 @@
 //! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2). A replay counts them or reports damage, and never panics. Its totals are the sums of
 //! its sites. Every view answers every query about them. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+#[path = "../../../fuzz/src/checks.rs"]
+mod checks;
+#[path = "../../format/tests/common/fuzzing.rs"]
+mod fuzzing;
+
 use analysis::{
-    AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, Replay, Report, StackTable, Suppressions, View,
-    view,
+    AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, Report, StackTable, Suppressions, View, view,
 };
+use checks::check_blocks;
 use fastrand::Rng;
 use format::*;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// If `wild`, sizes and times may be as large as the format allows.
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
@@ -81,31 +81,13 @@ fn folded(rng: &mut Rng, alloc_classes: u32) -> RawBlock {
         .to_block()
 }
 
-fn replay(blocks: &[RawBlock]) -> Report {
-    let mut replay = Replay::new();
-    blocks.iter().for_each(|block| replay.add(block));
-    replay.finish()
-}
-
 /// Checks what must hold for any file, valid or not.
-fn check(report: &Report) {
-    let totals = &report.totals;
-    let sum = |field: fn(&analysis::Costs) -> u64| {
-        report.sites.iter().map(|site| field(&site.costs)).fold(0, u64::saturating_add)
-    };
-    assert_eq!(sum(|costs| costs.allocations), totals.allocations);
-    assert_eq!(sum(|costs| costs.temporary), totals.temporary);
-    assert_eq!(sum(|costs| costs.live_allocations), totals.leaked_allocations);
-    // The peak of folded events cannot be checked.
-    let has_folded = report.folded_until_ns().is_some();
-    assert!(has_folded || sum(|costs| costs.peak_allocations) == totals.peak_allocations);
-    // Blocks that disappeared with an `exec` are neither freed nor leaked.
-    assert!(totals.allocations >= totals.deallocations.saturating_add(totals.leaked_allocations));
-    assert!(has_folded || sum(|costs| costs.peak_bytes) == totals.peak_bytes);
-    assert_eq!(sum(|costs| costs.live_bytes), totals.leaked_bytes);
+fn check(blocks: &[RawBlock]) -> Report {
+    let report = check_blocks(blocks);
     for site in &report.sites {
         assert!(report.frames(site.stack).count() < 1000);
     }
+    report
 }
 
 const TIMES: [&str; 10] = ["start", "end", "peak", "0s", "1ms", "7ms", "50%", "99.9%", "100%", "600000000000s"];
@@ -192,27 +174,12 @@ fn ask(rng: &mut Rng, opened: &mut Opened, other: &mut Opened) {
     }
 }
 
-/// Checks that a replay of decoded blocks has the same counts.
-fn check_flat(blocks: &[RawBlock], report: &Report) {
-    let (mut engine, mut flat) = (Engine::new(), Flat::default());
-    for block in blocks {
-        if block.kind == BlockKind::Events && flat.fill(block).is_ok() {
-            engine.add_flat(&flat);
-        } else {
-            engine.add(block);
-        }
-    }
-    assert_eq!(engine.totals(), report.totals);
-    assert_eq!(engine.faults(), report.faults);
-}
-
 fn round(seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let wild = rng.usize(..3) == 0;
     let mut blocks = blocks(&mut rng, wild);
-    let report = replay(&blocks);
+    let report = check(&blocks);
     assert!(report.faults.is_empty() || wild);
-    check(&report);
     let mut honest = Opened::new(Engine::indexed_finely(4, 1 << 10), &blocks);
     for _ in 0..1 + rng.usize(..4) {
         let at = rng.usize(..blocks.len());
@@ -235,9 +202,7 @@ fn round(seed: u64) {
             }
         }
     }
-    let report = replay(&blocks);
-    check(&report);
-    check_flat(&blocks, &report);
+    check(&blocks);
     let engine = if rng.usize(..2) == 0 { Engine::new() } else { Engine::indexed_finely(4, 1 << 10) };
     let mut opened = Opened::new(engine, &blocks);
     for _ in 0..4 {
@@ -254,19 +219,5 @@ fn round(seed: u64) {
 
 #[test]
 fn hostile_blocks_are_harmless() {
-    if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
-        round(seed);
-    }
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(2));
-    let mut rng = Rng::with_seed(clock);
-    let mut rounds = 0u64;
-    eprintln!("first seed {clock}");
-    while Instant::now() < end {
-        let seed = rng.u64(..);
-        let result = std::panic::catch_unwind(|| round(seed));
-        assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
-        rounds += 1;
-    }
-    eprintln!("{rounds} rounds");
+    fuzzing::fuzz(2, round);
 }

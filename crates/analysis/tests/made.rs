@@ -48,10 +48,7 @@ fn with_session(trace: &Trace, started_unix_ns: u64) -> Vec<RawBlock> {
 
 #[test]
 fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
-    let start = common::seed();
-    for round in 0..common::count(3000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(3000, |seed, mut rng| {
         let steps = 20 + rng.u64(..600);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 0);
@@ -80,7 +77,7 @@ fn a_trimmed_trace_answers_for_its_time_as_the_whole_one() {
         );
         assert_eq!((told.leaked_bytes, told.peak_bytes), (totals.leaked_bytes, totals.peak_bytes), "seed {seed}");
         assert_eq!(told.peak_rss_bytes, totals.peak_rss_bytes, "seed {seed}");
-    }
+    });
 }
 
 /// The time at which a process ends. It is at least 30 ms, because the memory samples of a trace reach that far.
@@ -122,10 +119,7 @@ fn naive_peak(traces: &[Trace], starts: &[u64]) -> (u64, u64) {
 
 #[test]
 fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
-    let start = common::seed();
-    for round in 0..common::count(1000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(1000, |seed, mut rng| {
         let count = 1 + rng.usize(..4);
         let traces: Vec<Trace> = (0..count)
             .map(|_| {
@@ -161,7 +155,7 @@ fn a_merged_trace_is_the_sum_of_its_parts_in_their_order() {
             "seed {seed}"
         );
         assert_eq!((told.peak_rss_bytes, told.runtime_ns), (ours.peak_rss_bytes, ours.runtime_ns), "seed {seed}");
-    }
+    });
 }
 
 fn merged(parts: &[Vec<RawBlock>]) -> Vec<RawBlock> {
@@ -188,10 +182,7 @@ fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
 /// One trace that is merged alone, or trimmed to its whole time, is the same trace, also if the program replaced itself.
 #[test]
 fn what_is_made_of_one_whole_trace_has_its_answers() {
-    let start = common::seed();
-    for round in 0..common::count(1000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(1000, |seed, mut rng| {
         let steps = rng.u64(..500);
         let trace = random_trace(&mut rng, steps);
         let blocks = with_session(&trace, 1_700_000_000_000_000_000);
@@ -212,16 +203,13 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
                 assert_eq!(found.totals, expected.totals, "seed {seed}, {what}: {query:?}");
             }
         }
-    }
+    });
 }
 
 /// Runs that follow each other share no memory. The peak is the highest of their peaks, and at no time is more live than in one of them.
 #[test]
 fn runs_one_after_the_other_peak_as_the_highest_of_them() {
-    let start = common::seed();
-    for round in 0..common::count(300) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(300, |seed, mut rng| {
         let traces: Vec<Trace> = (0..3).map(|_| random_trace(&mut rng, 300)).collect();
         let begin = 1_700_000_000_000_000_000;
         let mut at = begin;
@@ -253,7 +241,7 @@ fn runs_one_after_the_other_peak_as_the_highest_of_them() {
                 |engine: &Engine| engine.profile(&mut BlocksInMemory::new(all.iter().cloned()), &query).unwrap().totals;
             assert_eq!(answer(&indexed), answer(&found), "seed {seed}: {query:?}");
         }
-    }
+    });
 }
 
 /// A random file of KDE's heaptrack: interpreted, or raw with addresses that are used again.
@@ -298,10 +286,7 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
 /// The translation counts by KDE's rules while it reads the file, and the engine counts blocks. Both must have the same result.
 #[test]
 fn the_engine_counts_kdes_files_as_their_own_reader_does() {
-    let start = common::seed();
-    for round in 0..common::count(3000) {
-        let seed = start.wrapping_add(round);
-        let mut rng = Rng::with_seed(seed);
+    common::rounds(3000, |seed, mut rng| {
         let is_raw = rng.u64(..3) == 0;
         let text = random_kde(&mut rng, is_raw) + "\n# strings: 1\n# ips: 2\n";
         let mut source = Source::new(Cursor::new(text.into_bytes())).unwrap();
@@ -321,8 +306,8 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
         }
         let Some(told) = engines[0].definitions().summary.map(|summary| summary.totals) else {
             assert!(is_raw, "seed {seed}");
-            continue;
+            return;
         };
         assert_eq!(told, totals, "seed {seed}, raw {is_raw}");
-    }
+    });
 }

@@ -114,8 +114,9 @@ fn behind_table(memory: &Memory, at: u64) -> u64 {
 /// Removes functions that only jump to another candidate, frees that call another free, and operators that call malloc.
 /// The hook of the other function sees these calls.
 pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    // Compared with all candidates, also with those that are removed, because what these lead to stays. But a function
-    // that is hooked only through imports does not see direct calls.
+    // A candidate is compared with all patched ones, even with those that are removed here: a removed one leads to a
+    // function that is patched, so the call is still seen. A function that is hooked only through imports does not
+    // count, because its hook does not see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
     let known: Vec<(u64, bool, bool)> =
         patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();

@@ -15,7 +15,8 @@ use crate::repair;
 use std::collections::HashSet;
 use std::fs;
 
-/// How many times all processes are searched, because children may fork children meanwhile.
+/// The most times that all processes are searched for children. One search is not enough, because children may fork
+/// children meanwhile.
 const ROUNDS: u32 = 10;
 
 /// What became of the children.

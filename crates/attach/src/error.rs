@@ -92,7 +92,7 @@ pub enum Refusal {
     Busy,
     #[error("no usable `syscall` instruction was found in the program")]
     NoGadgets,
-    #[error("thread {tid} has no stack that could be used")]
+    #[error("thread {tid} has no stack that heaptrack could use for system calls")]
     NoStack { tid: u32 },
     #[error("the process refused {what}: {error}")]
     Call { what: &'static str, error: io::Error },

@@ -147,14 +147,15 @@ mod tests {
             }
             let frame = state.frame(0x1010, 0xabcd);
             assert!(frame.len() as u64 + 16 <= room(extended), "{} of {}", frame.len(), room(extended));
-            // A processor may have more components than this one.
+            // Another processor may have more components than the one that runs this test. Then they fill all
+            // `extended` bytes.
             assert!(448 + 64 + 16 + extended as u64 + 4 <= room(extended));
         }
         const AMX: u64 = 3 << 17;
         let end = |component| if component == 18 { 11008 } else { 2816 };
         assert_eq!(size_of_components(AMX, end), 11008);
         assert_eq!(size_of_components(0, end), SMALLEST);
-        assert!(room(11008) > 8 << 10, "more than there was before");
+        assert!(room(11008) > 8 << 10, "more than the 8 kB that a frame once had");
     }
 
     #[test]

@@ -6,20 +6,15 @@
 use crate::files::Object;
 use crate::loader::{Listed, Loader};
 use crate::memory::Memory;
+use capture::elf::{DT_STRTAB, DT_SYMTAB, RELOCATION_TABLES, Relocation, Symbol};
 use object::elf;
 
-const DT_PLTRELSZ: u64 = 2;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_RELA: u64 = 7;
-const DT_RELASZ: u64 = 8;
-const DT_JMPREL: u64 = 23;
 const MOST_TAGS: u64 = 256;
 /// The bytes of relocations that are read at a time, and in total. The largest browsers have fewer.
 const PIECE: usize = 1 << 20;
 const MOST_RELOCATIONS: u64 = 64 << 20;
-const RELOCATION: usize = 24;
-const SYMBOL: u64 = 24;
+const RELOCATION: usize = size_of::<Relocation>();
+const SYMBOL: u64 = size_of::<Symbol>() as u64;
 const LONGEST_NAME: usize = 64;
 const PAGE: u64 = 4096;
 
@@ -44,6 +39,7 @@ pub struct Export {
 /// The addresses of one module's tables.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dynamic {
+    /// Address and length of each of `RELOCATION_TABLES`.
     tables: [(u64, u64); 2],
     symbols: u64,
     strings: u64,
@@ -88,15 +84,19 @@ impl Dynamic {
         // Some loaders relocate the addresses in this table, others leave them as in the file.
         let address = |value: u64| if value < listed.bias { value + listed.bias } else { value };
         for index in 0..MOST_TAGS {
-            match memory.words::<2>(listed.dynamic.wrapping_add(index * 16)) {
-                Ok([DT_RELA, value]) => dynamic.tables[0].0 = address(value),
-                Ok([DT_RELASZ, value]) => dynamic.tables[0].1 = value,
-                Ok([DT_JMPREL, value]) => dynamic.tables[1].0 = address(value),
-                Ok([DT_PLTRELSZ, value]) => dynamic.tables[1].1 = value,
-                Ok([DT_SYMTAB, value]) => dynamic.symbols = address(value),
-                Ok([DT_STRTAB, value]) => dynamic.strings = address(value),
-                Ok([0, _]) | Err(_) => break,
-                Ok(_) => (),
+            let Ok([tag, value]) = memory.words::<2>(listed.dynamic.wrapping_add(index * 16)) else { break };
+            for ((table, size), found) in RELOCATION_TABLES.into_iter().zip(&mut dynamic.tables) {
+                if tag == table {
+                    found.0 = address(value);
+                } else if tag == size {
+                    found.1 = value;
+                }
+            }
+            match tag {
+                0 => break,
+                DT_SYMTAB => dynamic.symbols = address(value),
+                DT_STRTAB => dynamic.strings = address(value),
+                _ => (),
             }
         }
         dynamic

@@ -8,12 +8,12 @@ use crate::memory::Memory;
 use crate::process::Process;
 use crate::reports;
 use capture::api::Located;
+use capture::elf::DT_DEBUG;
 use capture::modules::{Description, KERNEL_OBJECT};
 use channel::BUILD_ID_MAX;
 use object::elf;
 
 const AT_PHNUM: u64 = 5;
-const DT_DEBUG: u64 = 21;
 const MOST_MAPS: usize = 8192;
 const MOST_SPACES: usize = 16;
 const MOST_PATH: usize = 4096;
@@ -51,7 +51,7 @@ pub struct Module {
     pub end: u64,
     eh_frame_hdr: u64,
     build_id: Vec<u8>,
-    /// Its tables for reports (`heaptrack_api.h`).
+    /// The tables through which it reports blocks of its own (`heaptrack_api.h`).
     pub tables: Vec<Located>,
 }
 

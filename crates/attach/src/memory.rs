@@ -95,21 +95,8 @@ mod tests {
     /// this process.
     #[test]
     fn no_address_of_ours_is_written_into_a_target() {
-        let block = AttachBlock {
-            version: AttachBlock::VERSION,
-            region: 0,
-            geometry: Geometry::tight(WRITER_MEMORY),
-            gate: 0,
-            image_start: 0,
-            image_end: 0,
-            debug: 0,
-            program_headers: 0,
-            program_header_count: 0,
-            pid: 0,
-            has_membarrier: 1,
-            has_counter: 1,
-            stack_top: 0,
-        };
+        let zeros = AttachBlock::of_zeros(Geometry::tight(WRITER_MEMORY));
+        let block = AttachBlock { has_membarrier: 1, has_counter: 1, ..zeros };
         let mut bytes = block.to_core_bytes().unwrap();
         // Two neighbouring numbers of the geometry may look like an address.
         let geometry = block.geometry.to_bytes();

@@ -79,7 +79,7 @@ impl Plan {
         }
         let mut refused = plan.add_all(looks, &objects, loader, maps, memory);
         if !plan.entries.is_empty() {
-            let beyond = "what does not come down to another allocator is not recorded";
+            let beyond = "a call of it is recorded only if it reaches another allocator";
             plan.notes.extend(refused.iter().map(|refusal| format!("{refusal}: {beyond}")));
             let program = objects.iter().find(|object| object.is_program);
             let range = |object: &Object| Range { start: object.start, end: object.end };

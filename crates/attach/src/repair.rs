@@ -92,7 +92,7 @@ fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
     checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
 }
 
-/// Stops all threads, shuts the gate, and restores the code and the tables. Returns how many functions were patched.
+/// Stops all threads, shuts the gate, and restores the code and the tables. Returns how many functions were hooked.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };
@@ -113,7 +113,8 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
         functions += imported.len();
         let mut journal = journal.clone();
         (journal.recorder, journal.recorder_started) = (0, 0);
-        // The words are forgotten, because modules may be unloaded and others may come to their addresses.
+        // The journal forgets the redirected words, because their modules may be unloaded, and other modules may be
+        // mapped there. It keeps the slots, which can be used again.
         journal.imports = journal.kept();
         journal.write(memory).map_err(failed)?;
     }

@@ -258,8 +258,8 @@ fn attach_block(process: &Process, prepared: &Prepared, loader: &Loader, debug: 
     }
 }
 
-/// Fills the module table. The loader's list is read again, because it may have changed. Returns the tables for
-/// reports.
+/// Fills the module table. The loader's list is read again, because it may have changed. Returns the tables through
+/// which the program reports blocks of its own (`heaptrack_api.h`).
 fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Stamp) -> Vec<Located> {
     let memory = &prepared.checked.memory;
     let list = prepared.loader.list(memory);

@@ -5,7 +5,7 @@
 //! passes its calls on through its table, which the copy that records has filled.
 use capture::api;
 use capture::core::CORE;
-use core::arch::{global_asm, naked_asm};
+use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 type Callback = Option<extern "C" fn()>;
@@ -30,23 +30,19 @@ global_asm!(
 /// Jumps to the function in the table if it is filled, otherwise to our own.
 macro_rules! exported {
     ($name:ident, $entry:path, $place:literal) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
+        capture::shim! {
+            #[unsafe(no_mangle)]
+            fn $name [
                 "mov rax, [rip + {table} + {place} * 8]",
                 "test rax, rax",
                 "jnz 2f",
                 "jmp {entry}",
                 "2:",
                 "jmp rax",
-                ".cfi_endproc",
-                table = sym TABLE,
-                place = const $place,
-                entry = sym $entry,
-            )
+            ]
+            table = sym TABLE,
+            place = const $place,
+            entry = sym $entry,
         }
     };
 }

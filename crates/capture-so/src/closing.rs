@@ -1,20 +1,14 @@
 //! The exported `dlclose`. It calls `closing`, then jumps to libc's function. See `capture::dl_find_object`.
 use capture::dl_find_object::closing;
-use core::arch::naked_asm;
+use capture::{pop_registers, push_registers};
 
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn dlclose() {
-    naked_asm!(
-        ".cfi_startproc",
-        "endbr64",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
+capture::shim! {
+    #[unsafe(no_mangle)]
+    fn dlclose [
+        push_registers!(cfi rdi),
         "call {closing}",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
+        pop_registers!(cfi rdi),
         "jmp rax",
-        ".cfi_endproc",
-        closing = sym closing,
-    )
+    ]
+    closing = sym closing,
 }

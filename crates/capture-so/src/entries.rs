@@ -1,13 +1,14 @@
 //! The shims of patched functions, in a process that runs already. Slots lead here, see `capture::entry`.
 //!
 //! A slot has pushed the address of its [`Entry`] below the return address. That is the word in which a [`Context`]
-//! keeps rbp. An allocating shim takes the address out of it and then completes the context as in `shims.rs`. These
-//! frames have no unwind information that the program's unwinder can find, so no exception may pass through one: see
-//! `throwing`.
+//! keeps rbp. An allocating shim takes the address out of it and then completes the context as
+//! `capture::context_shim` does. These frames have no unwind information that the program's unwinder can find, so no
+//! exception may pass through one: see `throwing`.
 //!
 //! **Slots alone lead here**: no other code may call the unsafe functions below. Only a slot that the profiler has
 //! written jumps to one or calls one, with the address of its entry pushed as above. The slot and the entry live as
 //! long as the image.
+use crate::sandbox::check_result;
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
 use capture::core::{AttachBlock, CORE};
@@ -15,6 +16,7 @@ use capture::entry::{CoreTable, Entry};
 use capture::events::{self, attached};
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
+use capture::{load_registers, pop_registers, push_registers, run_next_parts, store_registers};
 use core::arch::naked_asm;
 
 #[unsafe(no_mangle)]
@@ -89,17 +91,12 @@ extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
 /// Makes the context. From here on, rbx holds the entry.
 macro_rules! save {
     () => {
-        "sub rsp, 80
-         mov [rsp + 72], rbx
-         mov rbx, [rsp + 80]
-         mov [rsp + 80], rbp
-         mov [rsp + 64], r12
-         mov [rsp + 56], r13
-         mov [rsp + 48], r14
-         mov [rsp + 40], r15
-         mov [rsp + 8], rdi
-         mov [rsp + 16], rsi
-         mov [rsp + 24], rdx"
+        concat!(
+            "sub rsp, 80\n",
+            store_registers!(72 rbx),
+            load_registers!(80 rbx),
+            store_registers!(80 rbp, 64 r12, 56 r13, 48 r14, 40 r15, 8 rdi, 16 rsi, 24 rdx),
+        )
     };
 }
 
@@ -107,28 +104,13 @@ macro_rules! save {
 /// compiled together with this function may rely on them.
 macro_rules! save_more {
     () => {
-        "sub rsp, 64
-         mov [rsp], rcx
-         mov [rsp + 8], rdx
-         mov [rsp + 16], rsi
-         mov [rsp + 24], rdi
-         mov [rsp + 32], r8
-         mov [rsp + 40], r9
-         mov [rsp + 48], r10
-         mov [rsp + 56], r11"
+        concat!("sub rsp, 64\n", store_registers!(0 rcx, 8 rdx, 16 rsi, 24 rdi, 32 r8, 40 r9, 48 r10, 56 r11))
     };
 }
 
 macro_rules! restore_more {
     () => {
-        "mov rcx, [rsp]
-         mov rdx, [rsp + 8]
-         mov rsi, [rsp + 16]
-         mov rdi, [rsp + 24]
-         mov r8, [rsp + 32]
-         mov r9, [rsp + 40]
-         mov r10, [rsp + 48]
-         mov r11, [rsp + 56]"
+        load_registers!(0 rcx, 8 rdx, 16 rsi, 24 rdi, 32 r8, 40 r9, 48 r10, 56 r11)
     };
 }
 
@@ -145,13 +127,7 @@ unsafe extern "C" fn malloc_entry() {
         "mov [rsp], rax",
         "mov rdi, rsp",
         "call {after}",
-        "2:",
-        "test rax, rax",
-        "jz 3f",
-        "mov rdi, rsp",
-        "call rax",
-        "jmp 2b",
-        "3:",
+        run_next_parts!("mov rdi, rsp"),
         "mov rax, [rsp]",
         "mov rbx, [rsp + 72]",
         "add rsp, 88",
@@ -162,7 +138,7 @@ unsafe extern "C" fn malloc_entry() {
 
 /// Runs `$body`, which returns the next part in rax, runs all next parts, and returns the result.
 macro_rules! careful {
-    ($name:ident, [$($body:literal),*], [$($end:literal),*], $($operands:tt)*) => {
+    ($name:ident, [$($body:tt)*], [$($end:tt)*], $($operands:tt)*) => {
         /// # Safety
         /// Slots alone lead here (see this file's head).
         #[unsafe(naked)]
@@ -173,16 +149,10 @@ macro_rules! careful {
                 save_more!(),
                 "lea rdi, [rsp + 64]",
                 "mov rsi, rbx",
-                $($body,)*
-                "2:",
-                "test rax, rax",
-                "jz 3f",
-                "lea rdi, [rsp + 64]",
-                "call rax",
-                "jmp 2b",
-                "3:",
+                $($body)*
+                run_next_parts!("lea rdi, [rsp + 64]"),
                 restore_more!(),
-                $($end,)*
+                $($end)*
                 "mov rax, [rsp + 64]",
                 "mov rbx, [rsp + 136]",
                 "add rsp, 152",
@@ -193,24 +163,23 @@ macro_rules! careful {
     };
 }
 
-macro_rules! allocating {
-    ($name:ident, $after:ident) => {
+/// Calls `before`, then the function by `$call`, which has its arguments in the context, and then `$after`.
+macro_rules! calling {
+    ($name:ident, [$($call:tt)*], [$($end:tt)*], $after:ident, $($operands:tt)*) => {
         careful!(
             $name,
-            [
-                "call {before}",
-                "mov rdi, [rsp + 72]",
-                "mov rsi, [rsp + 80]",
-                "mov rdx, [rsp + 88]",
-                "call [rbx]",
-                "mov [rsp + 64], rax",
-                "lea rdi, [rsp + 64]",
-                "call {after}"
-            ],
-            [],
+            ["call {before}", $($call)* "mov [rsp + 64], rax", "lea rdi, [rsp + 64]", "call {after}",],
+            [$($end)*],
             before = sym before,
             after = sym $after,
+            $($operands)*
         );
+    };
+}
+
+macro_rules! allocating {
+    ($name:ident, $after:ident) => {
+        calling!($name, [load_registers!(72 rdi, 80 rsi, 88 rdx), "call [rbx]",], [], $after,);
     };
 }
 
@@ -221,7 +190,7 @@ allocating!(out_entry, after_out);
 
 macro_rules! resizing {
     ($name:ident, $during:ident) => {
-        careful!($name, ["call {during}"], [], during = sym $during,);
+        careful!($name, ["call {during}",], [], during = sym $during,);
     };
 }
 
@@ -236,18 +205,9 @@ static NOTHROW: u8 = 0;
 /// so that none of our frames is left.
 macro_rules! throwing {
     ($name:ident, $tag:literal, $last:literal) => {
-        careful!(
+        calling!(
             $name,
-            [
-                "call {before}",
-                "mov rdi, [rsp + 72]",
-                $tag,
-                $last,
-                "call [rbx + 8]",
-                "mov [rsp + 64], rax",
-                "lea rdi, [rsp + 64]",
-                "call {after}"
-            ],
+            ["mov rdi, [rsp + 72]", $tag, $last, "call [rbx + 8]",],
             [
                 "cmp qword ptr [rsp + 64], 0",
                 "jne 4f",
@@ -255,10 +215,9 @@ macro_rules! throwing {
                 "mov rbx, [rsp + 136]",
                 "add rsp, 152",
                 "jmp r11",
-                "4:"
+                "4:",
             ],
-            before = sym before,
-            after = sym after_size0,
+            after_size0,
             nothrow = sym NOTHROW,
         );
     };
@@ -275,15 +234,11 @@ throwing!(new_aligned_entry, "mov rsi, [rsp + 80]", "lea rdx, [rip + {nothrow}]"
 unsafe extern "C" fn free_entry() {
     naked_asm!(
         "endbr64",
-        "push rdi",
-        "push rsi",
-        "push rdx",
+        push_registers!(rdi, rsi, rdx),
         "lea rsi, [rsp + 48]",
         "mov rdx, [rsp + 32]",
         "call {before}",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
+        pop_registers!(rdx, rsi, rdi),
         "ret",
         before = sym before_free,
     )
@@ -307,36 +262,17 @@ macro_rules! watching {
                 "pop r11",
                 "jmp [r11]",
                 "2:",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push r10",
-                "push rax",
+                push_registers!(rdi, rsi, rdx, rcx, r8, r9, r10, rax),
                 "call {before}",
                 "mov r11, rax",
-                "pop rax",
-                "pop r10",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
+                pop_registers!(rax, r10, r9, r8, rcx, rdx, rsi, rdi),
                 "test r11d, r11d",
                 "jz 4b",
                 // Pushed twice: with the entry's address that keeps the stack aligned.
-                "push r11",
-                "push r11",
+                push_registers!(r11, r11),
                 "mov r11, [rsp + 16]",
                 "call [r11]",
-                "mov rdi, [rsp]",
-                "mov rsi, rax",
-                "mov [rsp], rax",
-                "call {returned}",
-                "mov rax, [rsp]",
+                check_result!(),
                 "add rsp, 24",
                 "ret",
                 one = const $one,
@@ -357,27 +293,11 @@ watching!(syscall_entry, SYS_SECCOMP, SYS_PRCTL, before_syscall);
 unsafe extern "C" fn careful_free_entry() {
     naked_asm!(
         "endbr64",
-        "push rax",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "push r8",
-        "push r9",
-        "push r10",
-        "push r11",
+        push_registers!(rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11),
         "lea rsi, [rsp + 96]",
         "mov rdx, [rsp + 80]",
         "call {before}",
-        "pop r11",
-        "pop r10",
-        "pop r9",
-        "pop r8",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop rcx",
-        "pop rax",
+        pop_registers!(r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax),
         "ret",
         before = sym before_careful_free,
     )

@@ -1,6 +1,6 @@
 //! The exported exec and spawn functions. See `capture::exec` for what they do.
 use capture::exec::{Flavour, Spawn, run, spawn};
-use core::arch::naked_asm;
+use capture::push_registers;
 
 type Strings = *const *const u8;
 
@@ -80,40 +80,25 @@ unsafe extern "C" fn listed_environment(path: usize, argv: Strings) -> i32 {
 /// above the return address. The shim pushes the five over the return address, which makes one array of all.
 macro_rules! listed {
     ($name:ident, $then:ident) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
+        capture::shim! {
+            #[unsafe(no_mangle)]
+            fn $name [
                 "pop rax",
                 ".cfi_def_cfa_offset 0",
                 ".cfi_register rip, rax",
-                "push r9",
-                ".cfi_adjust_cfa_offset 8",
-                "push r8",
-                ".cfi_adjust_cfa_offset 8",
-                "push rcx",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
+                push_registers!(cfi r9, r8, rcx, rdx, rsi),
                 "mov rsi, rsp",
-                "push rax",
-                ".cfi_adjust_cfa_offset 8",
+                push_registers!(cfi rax),
                 ".cfi_offset rip, -48",
                 "call {then}",
                 "mov rcx, [rsp]",
                 "add rsp, 48",
                 ".cfi_adjust_cfa_offset -48",
                 ".cfi_register rip, rcx",
-                "push rcx",
-                ".cfi_adjust_cfa_offset 8",
+                push_registers!(cfi rcx),
                 "ret",
-                ".cfi_endproc",
-                then = sym $then,
-            )
+            ]
+            then = sym $then,
         }
     };
 }

@@ -1,37 +1,27 @@
 //! The exported `dlopen`. It checks the mode, then jumps to libc's function. See `capture::opening`.
 use capture::opening::{OPEN, RTLD_DEEPBIND, opening};
-use core::arch::naked_asm;
+use capture::{pop_registers, push_registers};
 
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn dlopen() {
-    naked_asm!(
-        ".cfi_startproc",
-        "endbr64",
+capture::shim! {
+    #[unsafe(no_mangle)]
+    fn dlopen [
         "test esi, {deep}",
         "jnz 2f",
         "cmp qword ptr [rip + {real}], 0",
         "je 2f",
         "jmp qword ptr [rip + {real}]",
         "2:",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
+        push_registers!(cfi rdi, rsi),
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 8",
         "mov edi, esi",
         "call {opening}",
         "add rsp, 8",
         ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
+        pop_registers!(cfi rsi, rdi),
         "jmp rax",
-        ".cfi_endproc",
-        deep = const RTLD_DEEPBIND,
-        real = sym OPEN,
-        opening = sym opening,
-    )
+    ]
+    deep = const RTLD_DEEPBIND,
+    real = sym OPEN,
+    opening = sym opening,
 }

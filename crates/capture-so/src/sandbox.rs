@@ -3,18 +3,27 @@
 use capture::sandbox::{
     PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, returned,
 };
-use core::arch::naked_asm;
+use capture::{pop_registers, push_registers};
+
+/// Passes the word at rsp, which `before` returned, and the result of libc's function to `returned`. Keeps the result.
+macro_rules! check_result {
+    () => {
+        "mov rdi, [rsp]
+         mov rsi, rax
+         mov [rsp], rax
+         call {returned}
+         mov rax, [rsp]"
+    };
+}
+pub(crate) use check_result;
 
 /// The shim keeps all argument registers, because both functions are variadic. A call that forbids something has all
 /// its arguments in registers. So for such a call the shim can call libc's function, and check what it returns.
 macro_rules! passing {
     ($name:ident, $one:expr, $other:expr, $before:ident, $real:ident) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
+        capture::shim! {
+            #[unsafe(no_mangle)]
+            fn $name [
                 "cmp edi, {one}",
                 "je 2f",
                 "cmp edi, {other}",
@@ -23,58 +32,26 @@ macro_rules! passing {
                 "je 2f",
                 "jmp qword ptr [rip + {real}]",
                 "2:",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
-                "push rcx",
-                ".cfi_adjust_cfa_offset 8",
-                "push r8",
-                ".cfi_adjust_cfa_offset 8",
-                "push r9",
-                ".cfi_adjust_cfa_offset 8",
-                "push rax",
-                ".cfi_adjust_cfa_offset 8",
+                push_registers!(cfi rdi, rsi, rdx, rcx, r8, r9, rax),
                 "call {before}",
                 "mov r11, rax",
-                "pop rax",
-                ".cfi_adjust_cfa_offset -8",
-                "pop r9",
-                ".cfi_adjust_cfa_offset -8",
-                "pop r8",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rcx",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rdx",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rsi",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -8",
+                pop_registers!(cfi rax, r9, r8, rcx, rdx, rsi, rdi),
                 "test r11d, r11d",
                 "jnz 3f",
                 "jmp qword ptr [rip + {real}]",
                 "3:",
-                "push r11",
-                ".cfi_adjust_cfa_offset 8",
+                push_registers!(cfi r11),
                 "call qword ptr [rip + {real}]",
-                "mov rdi, [rsp]",
-                "mov rsi, rax",
-                "mov [rsp], rax",
-                "call {returned}",
-                "mov rax, [rsp]",
+                check_result!(),
                 "add rsp, 8",
                 ".cfi_adjust_cfa_offset -8",
                 "ret",
-                ".cfi_endproc",
-                one = const $one,
-                other = const $other,
-                real = sym $real,
-                before = sym $before,
-                returned = sym returned,
-            )
+            ]
+            one = const $one,
+            other = const $other,
+            real = sym $real,
+            before = sym $before,
+            returned = sym returned,
         }
     };
 }

@@ -8,7 +8,7 @@ use capture::context::{Context, Next};
 use capture::events;
 use capture::hooks::Hook;
 use capture::real::{FUNCTIONS, function};
-use core::arch::naked_asm;
+use capture::{context_shim, load_registers, pop_registers, push_registers};
 
 extern "C" fn after_size0(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[0])
@@ -69,42 +69,12 @@ extern "C" fn before_allocation(context: &Context) {
     events::allocating(context);
 }
 
-/// Saves registers and arguments as a `Context`, runs `$body` and all next parts, and returns the result.
+/// Makes a `Context`, runs `$body` and all next parts, and returns the result.
 macro_rules! with_context {
-    ($name:ident, [$($body:literal),*], $($operands:tt)*) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "sub rsp, 88",
-                ".cfi_def_cfa_offset 96",
-                "mov [rsp + 80], rbp",
-                ".cfi_offset rbp, -16",
-                "mov [rsp + 72], rbx",
-                "mov [rsp + 64], r12",
-                "mov [rsp + 56], r13",
-                "mov [rsp + 48], r14",
-                "mov [rsp + 40], r15",
-                "mov [rsp + 8], rdi",
-                "mov [rsp + 16], rsi",
-                "mov [rsp + 24], rdx",
-                $($body,)*
-                "2:",
-                "test rax, rax",
-                "jz 3f",
-                "mov rdi, rsp",
-                "call rax",
-                "jmp 2b",
-                "3:",
-                "mov rax, [rsp]",
-                "add rsp, 88",
-                ".cfi_def_cfa_offset 8",
-                "ret",
-                ".cfi_endproc",
-                $($operands)*
-            )
+    ($name:ident, [$($body:tt)*], $($operands:tt)*) => {
+        context_shim! {
+            #[unsafe(no_mangle)]
+            fn $name [$($body)*] ["mov rax, [rsp]",] $($operands)*
         }
     };
 }
@@ -116,13 +86,11 @@ macro_rules! allocating {
             [
                 "mov rdi, rsp",
                 "call {before}",
-                "mov rdi, [rsp + 8]",
-                "mov rsi, [rsp + 16]",
-                "mov rdx, [rsp + 24]",
+                load_registers!(8 rdi, 16 rsi, 24 rdx),
                 "call qword ptr [rip + {functions} + {offset}]",
                 "mov [rsp], rax",
                 "mov rdi, rsp",
-                "call {after}"
+                "call {after}",
             ],
             before = sym before_allocation,
             functions = sym FUNCTIONS,
@@ -134,38 +102,24 @@ macro_rules! allocating {
 
 macro_rules! resizing {
     ($name:ident, $during:ident) => {
-        with_context!($name, ["mov rdi, rsp", "call {during}"], during = sym $during,);
+        with_context!($name, ["mov rdi, rsp", "call {during}",], during = sym $during,);
     };
 }
 
 macro_rules! freeing {
     ($upper:ident, $name:ident) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "push rdi",
-                ".cfi_def_cfa_offset 16",
-                "push rsi",
-                ".cfi_def_cfa_offset 24",
-                "push rdx",
-                ".cfi_def_cfa_offset 32",
+        capture::shim! {
+            #[unsafe(no_mangle)]
+            fn $name [
+                push_registers!(cfi rdi, rsi, rdx),
                 "lea rsi, [rsp + 32]",
                 "call {before}",
-                "pop rdx",
-                ".cfi_def_cfa_offset 24",
-                "pop rsi",
-                ".cfi_def_cfa_offset 16",
-                "pop rdi",
-                ".cfi_def_cfa_offset 8",
+                pop_registers!(cfi rdx, rsi, rdi),
                 "jmp qword ptr [rip + {functions} + {offset}]",
-                ".cfi_endproc",
-                before = sym before_free,
-                functions = sym FUNCTIONS,
-                offset = const Hook::$upper as usize * 8,
-            )
+            ]
+            before = sym before_free,
+            functions = sym FUNCTIONS,
+            offset = const Hook::$upper as usize * 8,
         }
     };
 }

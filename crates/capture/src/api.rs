@@ -12,7 +12,6 @@
 use crate::core::CORE;
 use crate::elf::{Headers, PF_W, PT_GNU_RELRO, PT_LOAD, ProgramHeader};
 use crate::events::custom::{reported_alloc, reported_free, reported_moving, reported_realloc};
-use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const NOTE_NAME: &[u8] = b"heaptrack\0";
@@ -38,38 +37,8 @@ pub const NAMES: &[&str] = &[
 /// Saves registers and arguments as a `Context`, as the hooks do, and records.
 macro_rules! reporting {
     ($name:ident, $record:ident) => {
-        #[unsafe(naked)]
-        pub extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "sub rsp, 88",
-                ".cfi_def_cfa_offset 96",
-                "mov [rsp + 80], rbp",
-                ".cfi_offset rbp, -16",
-                "mov [rsp + 72], rbx",
-                "mov [rsp + 64], r12",
-                "mov [rsp + 56], r13",
-                "mov [rsp + 48], r14",
-                "mov [rsp + 40], r15",
-                "mov [rsp + 8], rdi",
-                "mov [rsp + 16], rsi",
-                "mov [rsp + 24], rdx",
-                "mov rdi, rsp",
-                "call {record}",
-                "2:",
-                "test rax, rax",
-                "jz 3f",
-                "mov rdi, rsp",
-                "call rax",
-                "jmp 2b",
-                "3:",
-                "add rsp, 88",
-                ".cfi_def_cfa_offset 8",
-                "ret",
-                ".cfi_endproc",
-                record = sym $record,
-            )
+        crate::context_shim! {
+            pub fn $name ["mov rdi, rsp", "call {record}",] [] record = sym $record,
         }
     };
 }
@@ -80,16 +49,8 @@ reporting!(realloc, reported_realloc);
 /// A free needs no stack walk. So this shim makes no frame: it passes on the caller's CFA and jumps.
 macro_rules! freeing {
     ($name:ident, $record:ident) => {
-        #[unsafe(naked)]
-        pub extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "lea rsi, [rsp + 8]",
-                "jmp {record}",
-                ".cfi_endproc",
-                record = sym $record,
-            )
+        crate::shim! {
+            pub fn $name ["lea rsi, [rsp + 8]", "jmp {record}",] record = sym $record,
         }
     };
 }

@@ -35,7 +35,7 @@ pub enum How {
     In,
     /// In memory, at the result of a DWARF expression. The value is the expression's address.
     AtExpression,
-    /// It is the result of a DWARF expression.
+    /// It is the result of a DWARF expression. The value is the expression's address.
     IsExpression,
 }
 
@@ -123,6 +123,18 @@ impl Bytes {
     fixed!(u64, u64);
 
     pub fn uleb(&mut self) -> Option<u64> {
+        self.leb().map(|(value, ..)| value)
+    }
+
+    pub fn sleb(&mut self) -> Option<i64> {
+        let (value, bits, last) = self.leb()?;
+        let is_negative = bits < 64 && last & 0x40 != 0;
+        Some(if is_negative { value as i64 | -1i64 << bits } else { value as i64 })
+    }
+
+    /// Reads a number in LEB128: its bits, how many they are, and its last byte, which has the sign.
+    #[inline]
+    fn leb(&mut self) -> Option<(u64, u32, u8)> {
         let mut value = 0u64;
         let mut shift = 0u32;
         loop {
@@ -132,25 +144,7 @@ impl Bytes {
             }
             shift = shift.wrapping_add(7);
             if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-    }
-
-    pub fn sleb(&mut self) -> Option<i64> {
-        let mut value = 0i64;
-        let mut shift = 0u32;
-        loop {
-            let byte = self.u8()?;
-            if shift < 64 {
-                value |= ((byte & 0x7f) as i64) << shift;
-            }
-            shift = shift.wrapping_add(7);
-            if byte & 0x80 == 0 {
-                if shift < 64 && byte & 0x40 != 0 {
-                    value |= -1i64 << shift;
-                }
-                return Some(value);
+                return Some((value, shift, byte));
             }
         }
     }
@@ -446,17 +440,13 @@ impl Run<'_> {
                 let n = bytes.u32()?;
                 return Some(self.advance(scratch, n as u64));
             }
-            // offset_extended, its signed form, its old negative form
-            0x05 => {
+            // offset_extended and val_offset, with their signed forms
+            0x05 | 0x11 | 0x14 | 0x15 => {
                 let register = bytes.uleb()?;
-                let n = bytes.uleb()? as i64;
-                row.set(register, How::At, factored(n));
+                let n = if matches!(op, 0x11 | 0x15) { bytes.sleb()? } else { bytes.uleb()? as i64 };
+                row.set(register, if matches!(op, 0x14 | 0x15) { How::Is } else { How::At }, factored(n));
             }
-            0x11 => {
-                let register = bytes.uleb()?;
-                let n = bytes.sleb()?;
-                row.set(register, How::At, factored(n));
-            }
+            // GNU's old negative form of offset_extended
             0x2f => {
                 let register = bytes.uleb()?;
                 let n = bytes.uleb()? as i64;
@@ -508,17 +498,6 @@ impl Run<'_> {
             0x16 => {
                 let register = bytes.uleb()?;
                 row.set(register, How::IsExpression, Self::block(bytes)?);
-            }
-            // val_offset and its signed form
-            0x14 => {
-                let register = bytes.uleb()?;
-                let n = bytes.uleb()? as i64;
-                row.set(register, How::Is, factored(n));
-            }
-            0x15 => {
-                let register = bytes.uleb()?;
-                let n = bytes.sleb()?;
-                row.set(register, How::Is, factored(n));
             }
             _ => return None,
         }

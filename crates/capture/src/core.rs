@@ -102,8 +102,8 @@ struct Parts {
     pid: u32,
 }
 
-/// Laid out as in C, because the profiler writes the core of a process that runs already from outside: see
-/// `attach_block.rs`.
+/// The state of the process. When heaptrack attaches to a running process, the profiler fills in this struct from
+/// outside (see `attach_block.rs`), so its layout must be that of C.
 ///
 /// The SAFETY comments of this file and of the folder `core` refer to these invariants by name:
 /// - **Start-up**: the first hook or the constructor of `capture-so` calls `start`, before `main`. The process has one
@@ -172,6 +172,11 @@ pub static CORE: Core = Core {
 };
 
 impl Core {
+    /// Begins a new state. Returns false if the state is not `from`.
+    fn advance(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// The gate. Every hook reads it first.
     #[inline(always)]
     pub fn gate(&self) -> u32 {

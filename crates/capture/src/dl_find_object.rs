@@ -72,7 +72,8 @@ pub fn is_on() -> bool {
     !FIND.load(Ordering::Relaxed).is_null()
 }
 
-/// Returns true for a module that may be unloaded at any time.
+/// Returns true if walks ask `_dl_find_object` and the module was loaded after the start, so it may be unloaded at any
+/// time.
 #[inline]
 pub fn may_go(instance: u16) -> bool {
     is_on() && instance as u32 > FIRST_MODULES.load(Ordering::Relaxed)

@@ -11,14 +11,12 @@ pub const PT_GNU_RELRO: u32 = 0x6474_e552;
 pub const PF_X: u32 = 1;
 pub const PF_W: u32 = 2;
 
-const DT_PLTRELSZ: u64 = 2;
 const DT_HASH: u64 = 4;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_RELA: u64 = 7;
-const DT_RELASZ: u64 = 8;
-const DT_JMPREL: u64 = 23;
+pub const DT_STRTAB: u64 = 5;
+pub const DT_SYMTAB: u64 = 6;
 pub const DT_DEBUG: u64 = 21;
+/// The tags of the two tables of relocations and of their sizes: DT_RELA and DT_RELASZ, DT_JMPREL and DT_PLTRELSZ.
+pub const RELOCATION_TABLES: [(u64, u64); 2] = [(7, 8), (23, 2)];
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DT_VERSYM: u64 = 0x6fff_fff0;
 const STT_GNU_IFUNC: u8 = 10;
@@ -294,7 +292,7 @@ fn gnu_hash(name: &[u8]) -> u32 {
 pub unsafe fn for_each_relocation(map: &LinkMap, mut look: impl FnMut(&Relocation)) {
     // SAFETY: listed maps are whole (see `LinkMap`), so `dynamic` is null or ends with a zero tag.
     let get = |tag| unsafe { dynamic_value(map.dynamic, tag) };
-    for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+    for (table, size) in RELOCATION_TABLES {
         let (Some(at), Some(bytes)) = (get(table), get(size)) else { continue };
         // Some loaders relocate these pointers in place, others do not. See `Symbols::of`.
         let first = if at < map.bias { at.wrapping_add(map.bias) } else { at } as *const Relocation;

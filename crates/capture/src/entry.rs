@@ -84,13 +84,7 @@ shims! {
     Free,
     /// All other functions. If a patched function calls another one, that call is not recorded. All registers except
     /// the result's are kept, because a caller that was compiled together with the function may rely on that.
-    Size0,
-    Size1,
-    Product,
-    Out,
-    Resize1,
-    ResizeProduct,
-    CarefulFree,
+    Size0, Size1, Product, Out, Resize1, ResizeProduct, CarefulFree,
     /// A throwing `operator new`, without and with an alignment.
     New,
     NewAligned,

@@ -243,7 +243,7 @@ pub struct Described {
 pub const COUNT: usize = NAMES.len();
 pub const FAMILY_COUNT: usize = FAMILY_HOOKS.len();
 
-/// Prefixes of these names in allocators that are linked into a program.
+/// Prefixes that allocators put before the names of libc and jemalloc when they are linked into a program.
 const PREFIXES: [&str; 6] = ["je_", "_rjem_", "tc_", "mi_", "rp", "_rust_je_"];
 
 pub fn without_prefix(name: &str) -> &str {
@@ -254,8 +254,8 @@ pub fn has_prefix(name: &str) -> bool {
     without_prefix(name).len() != name.len()
 }
 
-/// Returns what the function of that name does, or `None` if the table does not have it. A name of libc or of jemalloc
-/// is found under any of the prefixes, too.
+/// Returns what the function of that name does, or `None` if no table has it. A name of libc or of jemalloc is also
+/// found with any of the `PREFIXES` before it.
 pub fn kind_of(name: &str) -> Option<Kind> {
     let libc = |base: &str| NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));
     let exact = FAMILY_HOOKS.iter().find(|hook| hook.name == name.as_bytes()).map(|hook| &hook.kind);
@@ -264,8 +264,8 @@ pub fn kind_of(name: &str) -> Option<Kind> {
     exact.or_else(|| libc(base)).or_else(|| jemalloc().map(|hook| &hook.kind)).copied()
 }
 
-/// Functions that reveal an allocator inside a program or library whose functions have other names. Each has the name
-/// by which the allocator is known.
+/// Functions that reveal an allocator which is part of a program or library and has function names of its own. Beside
+/// each function is the name by which the allocator is known.
 pub const FOREIGN: &[(&[u8], &str)] = &[
     (b"_rjem_malloc", "jemalloc"),
     (b"_rust_je_malloc", "jemalloc"),

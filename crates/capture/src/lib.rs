@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod api;
+mod assembly;
 pub mod cfi;
 pub mod clock;
 pub mod context;

@@ -20,8 +20,9 @@ pub enum Kind {
     End,
 }
 
-/// `G` says that no CFI covers the address. With `B`, the step follows the frame pointer, which is a guess that must be
-/// checked. Without `B`, the rule was read from the code at the address, and is valid while that code is unchanged.
+/// `B` says that the CFA is computed from rbp. `G` says that no CFI covers the address. With `G` and `B`, the step
+/// follows the frame pointer, which is a guess that must be checked. With `G` but not `B`, the rule was read from the
+/// code at the address, and is valid while that code is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule(pub u32);
 
@@ -151,7 +152,8 @@ impl Rules {
         }
     }
 
-    /// Forgets everything, because a module was unloaded and another one may come to its addresses.
+    /// Forgets all rules. Needed when modules were loaded or may be unloaded, because an address that has a rule may
+    /// then belong to another module.
     pub fn clear(&self) {
         for entry in &self.entries {
             if entry.load(Ordering::Relaxed) != 0 {

@@ -319,10 +319,6 @@ struct Action {
     mask: u64,
 }
 
-const SA_ONSTACK: u64 = 0x0800_0000;
-const SA_RESTART: u64 = 0x1000_0000;
-const SA_RESTORER: u64 = 0x0400_0000;
-
 // SAFETY: the assembler code below defines the symbol. Its address alone is used; only the kernel jumps there.
 unsafe extern "C" {
     fn heaptrack_signal_return();
@@ -383,6 +379,9 @@ pub enum Handler {
 
 /// Sets what happens when a signal arrives. System calls that the signal interrupts are restarted.
 pub fn handle_signal(signal: i32, handler: Handler) {
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const SA_RESTART: u64 = 0x1000_0000;
+    const SA_RESTORER: u64 = 0x0400_0000;
     let handler = match handler {
         Handler::Ignore => IGNORE,
         Handler::Function(function) => function as *const () as usize,

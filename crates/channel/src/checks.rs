@@ -4,60 +4,32 @@
 //! instruction. The target ends at once, because nothing that a broken writer writes from then on can be trusted.
 //! Without the feature no check is compiled. See decision 57.
 use crate::header::Header;
+use crate::numbered::numbered;
 use crate::sync::Ordering;
 
-/// What is checked. Stored in `Header::failed_check`.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    Owner = 1,
-    Head = 2,
-    InFlight = 3,
-    RingSpace = 4,
-    Limit = 5,
-    Stamp = 6,
-    Intent = 7,
-    Record = 8,
-    Memo = 9,
-    Modules = 10,
-    Frame = 11,
+numbered! {
+    /// What is checked. Stored in `Header::failed_check`.
+    pub enum Check: u32 {
+        Owner = 1 => "a thread wrote to a slot of another thread",
+        Head = 2 => "the head of a ring was not where its writer had left it",
+        InFlight = 3 => "the events that were written were not those that were begun",
+        RingSpace = 4 => "a ring held more words than it has room for",
+        Limit = 5 => "a writer was allowed to overwrite words that the collector had not read",
+        Stamp = 6 => "an event had an older stamp than the one before it",
+        Intent = 7 => "an event was stamped before its thread had published the intent to write it",
+        Record = 8 => "the words in the ring were not the records that were written",
+        Memo = 9 => "a remembered stack was not the real stack",
+        Modules = 10 => "the modules were not sorted, or overlapped",
+        Frame = 11 => "a frame was not in the module that was found for it",
+    }
+    /// What is wrong if this check fails, as the end of a sentence.
+    pub fn finding
 }
 
 impl Check {
-    pub const ALL: [Check; 11] = [
-        Check::Owner,
-        Check::Head,
-        Check::InFlight,
-        Check::RingSpace,
-        Check::Limit,
-        Check::Stamp,
-        Check::Intent,
-        Check::Record,
-        Check::Memo,
-        Check::Modules,
-        Check::Frame,
-    ];
-
     /// Returns `None` for 0, and for a number that no check has.
     pub fn from_word(word: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|check| *check as u32 == word)
-    }
-
-    /// What is wrong if this check fails, as the end of a sentence.
-    pub const fn finding(self) -> &'static str {
-        match self {
-            Check::Owner => "a thread wrote to a slot of another thread",
-            Check::Head => "the head of a ring was not where its writer had left it",
-            Check::InFlight => "the events that were written were not those that were begun",
-            Check::RingSpace => "a ring held more words than it has room for",
-            Check::Limit => "a writer was allowed to overwrite words that the collector had not read",
-            Check::Stamp => "an event had an older stamp than the one before it",
-            Check::Intent => "an event was stamped before it was announced",
-            Check::Record => "the words in the ring were not the records that were written",
-            Check::Memo => "a remembered stack was not the stack",
-            Check::Modules => "the modules were not sorted, or overlapped",
-            Check::Frame => "a frame was not in the module that was found for it",
-        }
     }
 }
 
@@ -75,8 +47,9 @@ impl Header {
     #[inline(never)]
     fn fail(&self, check: Check) -> ! {
         let _ = self.failed_check.compare_exchange(0, check as u32, Ordering::Release, Ordering::Relaxed);
-        // SAFETY: an illegal instruction ends the process by SIGILL, or runs the program's handler for SIGILL. If that
-        // handler returns, it comes back to the same instruction, so nothing after it is ever executed.
+        // SAFETY: control never leaves these two instructions, as `noreturn` asks. The illegal one ends the process by
+        // SIGILL, or runs the program's handler for SIGILL. If that handler returns, it comes back to the same
+        // instruction, or to the jump after it, which leads back.
         unsafe { core::arch::asm!("2:", "ud2", "jmp 2b", options(noreturn, nostack)) }
     }
 }

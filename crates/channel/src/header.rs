@@ -1,6 +1,7 @@
 //! The first page of the shared memory: what the collector chose before the target started, the state of both sides,
 //! and how many events were lost.
 use crate::geometry::Geometry;
+use crate::numbered::numbered;
 use crate::requests::Requests;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,108 +9,67 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
 pub const VERSION: u32 = 4;
 
-/// The state of the session. Stored in `Header::phase`.
-///
-/// ```text
-/// Waiting --target's init--> Recording --collector ends / target gives up--> Stopped
-/// ```
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Waiting = 0,
-    Recording = 1,
-    Stopped = 2,
+numbered! {
+    /// The state of the session. Stored in `Header::phase`.
+    ///
+    /// ```text
+    /// Waiting --target's init--> Recording --collector ends / target gives up--> Stopped
+    /// ```
+    pub enum Phase: u32 { Waiting = 0, Recording = 1, Stopped = 2 }
+
+    /// What a stamp counts. The collector chooses `Tsc` only if the kernel itself trusts the counter.
+    pub enum Clock: u32 {
+        Tsc = 0,
+        /// One counter that all threads share, `Header::ticks`. Slower, but always in exact order.
+        Ticks = 1,
+    }
+
+    /// Which side runs the memory barrier that makes a watermark correct.
+    pub enum Fence: u32 {
+        /// The target could not register for membarrier, so it runs a fence before each stamp.
+        InTarget = 0,
+        /// The collector calls `membarrier(GLOBAL_EXPEDITED)`, so the hot path has no fence.
+        Membarrier = 1,
+    }
+
+    pub enum OnFull: u32 { Wait = 0, Drop = 1 }
+
+    /// Before a watched target exits, it waits until the collector has looked at its memory. Stored in
+    /// `Heaptrace::exit_handshake`.
+    ///
+    /// ```text
+    /// Unsaid --target's destructor--> Said --collector has looked--> Answered
+    /// ```
+    pub enum ExitHandshake: u32 { Unsaid = 0, Said = 1, Answered = 2 }
 }
 
-/// What a stamp counts. The collector chooses `Tsc` only if the kernel itself trusts the counter.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    Tsc = 0,
-    /// One counter that all threads share, `Header::ticks`. Slower, but always in exact order.
-    Ticks = 1,
-}
-
-/// Which side runs the memory barrier that makes a watermark correct.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
-    /// The target could not register for membarrier, so it runs a fence before each stamp.
-    InTarget = 0,
-    /// The collector calls `membarrier(GLOBAL_EXPEDITED)`, so the hot path has no fence.
-    Membarrier = 1,
-}
-
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
-    Wait = 0,
-    Drop = 1,
-}
-
-/// Before a watched target exits, it waits until the collector has looked at its memory. Stored in
-/// `Heaptrace::exit_handshake`.
-///
-/// ```text
-/// Unsaid --target's destructor--> Said --collector has looked--> Answered
-/// ```
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitHandshake {
-    Unsaid = 0,
-    Said = 1,
-    Answered = 2,
-}
-
-/// Why events were not recorded, or not fully. An index into `Header::losses`.
-#[repr(usize)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The ring stayed full longer than allowed.
-    RingFull = 0,
-    /// No thread slot was left.
-    NoSlot = 1,
-    /// A hook was interrupted by a hook that was interrupted by a hook. There are rings for two levels only.
-    Nested = 2,
-    /// A hook was left by a jump (`siglongjmp`) before its event was written.
-    Abandoned = 3,
-    /// The collector had died, so recording stopped.
-    NoCollector = 4,
-    /// The capture library failed and switched recording off.
-    Fault = 5,
-    /// The module table was full. Frames in later modules have no module.
-    ModuleFull = 6,
-    /// A thread's stack memo contradicted itself and was cleared. No event is missing.
-    MemoBroken = 7,
+numbered! {
+    /// Why events were not recorded, or not fully. An index into `Header::losses`.
+    pub enum Loss: usize {
+        /// The ring stayed full longer than allowed.
+        RingFull = 0 => "ring_full",
+        /// No thread slot was left.
+        NoSlot = 1 => "no_slot",
+        /// A hook was interrupted by a hook that was interrupted by a hook. There are rings for two levels only.
+        Nested = 2 => "nested",
+        /// A hook was left by a jump (`siglongjmp`) before its event was written.
+        Abandoned = 3 => "abandoned",
+        /// The collector had died, so recording stopped.
+        NoCollector = 4 => "no_collector",
+        /// The capture library failed and switched recording off.
+        Fault = 5 => "fault",
+        /// The module table was full. Frames in later modules have no module.
+        ModuleFull = 6 => "module_full",
+        /// A thread's stack memo contradicted itself and was cleared. No event is missing.
+        MemoBroken = 7 => "memo_broken",
+    }
+    pub fn name
 }
 
 impl Loss {
-    pub const COUNT: usize = 8;
-    pub const ALL: [Loss; Self::COUNT] = [
-        Loss::RingFull,
-        Loss::NoSlot,
-        Loss::Nested,
-        Loss::Abandoned,
-        Loss::NoCollector,
-        Loss::Fault,
-        Loss::ModuleFull,
-        Loss::MemoBroken,
-    ];
     /// Returns true if the event itself is missing.
     pub const fn is_event(self) -> bool {
         !matches!(self, Loss::ModuleFull | Loss::MemoBroken)
-    }
-    pub const fn name(self) -> &'static str {
-        match self {
-            Loss::RingFull => "ring_full",
-            Loss::NoSlot => "no_slot",
-            Loss::Nested => "nested",
-            Loss::Abandoned => "abandoned",
-            Loss::NoCollector => "no_collector",
-            Loss::Fault => "fault",
-            Loss::ModuleFull => "module_full",
-            Loss::MemoBroken => "memo_broken",
-        }
     }
 }
 
@@ -127,6 +87,7 @@ pub const LEFT_FOR_WORDS: usize = 32;
 #[repr(C)]
 pub struct Suppressions {
     /// C, before the target starts: the address of the function in the program's file. 0 = its symbol table has none.
+    /// The target uses this address only if no module exports the function.
     pub symbol: u64,
     /// T: the place of a copy of the text in `names`, as `offset << 32 | length`. 0 = there is none.
     pub text: AtomicU64,

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The `private` parts belong to the target alone ([`WriterMemory`]). They are in this file so that one `fstat` of the
-//! memfd tells every byte of memory that recording costs the target.
+//! memfd tells how much memory the rings and the capture library's state take.
 #![cfg_attr(not(loom), no_std)]
 
 mod checks;
@@ -31,6 +31,7 @@ mod model_memory;
 #[cfg(loom)]
 pub mod model_signal;
 mod module;
+mod numbered;
 mod record;
 mod region;
 mod requests;

@@ -36,7 +36,7 @@ impl ModelMemory {
             slots_per_map: 1,
             ..Geometry::default()
         };
-        assert!(ring_words as usize * size_of::<AtomicU64>() <= PAGE, "a ring of loom's atomics has one page");
+        assert!(ring_words as usize * size_of::<AtomicU64>() <= PAGE, "a ring of loom's atomics must fit a page");
         // SAFETY: the length is not 0.
         let base = unsafe { alloc_zeroed(layout(&geometry)) };
         let memory = ModelMemory { base, geometry };

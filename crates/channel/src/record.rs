@@ -28,6 +28,7 @@
 //! C is the domain of the block: 0 = malloc's, 1 = the program reported it itself ([`CUSTOM`]). It is a part of the
 //! address everywhere, because a block of a pool and the malloc block around it may begin at the same address and are
 //! two blocks.
+use crate::numbered::numbered;
 
 /// The number of a stack of one ring, see Path above. 0 = unknown.
 pub type StackId = u32;
@@ -46,21 +47,22 @@ const KIND_BITS: u32 = 3;
 /// Set in the address of a block that the program reported itself. No address of user space has this bit.
 pub const CUSTOM: u64 = 1 << 47;
 
-#[repr(u64)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A hole of one word: a hook was left before it finished.
-    Skip = 0,
-    Alloc = 1,
-    Free = 2,
-    /// The events that follow belong to another thread. The value is its tid.
-    ThreadStart = 3,
-    /// A new program image starts here after an exec, and all earlier blocks are gone. The value is the image's number.
-    Image = 4,
-    /// The free half of a realloc.
-    FreeByRealloc = 5,
-    /// New stacks.
-    Path = 6,
+numbered! {
+    pub enum Kind: u64 {
+        /// A hole of one word: a hook was left before it finished.
+        Skip = 0,
+        Alloc = 1,
+        Free = 2,
+        /// The events that follow belong to another thread. The value is its tid.
+        ThreadStart = 3,
+        /// A new program image starts here after an exec, and all earlier blocks are gone. The value is the image's
+        /// number.
+        Image = 4,
+        /// The free half of a realloc.
+        FreeByRealloc = 5,
+        /// New stacks.
+        Path = 6,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

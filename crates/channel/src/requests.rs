@@ -3,19 +3,20 @@
 //! Any thread of the target may add a request, also in a handler that interrupts another handler. Only the collector
 //! removes requests. An entry is one word, so a request is never seen half written. The order of requests is that of
 //! their stamps, not of their places in the array.
+use crate::numbered::numbered;
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What a signal to a watched target asks for.
-#[repr(u64)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// SIGUSR1: a report of live memory, sorted by size.
-    BySize = 1,
-    /// SIGUSR2: a report of live memory, sorted by the number of blocks.
-    ByCount = 2,
-    /// SIGQUIT: begins a new measuring window.
-    Window = 3,
+numbered! {
+    /// What a signal to a watched target asks for.
+    pub enum Request: u64 {
+        /// SIGUSR1: a report of live memory, sorted by size.
+        BySize = 1,
+        /// SIGUSR2: a report of live memory, sorted by the number of blocks.
+        ByCount = 2,
+        /// SIGQUIT: begins a new measuring window.
+        Window = 3,
+    }
 }
 
 impl Request {

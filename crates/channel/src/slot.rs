@@ -4,25 +4,22 @@
 //! writes an event, and `dropped` if there is no room for it. The collector counts the events that arrive. When the
 //! rings are empty, **begun = arrived + dropped**, except for the one call in which a thread may have been killed. The
 //! counters are never reset.
+use crate::numbered::numbered;
 use crate::record::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The life of a slot.
-///
-/// ```text
-///            target: CAS                  collector: the thread is gone
-///   Free ----------------------> Live ---------------------------------> Dead
-///    ^                            |  ^                                     |
-///    |                            +--+ same thread pointer, new tid:       |
-///    |                               a ThreadStart record, stays Live      |
-///    +---------------------- collector: both rings drained ----------------+
-/// ```
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotState {
-    Free = 0,
-    Live = 1,
-    Dead = 2,
+numbered! {
+    /// The life of a slot.
+    ///
+    /// ```text
+    ///            target: CAS                  collector: the thread is gone
+    ///   Free ----------------------> Live ---------------------------------> Dead
+    ///    ^                            |  ^                                     |
+    ///    |                            +--+ same thread pointer, new tid:       |
+    ///    |                               a ThreadStart record, stays Live      |
+    ///    +---------------------- collector: both rings drained ----------------+
+    /// ```
+    pub enum SlotState: u32 { Free = 0, Live = 1, Dead = 2 }
 }
 
 /// A slot's owner, in one word, so that neither side can act on half of it.

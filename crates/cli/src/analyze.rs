@@ -14,21 +14,19 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use web::{Options, Server, TraceStore};
 
-/// Opens the page in the browser: a timeline, trees, a flame graph and more, for one or several traces.
-#[derive(Debug, Parser)]
-#[command(
-    name = "heaptrack analyze",
-    bin_name = "heaptrack analyze",
-    version,
-    after_help = "Examples:
+const HELP: &str = "\
+Examples:
   heaptrack analyze heaptrack.ls.42.htz                   opens the browser
   heaptrack analyze new.htz --compare old.htz             what changed
   heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
 
 Only this machine can connect, and only with the token in the address. Over ssh, the command for your own machine is printed.
 
-Exit code: 0; 2 wrong usage, or a file that cannot be read."
-)]
+Exit code: 0; 2 wrong usage, or a file that cannot be read.";
+
+/// Opens the page in the browser: a timeline, trees, a flame graph and more, for one or several traces.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack analyze", bin_name = "heaptrack analyze", version, after_help = HELP)]
 pub struct Analyze {
     /// A trace to compare with. All numbers are then differences to it, also for several files.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]

@@ -176,20 +176,7 @@ mod tests {
 
     #[test]
     fn the_command_is_consistent() {
-        command().debug_assert();
-        Print::command().debug_assert();
-        Diff::command().debug_assert();
-        Symbolize::command().debug_assert();
-        Export::command().debug_assert();
-        Trim::command().debug_assert();
-        Merge::command().debug_assert();
-        Attach::command().debug_assert();
-        Detach::command().debug_assert();
-        Analyze::command().debug_assert();
-        Report::command().debug_assert();
-        Lib::command().debug_assert();
-        Man::command().debug_assert();
-        Completions::command().debug_assert();
+        crate::man::commands().into_iter().for_each(clap::Command::debug_assert);
     }
 
     #[test]

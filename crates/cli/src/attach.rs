@@ -11,7 +11,7 @@ use crate::recording_options::RecordingOptions;
 use crate::status::{Bytes, Count, StatusLine};
 use crate::values::duration;
 use crate::{say, signals};
-use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing, heap_of};
+use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing};
 use clap::Parser;
 use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
 use format::{Exit, HeapAtAttach};
@@ -145,8 +145,7 @@ struct Begun {
 
 /// Patches the program and starts to record it.
 fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
-    let heap = heap_of(&checked.process).unwrap_or_default();
-    let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
+    let heap = collector::heap_of(&checked.process.folder).unwrap_or_default();
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
     let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)?;

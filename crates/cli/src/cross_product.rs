@@ -130,15 +130,19 @@ struct Written {
     files: Vec<String>,
 }
 
+fn sentence(wrong: Wrong) -> String {
+    match wrong {
+        Wrong::Words(error) => error.to_string(),
+        Wrong::Option(sentence) => sentence,
+    }
+}
+
 /// Returns what a command line writes, without the query that a view repeats, or the sentence that refuses it.
 fn run(files: &Files, options: &[String]) -> Result<Written, String> {
     let mut line: Vec<OsString> = vec!["print".into()];
     line.extend(options.iter().map(OsString::from));
     line.push(files.path("app.htz").into());
-    let print = Print::from_words(line).map_err(|wrong| match wrong {
-        Wrong::Words(error) => error.to_string(),
-        Wrong::Option(sentence) => sentence,
-    })?;
+    let print = Print::from_words(line).map_err(sentence)?;
     let mut out = Vec::new();
     write(&print, &mut out).map_err(|error| format!("{error:#}"))?;
     let mut stdout = String::from_utf8(out).unwrap();
@@ -151,17 +155,7 @@ fn run(files: &Files, options: &[String]) -> Result<Written, String> {
 }
 
 fn outputs() -> Vec<Output> {
-    let mut outputs = vec![
-        Output::Text,
-        Output::Difference,
-        Output::Json,
-        Output::Event,
-        Output::Histogram,
-        Output::Folded,
-        Output::Massif,
-    ];
-    outputs.extend(View::ALL.map(|(_, view)| Output::View(view)));
-    outputs
+    Output::OTHERS.into_iter().chain(View::VALUES.map(Output::View)).collect()
 }
 
 /// Pairs of an output and an option that are not tried.
@@ -264,10 +258,7 @@ fn no_option_of_export_is_ignored() {
         line.push(out.clone().into());
         line.extend(options.iter().map(OsString::from));
         line.push(files.path("app.htz").into());
-        let export = Export::from_words(line).map_err(|wrong| match wrong {
-            Wrong::Words(error) => error.to_string(),
-            Wrong::Option(sentence) => sentence,
-        })?;
+        let export = Export::from_words(line).map_err(sentence)?;
         crate::export::run(&export).map_err(|error| error.to_string())?;
         Ok(files.take(&out))
     };

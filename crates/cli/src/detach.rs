@@ -69,7 +69,7 @@ fn try_run(options: &Detach) -> Result<(), String> {
                 tell_children(&restored.children, options.quiet);
                 return Ok(());
             }
-            // The recorder restores the program and finishes its trace.
+            // The recorder restores the program, finishes its trace if it writes one, and ends.
             Ok(Detached::Recorder(pid)) if started.elapsed() < PATIENCE => {
                 if asked.as_ref().is_none_or(|recorder| recorder.pid != pid) {
                     let told = Recorder::end(pid);
@@ -130,8 +130,7 @@ impl Recorder {
     }
 
     fn in_words(&self) -> String {
-        let done =
-            if self.process.is_none() { "has written its trace and ended" } else { "is still writing its trace" };
+        let done = if self.process.is_none() { "has ended" } else { "has not ended yet" };
         format!("its recorder (pid {}) {done}", self.pid)
     }
 }

@@ -16,13 +16,9 @@ Examples:
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 
-fn after_help() -> String {
-    format!("{}\n{EXAMPLES}", support::help())
-}
-
 /// Shows what changed between two traces.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack diff", bin_name = "heaptrack diff", after_help = after_help(), version, disable_version_flag = true)]
+#[command(name = "heaptrack diff", bin_name = "heaptrack diff", after_help = support::help_with(EXAMPLES), version, disable_version_flag = true)]
 pub struct Diff {
     /// The earlier trace.
     #[arg(value_name = "BASE", value_hint = clap::ValueHint::FilePath)]

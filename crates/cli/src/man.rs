@@ -71,8 +71,9 @@ struct Page {
     command: clap::Command,
 }
 
-fn pages() -> Vec<Page> {
-    let commands = [
+/// All commands.
+pub fn commands() -> [clap::Command; 15] {
+    [
         args::command(),
         attach::Attach::command(),
         detach::Detach::command(),
@@ -88,8 +89,11 @@ fn pages() -> Vec<Page> {
         merge::Merge::command(),
         args::Completions::command(),
         Man::command(),
-    ];
-    commands.map(|command| Page { name: command.get_name().replace(' ', "-"), command }).into()
+    ]
+}
+
+fn pages() -> Vec<Page> {
+    commands().map(|command| Page { name: command.get_name().replace(' ', "-"), command }).into()
 }
 
 impl Page {

@@ -77,8 +77,7 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
 
 fn flame_cost(options: &Print) -> anyhow::Result<Cost> {
     let name = options.flamegraph_cost_type.as_str();
-    let found = Cost::ALL.iter().find(|(known, _)| *known == name).map(|(_, cost)| *cost);
-    found.ok_or_else(|| {
+    Cost::parse(name).ok_or_else(|| {
         anyhow!("--flamegraph-cost-type {name}: must be one of {}", Cost::ALL.map(|(name, _)| name).join(", "))
     })
 }

@@ -8,18 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use web::{Options, report};
 
-/// Writes the page with all its data into one file, which opens from disk without a server or a network.
-#[derive(Debug, Parser)]
-#[command(
-    name = "heaptrack report",
-    bin_name = "heaptrack report",
-    version,
-    after_help = "Examples:
+const HELP: &str = "\
+Examples:
   heaptrack report heaptrack.ls.42.htz -o ls.html   then open ls.html in any browser, on any machine
   heaptrack report --max-size 5M big.htz            leaves out source texts and fine ranges of time to stay below 5 MB
 
-Exit code: 0; 2 wrong usage, or a file that cannot be read or written."
-)]
+Exit code: 0; 2 wrong usage, or a file that cannot be read or written.";
+
+/// Writes the page with all its data into one file, which opens from disk without a server or a network.
+#[derive(Debug, Parser)]
+#[command(name = "heaptrack report", bin_name = "heaptrack report", version, after_help = HELP)]
 pub struct Report {
     /// The file to write. Without it, the trace's name with .html.
     #[arg(short, long, value_name = "OUT", value_hint = clap::ValueHint::FilePath)]

@@ -26,7 +26,7 @@ pub enum Output {
 
 impl Output {
     /// All outputs except the views.
-    const OTHERS: [Output; 7] = [
+    pub const OTHERS: [Output; 7] = [
         Output::Text,
         Output::Difference,
         Output::Json,
@@ -237,8 +237,13 @@ fn groups() -> Vec<(Vec<&'static str>, String)> {
     groups
 }
 
+/// The text below the options of a command: this table, then its examples.
+pub fn help_with(examples: &str) -> String {
+    format!("{}\n{examples}", help())
+}
+
 /// For `--help`.
-pub fn help() -> String {
+fn help() -> String {
     let mut text = String::from("Where options apply; elsewhere they are refused:\n");
     for (options, places) in groups() {
         let options: Vec<String> = options.iter().map(|option| format!("--{option}")).collect();

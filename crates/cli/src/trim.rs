@@ -59,7 +59,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     if let Some(until) = trimmed.folded_until_ns {
         let (file, seconds) = (file.display(), until as f64 / 1e9);
         crate::say(format_args!(
-            "heaptrack: {file} has only sums for its first {seconds:.1} s (--max-size), which cannot be cut; from that time, only the blocks that were live at its end remain"
+            "heaptrack: {file} has only sums for its first {seconds:.1} s (--max-size), which cannot be cut; of that part, the new trace has only the blocks that outlived it"
         ));
     }
     let allocations = counted(trimmed.summary.totals.allocations, "allocation", "allocations");

@@ -137,7 +137,7 @@ mod tests {
         std::thread::scope(|scope| {
             let made = scope.spawn(|| Unfinished::create(&folder.join("out")).unwrap());
             std::thread::sleep(Duration::from_millis(200));
-            assert_eq!(files(), 0, "whoever has a signal sees no file");
+            assert_eq!(files(), 0, "no file is created while a signal is handled");
             drop(signalled);
             let (unfinished, _) = made.join().unwrap();
             // Other tests write files at the same time.

@@ -2,7 +2,9 @@
 //!
 //! Receives: a pid. Returns: bytes. Must hold: if the target is gone, the last values stay; regular looks take at most
 //! a hundredth of the time, because the target's page faults may have to wait for one.
+use format::HeapAtAttach;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -72,9 +74,24 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
         return None;
     }
     // Refused if we may not inspect the target, for instance after it changed its user.
-    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let (allocator_virtual, allocator_resident) = allocator(&smaps);
-    Some(Memory { allocator_virtual, allocator_resident, virtual_size, resident, shared, time_ns, is_last: false })
+    let heap = heap_of(Path::new(&format!("/proc/{pid}"))).unwrap_or_default();
+    Some(Memory {
+        allocator_virtual: heap.size_bytes,
+        allocator_resident: heap.rss_bytes,
+        virtual_size,
+        resident,
+        shared,
+        time_ns,
+        is_last: false,
+    })
+}
+
+/// Reads the size of `[heap]` and of malloc's arenas from `smaps` in the process's folder in /proc. Returns `None` if
+/// there is no such file.
+pub fn heap_of(process: &Path) -> Option<HeapAtAttach> {
+    let smaps = fs::read(process.join("smaps")).ok()?;
+    let (size_bytes, rss_bytes) = allocator(&String::from_utf8_lossy(&smaps));
+    Some(HeapAtAttach { size_bytes, rss_bytes })
 }
 
 /// Size and resident size of `[heap]` and the arenas.
@@ -88,7 +105,8 @@ fn allocator(smaps: &str) -> (u64, u64) {
         } else if let Some(rest) = line.strip_prefix("Rss:") {
             resident += if is_ours { kilobytes(rest) } else { 0 };
         } else if line.as_bytes().first().is_some_and(u8::is_ascii_hexdigit) && line.contains('-') {
-            // Names of fields begin with inboxes beyond f, or capitals.
+            // The first line of a mapping begins with a hexadecimal digit. Names of fields begin with a capital, and have
+            // no `-`.
             is_ours = is_allocator(line);
         }
     }
@@ -113,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heap_and_arenas_are_found() {
+    fn heap_and_arenas_count_and_nothing_else() {
         let smaps = "\
 5581c0000000-5581c0021000 rw-p 00000000 00:00 0                          [heap]
 Size:                132 kB
@@ -130,6 +148,9 @@ Rss:                   7 kB
 7f0a20000000-7f0a20021000 r-xp 00000000 00:00 0                          /lib/x
 Size:                  7 kB
 Rss:                   7 kB
+7f0a24000000-7f0a24026000 rw-p 00001000 fe:01 918273                     /usr/lib/libx.so
+Size:                  4 kB
+Rss:                   4 kB
 Shared_Clean:          7 kB
 ProtectionKey:         0
 ";

@@ -107,7 +107,8 @@ fn remove_file_if_abandoned(path: &Path) -> io::Result<()> {
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let is_shared = SHARED.contains(&(rustix::fs::fstatfs(&file)?.f_type as u32));
-    // The name belongs to this file while we hold its lock: a writer with the same pid takes another name.
+    // While we hold the lock, the name stays with this file: a writer with the same pid finds the name taken or the
+    // file locked, and takes another name.
     if is_named(&file, path)? && is_old_enough(&file.metadata()?, if is_shared { SHARED_AGE } else { Duration::ZERO }) {
         fs::remove_file(path)?;
     }

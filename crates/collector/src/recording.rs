@@ -94,7 +94,7 @@ pub struct Outcome {
     pub file_bytes: u64,
     /// Events before this time were folded into sums, because the file has a size limit.
     pub folded_until_ns: Option<u64>,
-    /// The file could not be written to the end of the session.
+    /// The error that ended the writing of the trace. The file then ends before the session did.
     pub write_error: Option<io::Error>,
     /// What was live at the end, for a session without a trace.
     pub last: Option<Snapshot>,

@@ -6,8 +6,9 @@
 //!
 //! A ring uses a number again after `NUMBERS` others (`channel::Path`), so the last `NUMBERS` of each ring are kept.
 //!
-//! Without a trace, an id is needed only while a ring can refer to it. So there is a bound, at which `compact` keeps
-//! what rings can still refer to and gives it new ids.
+//! Without a trace, an id is needed only while a ring can refer to it. So the number of nodes is bounded
+//! (`MOST_NODES`). Before the bound is reached, `compact` drops the stacks that no ring can refer to any more, and
+//! gives new ids to the others.
 use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
 use format::{Frame, RawBlock, StackEncoder};
@@ -15,7 +16,7 @@ use format::{Frame, RawBlock, StackEncoder};
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
 /// The most nodes that are kept if no trace is written. `compact` is requested earlier: when the nodes would leave the
-/// processor's cache, or when there are four times as many as rings could refer to the last time.
+/// processor's cache, or when there are four times as many as the last `compact` kept.
 const MOST_NODES: usize = 1 << 20;
 const FEW_NODES: usize = 1 << 18;
 const MANY_NODES: usize = MOST_NODES / 4 * 3;

@@ -3,13 +3,13 @@
 mod target;
 
 use channel::{Clock, FrameKey};
-use collector::Recording;
+use collector::{Mapping, Outcome, Recording};
 use format::{Block, Event, Exit, Freed, Reader};
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// The result of a replay of the file.
 #[derive(Debug, Default)]
@@ -32,11 +32,12 @@ struct Replay {
     summary: Option<format::Summary>,
     losses: format::Losses,
     last_ns: u64,
+    file_bytes: u64,
 }
 
 fn replay(path: &Path) -> Replay {
     let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
-    let mut found = Replay::default();
+    let mut found = Replay { file_bytes: std::fs::metadata(path).unwrap().len(), ..Replay::default() };
     let mut thread;
     while let Some(block) = reader.next_block().unwrap() {
         match block.decode().unwrap() {
@@ -98,12 +99,53 @@ fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("collector-test.{}.{name}.htz", std::process::id()))
 }
 
+/// A recording to a file of its own. This process is the target.
+struct Session {
+    path: PathBuf,
+    recording: Recording,
+}
+
+impl Session {
+    fn start(name: &str, clock: Clock) -> Self {
+        let path = file(name);
+        let recording = Recording::start(target::plan(&path, clock)).unwrap();
+        target::start(recording.mapping());
+        Session { path, recording }
+    }
+
+    fn mapping(&self) -> &Arc<Mapping> {
+        self.recording.mapping()
+    }
+
+    fn thread(&self, index: u32) -> target::Thread {
+        target::Thread::new(self.mapping(), index)
+    }
+
+    /// Runs `body` in a thread of the target. Returns when the thread is gone and the collector has freed its slot.
+    fn run_thread(&self, body: impl FnOnce(&mut target::Thread) + Send) {
+        let mapping = self.mapping();
+        std::thread::scope(|scope| {
+            scope.spawn(|| body(&mut target::Thread::new(mapping, 0)));
+        });
+        let slot = mapping.region().slot(0).unwrap();
+        while slot.owner().state() != channel::SlotState::Free {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// Ends the recording, and replays and removes its file.
+    fn finish(self, exit: Exit) -> (Outcome, Replay) {
+        let outcome = self.recording.finish(exit.into()).unwrap();
+        let found = replay(&self.path);
+        std::fs::remove_file(self.path).unwrap();
+        (outcome, found)
+    }
+}
+
 /// Eight threads make real allocations and free those of other threads.
 fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
-    let path = file(name);
-    let recording = Recording::start(target::plan(&path, clock)).unwrap();
-    let mapping = recording.mapping();
-    target::start(mapping);
+    let session = Session::start(name, clock);
+    let mapping = session.mapping();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<(usize, usize)>()).unzip();
     let inboxes: Vec<_> = inboxes.into_iter().map(|inbox| Mutex::new(Some(inbox))).collect();
     let bytes = std::sync::atomic::AtomicU64::new(0);
@@ -150,8 +192,7 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
         }
         drop(senders);
     });
-    let outcome = recording.finish(Exit::Code(3).into()).unwrap();
-    let found = replay(&path);
+    let (outcome, found) = session.finish(Exit::Code(3));
     let total = per_thread * 8;
     assert_eq!((found.allocations, found.frees), (total, total));
     assert_eq!((found.unknown, found.implied, found.live.len()), (0, 0, 0));
@@ -165,10 +206,9 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (total, total));
     assert_eq!((outcome.totals.leaked_bytes, outcome.totals.leaked_allocations), (0, 0));
     assert_eq!(outcome.events, 2 * total);
-    assert_eq!(outcome.file_bytes, std::fs::metadata(&path).unwrap().len());
+    assert_eq!(outcome.file_bytes, found.file_bytes);
     let session = found.session.unwrap();
     assert_eq!((session.pid, session.command.len()), (std::process::id(), 2));
-    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -178,10 +218,8 @@ fn eight_threads_free_each_others_blocks() {
 
 #[test]
 fn one_thread_in_detail() {
-    let path = file("detail");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    target::start(recording.mapping());
-    let mut thread = target::Thread::new(recording.mapping(), 0);
+    let session = Session::start("detail", Clock::Tsc);
+    let mut thread = session.thread(0);
     let (leaf, root) = (50, 51);
     thread.alloc_new(0x1000, 100, leaf, 0, &[FrameKey::new(1, 0x20, false).0, FrameKey::new(1, 0x10, false).0]);
     thread.free(0x1000);
@@ -192,8 +230,7 @@ fn one_thread_in_detail() {
     thread.free(0x9000);
     thread.alloc(0x1000, 1, root);
     thread.alloc(0x4000, 9, 12345);
-    let outcome = recording.finish(Exit::Signal(9).into()).unwrap();
-    let found = replay(&path);
+    let (outcome, found) = session.finish(Exit::Signal(9));
     assert_eq!((found.allocations, found.frees, found.unknown, found.implied, found.by_realloc), (6, 3, 1, 1, 1));
     let totals = outcome.totals;
     assert_eq!((totals.allocated_bytes, totals.temporary), (310, 1));
@@ -207,72 +244,57 @@ fn one_thread_in_detail() {
         [(100, 2), (50, 2), (70, 1), (80, 1), (1, 1), (9, 0)]
     );
     assert_eq!(found.stacks[1].parent, 1);
-    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
 fn a_new_image_ends_all_blocks() {
-    let path = file("image");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    target::start(recording.mapping());
-    let mut thread = target::Thread::new(recording.mapping(), 0);
+    let session = Session::start("image", Clock::Tsc);
+    let mut thread = session.thread(0);
     thread.image(1);
     thread.alloc(0x1000, 100, 0);
     thread.image(2);
     thread.free(0x1000);
     thread.alloc(0x1000, 7, 0);
-    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+    let (outcome, found) = session.finish(Exit::Code(0));
     assert_eq!((outcome.totals.unknown_frees, outcome.totals.implied_frees), (1, 0));
     assert_eq!((outcome.totals.leaked_bytes, outcome.totals.peak_bytes), (7, 100));
-    assert_eq!(replay(&path).live.len(), 1);
-    std::fs::remove_file(path).unwrap();
+    assert_eq!(found.live.len(), 1);
 }
 
 /// A thread that stands still inside a hook holds back the watermark, but not the other threads.
 #[test]
 fn a_thread_stopped_inside_a_hook_blocks_nobody() {
-    let path = file("stopped");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    let mapping = recording.mapping();
-    target::start(mapping);
-    let stopped = target::Thread::new(mapping, 0);
+    let session = Session::start("stopped", Clock::Tsc);
+    let stopped = session.thread(0);
     stopped.stop_inside(target::stamp());
-    let mut busy = target::Thread::new(mapping, 1);
+    let mut busy = session.thread(1);
     // 5 M words are 40 MB, which is more than the queues keep in memory.
     let events = 2_500_000u64;
     for n in 0..events / 2 {
         busy.alloc(0x1000 + n * 16, 16, 0);
         busy.free(0x1000 + n * 16);
     }
-    let seen = collector::Stats::get(&recording.stats().events);
+    let seen = collector::Stats::get(&session.recording.stats().events);
     assert_eq!(seen, 0, "the order of no event is known yet");
     stopped.stop_inside(0);
-    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+    let (outcome, found) = session.finish(Exit::Code(0));
     assert_eq!(outcome.events, events);
-    let found = replay(&path);
     assert_eq!((found.allocations, found.frees), (events / 2, events / 2));
-    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
 fn a_slot_with_nonsense_is_a_counted_loss() {
-    let path = file("hostile");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    let mapping = recording.mapping();
-    target::start(mapping);
-    let mut honest = target::Thread::new(mapping, 0);
-    let mut garbage = target::Thread::new(mapping, 1);
-    let _jumped = target::Thread::new(mapping, 2);
+    let session = Session::start("hostile", Clock::Tsc);
+    let (mut honest, mut garbage, _jumped) = (session.thread(0), session.thread(1), session.thread(2));
     garbage.put(&[u64::MAX; 5]);
-    mapping.region().slot(2).unwrap().head.store(1 << 60, Ordering::Release);
+    session.mapping().region().slot(2).unwrap().head.store(1 << 60, Ordering::Release);
     for n in 0..100_000 {
         honest.alloc(0x1000 + n * 16, 16, 0);
     }
-    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+    let (outcome, found) = session.finish(Exit::Code(0));
     assert_eq!(outcome.totals.allocations, 100_000);
     assert!(outcome.losses.lost_events >= 2);
-    assert_eq!(replay(&path).allocations, 100_000);
-    std::fs::remove_file(path).unwrap();
+    assert_eq!(found.allocations, 100_000);
 }
 
 #[test]
@@ -285,82 +307,53 @@ fn a_full_disk_ends_the_file_and_not_the_session() {
     std::fs::remove_file(path).unwrap();
 }
 
-fn wait_until_free(mapping: &collector::Mapping, slot: u32) {
-    let slot = mapping.region().slot(slot).unwrap();
-    while slot.owner().state() != channel::SlotState::Free {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
 /// One record in a thousand is removed from the ring before the collector sees it.
 #[test]
 fn a_record_that_does_not_arrive_is_a_counted_loss() {
     for removed in [None, Some(0), Some(500), Some(999)] {
-        let path = file("audit");
-        let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-        let mapping = recording.mapping();
-        target::start(mapping);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut thread = target::Thread::new(mapping, 0);
-                for n in 0..1000 {
-                    if Some(n) == removed {
-                        thread.put(&[channel::Kind::Skip as u64; channel::ALLOC_WORDS]);
-                    } else {
-                        thread.alloc(0x1000 + 16 * n, 16, 0);
-                    }
+        let session = Session::start("audit", Clock::Tsc);
+        session.run_thread(|thread| {
+            for n in 0..1000 {
+                if Some(n) == removed {
+                    thread.put(&[channel::Kind::Skip as u64; channel::ALLOC_WORDS]);
+                } else {
+                    thread.alloc(0x1000 + 16 * n, 16, 0);
                 }
-            });
+            }
         });
-        wait_until_free(mapping, 0);
         let missing = removed.is_some() as u64;
         // The process lives on, so the thread was not killed with it in the middle of a call.
-        while collector::Stats::get(&recording.stats().lost_events) < missing {
+        while collector::Stats::get(&session.recording.stats().lost_events) < missing {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+        let (outcome, found) = session.finish(Exit::Code(0));
         assert_eq!(outcome.totals.allocations, 1000 - missing);
         assert_eq!(outcome.losses.lost_events, missing);
         let expected: Vec<(String, u64)> = removed.iter().map(|_| ("missing".to_owned(), 1)).collect();
         assert_eq!(outcome.losses.by_cause, expected);
-        assert_eq!(replay(&path).losses.lost_events, missing, "the trace says so, too");
-        std::fs::remove_file(path).unwrap();
+        assert_eq!(found.losses.lost_events, missing, "the trace says so, too");
     }
 }
 
 #[test]
 fn threads_that_are_gone_give_their_slots_back() {
-    let path = file("threads");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    let mapping = recording.mapping();
-    target::start(mapping);
-    std::thread::scope(|scope| {
-        scope.spawn(|| target::Thread::new(mapping, 0).alloc(0x1000, 16, 0));
-    });
-    wait_until_free(mapping, 0);
-    target::Thread::new(mapping, 0).free(0x1000);
-    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+    let session = Session::start("threads", Clock::Tsc);
+    session.run_thread(|thread| thread.alloc(0x1000, 16, 0));
+    session.thread(0).free(0x1000);
+    let (outcome, found) = session.finish(Exit::Code(0));
     assert_eq!((outcome.totals.allocations, outcome.totals.deallocations), (1, 1));
-    assert_eq!(replay(&path).threads.len(), 2);
-    std::fs::remove_file(path).unwrap();
+    assert_eq!(found.threads.len(), 2);
 }
 
 /// SIGKILL and `exit` end the threads of a process one after the other. The collector may find some of them gone before the end.
 #[test]
 fn a_call_that_the_end_of_the_process_cuts_off_is_no_loss() {
-    let path = file("cut-off");
-    let recording = Recording::start(target::plan(&path, Clock::Tsc)).unwrap();
-    let mapping = recording.mapping();
-    target::start(mapping);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut thread = target::Thread::new(mapping, 0);
-            (0..1000).for_each(|n| thread.alloc(0x1000 + 16 * n, 16, 0));
-            mapping.region().slot(0).unwrap().begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        });
+    let session = Session::start("cut-off", Clock::Tsc);
+    let mapping = session.mapping();
+    session.run_thread(|thread| {
+        (0..1000).for_each(|n| thread.alloc(0x1000 + 16 * n, 16, 0));
+        mapping.region().slot(0).unwrap().begun.fetch_add(1, Ordering::Relaxed);
     });
-    wait_until_free(mapping, 0);
-    let outcome = recording.finish(Exit::Code(0).into()).unwrap();
+    let (outcome, _) = session.finish(Exit::Code(0));
     assert_eq!((outcome.totals.allocations, outcome.losses.lost_events), (1000, 0));
-    std::fs::remove_file(path).unwrap();
 }

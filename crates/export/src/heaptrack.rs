@@ -6,7 +6,7 @@
 //! names an allocation class that is defined; times never go back.
 //!
 //! ```text
-//! v X I S A                                 who was recorded
+//! v X I S A                                 version, command, system, suppressions, "attached"
 //! s (string)  i (pointer)  t (trace)  a     definitions, just before their first use
 //! + -                                       an allocation, a free: the number of an allocation class
 //! c R                                       milliseconds, pages that are resident
@@ -17,21 +17,9 @@ use crate::{Error, Opener};
 use format::{BlockKind, Event, Events, Frame, IntMap, Module};
 use std::io::Write;
 
-/// The first of KDE's versions that wrote this format, and the format.
+/// The two numbers of the line `v`: a version of KDE's heaptrack that writes this format (1.3.0), and the number of the
+/// format.
 const VERSION: &[u64] = &[0x1_0300, 3];
-const NOT_EVENTS: &[BlockKind] = &[
-    BlockKind::Suppressions,
-    BlockKind::Modules,
-    BlockKind::Threads,
-    BlockKind::Stacks,
-    BlockKind::AllocClasses,
-    BlockKind::Samples,
-    BlockKind::Losses,
-    BlockKind::Unseen,
-    BlockKind::Gone,
-    BlockKind::Checkpoint,
-    BlockKind::Symbols,
-];
 const NONE: u32 = u32::MAX;
 const MS: u64 = 1_000_000;
 /// The interval at which KDE's recorder writes the time.
@@ -60,7 +48,7 @@ pub fn write(open: Opener, out: &mut dyn Write) -> Result<Written, Error> {
     let mut writer = Writer::new(definitions, out);
     writer.head();
     let mut source = open()?;
-    source.skip(NOT_EVENTS);
+    source.skip(&BlockKind::NOT_EVENTS);
     while let Some(block) = source.next_block()? {
         let Ok(mut events) = block.events() else { continue };
         writer.events(&mut events)?;

@@ -1,6 +1,7 @@
 //! Pairs `(size, stack)`, each written once. An allocation event is the index of its pair.
-use crate::wire::{Cursor, put, unzigzag, zigzag};
-use crate::{BlockKind, Malformed, RawBlock};
+use crate::numbered::{Numbered, NumberedEncoder};
+use crate::wire::{Cursor, unzigzag};
+use crate::{BlockKind, Malformed};
 
 /// No allocation that succeeded was larger, because an address has 48 bits.
 const MAX_SIZE: u64 = 1 << 48;
@@ -14,46 +15,19 @@ pub struct AllocClass {
 }
 
 /// Gathers new allocation classes into blocks: `first index, count, then per allocation class: size, zigzag(stack - stack of the allocation class before)`.
-#[derive(Debug, Default)]
-pub struct AllocClassEncoder {
-    first: u32,
-    next: u32,
-    last_stack: u32,
-    alloc_classes: Vec<u8>,
+pub type AllocClassEncoder = NumberedEncoder<AllocClass>;
+
+impl Numbered for AllocClass {
+    const KIND: BlockKind = BlockKind::AllocClasses;
+    const FIRST: u32 = 0;
 }
 
 impl AllocClassEncoder {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns the index, counted from 0. The caller must not push a pair twice.
     pub fn push(&mut self, size: u64, stack: u32) -> u32 {
-        let index = self.next;
-        put(&mut self.alloc_classes, size);
-        put(&mut self.alloc_classes, zigzag(stack as i64 - self.last_stack as i64));
-        self.last_stack = stack;
-        self.next += 1;
+        let index = self.next();
+        self.add(size, stack as u64);
         index
-    }
-
-    pub const fn is_empty(&self) -> bool {
-        self.first == self.next
-    }
-
-    /// Raw bytes so far.
-    pub const fn len(&self) -> usize {
-        self.alloc_classes.len()
-    }
-
-    pub fn take(&mut self) -> RawBlock {
-        let mut payload = Vec::with_capacity(self.alloc_classes.len() + 16);
-        put(&mut payload, self.first as u64);
-        put(&mut payload, (self.next - self.first) as u64);
-        payload.append(&mut self.alloc_classes);
-        self.first = self.next;
-        self.last_stack = 0;
-        RawBlock { kind: BlockKind::AllocClasses, payload }
     }
 }
 

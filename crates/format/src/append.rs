@@ -45,7 +45,8 @@ impl Appender {
         let whole = self.writer.len();
         let written = self.writer.write(block);
         if written.is_err() {
-            // The disk is full: the file ends as it did before.
+            // The write failed, for example because the disk is full. Cut off what was written, so that the file ends
+            // as it did before.
             let _ = self.writer.get_ref().set_len(whole);
         }
         written

@@ -6,10 +6,23 @@ use crate::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Numbers never change: a new meaning gets a new number.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BlockKind {
+/// Makes the enum and the list of its variants.
+macro_rules! block_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $number:literal,)*) => {
+        /// Numbers never change: a new meaning gets a new number.
+        #[repr(u8)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum BlockKind {
+            $($(#[$doc])* $kind = $number,)*
+        }
+
+        impl BlockKind {
+            pub const ALL: [BlockKind; [$($number),*].len()] = [$(BlockKind::$kind),*];
+        }
+    };
+}
+
+block_kinds! {
     Session = 1,
     Suppressions = 2,
     Modules = 3,
@@ -42,30 +55,19 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    pub const ALL: [BlockKind; 22] = [
-        BlockKind::Session,
-        BlockKind::Suppressions,
-        BlockKind::Modules,
-        BlockKind::Threads,
-        BlockKind::Stacks,
-        BlockKind::AllocClasses,
-        BlockKind::Events,
-        BlockKind::Samples,
-        BlockKind::Losses,
-        BlockKind::Checkpoint,
-        BlockKind::Symbols,
-        BlockKind::Summary,
-        BlockKind::Index,
-        BlockKind::CustomAllocClasses,
-        BlockKind::CustomEvents,
-        BlockKind::CustomCheckpoint,
-        BlockKind::CustomSummary,
-        BlockKind::HeapAtAttach,
-        BlockKind::Folded,
-        BlockKind::CustomFolded,
-        BlockKind::Unseen,
-        BlockKind::Gone,
-    ];
+    /// All kinds except `Events`, for a reader that skips everything else.
+    pub const NOT_EVENTS: [BlockKind; Self::ALL.len() - 1] = {
+        let mut others = [BlockKind::Session; Self::ALL.len() - 1];
+        let (mut from, mut to) = (0, 0);
+        while from < Self::ALL.len() {
+            if !matches!(Self::ALL[from], BlockKind::Events) {
+                others[to] = Self::ALL[from];
+                to += 1;
+            }
+            from += 1;
+        }
+        others
+    };
 
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)

@@ -74,7 +74,7 @@ mod tests {
                     assert!(malloc == kind && kind.custom().in_domain(Domain::Custom) == Some(kind))
                 }
                 (None, Some(plain)) => assert!(plain.custom() == kind && kind.is_custom()),
-                (None, None) => panic!("{kind:?} is nobody's"),
+                (None, None) => panic!("{kind:?} belongs to no domain"),
             }
         }
         assert_eq!(BlockKind::ALL.into_iter().filter(|kind| kind.is_custom()).count(), 5);

@@ -156,19 +156,20 @@ impl Events<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
-    use crate::walk::tests::{List, random_block};
+    use crate::walk::EventList;
+    use crate::walk::tests::random_block;
     use crate::{BlockKind, Event, EventEncoder};
 
     fn walked(block: &RawBlock) -> (Vec<Event>, Result<(), Malformed>) {
-        let mut list = List::default();
+        let mut list = EventList::default();
         let result = block.events().and_then(|mut events| events.walk(&mut list, u64::MAX));
-        (list.0, result.map(|_| ()))
+        (list.events, result.map(|_| ()))
     }
 
     fn flattened(flat: &mut Flat, block: &RawBlock) -> (Vec<Event>, Result<(), Malformed>) {
-        let mut list = List::default();
+        let mut list = EventList::default();
         let result = flat.fill(block).and_then(|()| flat.walk(&mut list));
-        (list.0, result)
+        (list.events, result)
     }
 
     #[test]

@@ -140,7 +140,8 @@ struct Past {
     tick: u64,
     heap: PeakTracker,
     epoch: u64,
-    /// All but its rows and its peak.
+    /// The sums that `finish` writes. It takes the rows from `uses` and the peak from `heap`; until then, those fields have
+    /// no meaning here.
     folded: Folded,
 }
 

@@ -84,18 +84,10 @@ impl Folded {
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
-        let mut folded = Folded {
-            until_ns: cursor.u64()?,
-            events: cursor.u64()?,
-            unknown_frees: cursor.u64()?,
-            implied_frees: cursor.u64()?,
-            peak_bytes: cursor.u64()?,
-            peak_allocations: cursor.u64()?,
-            peak_time_ns: cursor.u64()?,
-            rows: Vec::new(),
-        };
+        let [until_ns, events, unknown_frees, implied_frees, peak_bytes, peak_allocations, peak_time_ns] =
+            cursor.numbers()?;
         let mut alloc_class = 0i64;
-        folded.rows = cursor.list(|cursor| {
+        let rows = cursor.list(|cursor| {
             alloc_class = alloc_class.wrapping_add(unzigzag(cursor.u64()?));
             let row = FoldedRow {
                 alloc_class: u32::try_from(alloc_class).map_err(|_| Malformed::Overflow)?,
@@ -104,10 +96,10 @@ impl Folded {
                 ..FoldedRow::default()
             };
             let deallocations = row.allocations.checked_sub(cursor.u64()?).ok_or(Malformed::Count)?;
-            let (temporary, lifetime_ticks, at_peak) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+            let [temporary, lifetime_ticks, at_peak] = cursor.numbers()?;
             Ok(FoldedRow { deallocations, temporary, lifetime_ticks, at_peak, ..row })
         })?;
         cursor.end()?;
-        Ok(folded)
+        Ok(Folded { until_ns, events, unknown_frees, implied_frees, peak_bytes, peak_allocations, peak_time_ns, rows })
     }
 }

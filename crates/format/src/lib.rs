@@ -35,6 +35,7 @@ mod losses;
 mod map;
 mod merge;
 mod module;
+mod numbered;
 mod peak;
 mod reader;
 mod sample;

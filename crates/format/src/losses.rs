@@ -17,7 +17,7 @@ pub struct Losses {
 /// Causes of lost events, with the text for people: "N events were dropped because ...".
 const EVENTS: [(&str, &str); 9] = [
     ("ring_full", "the buffer was full"),
-    ("no_slot", "too many threads ran at once"),
+    ("no_slot", "a thread got no buffer (too many threads at once, a sandbox, or no memory)"),
     ("nested", "signal handlers interrupted each other inside the allocator"),
     ("abandoned", "a signal handler jumped out of an allocator call"),
     ("no_collector", "the recorder was gone"),
@@ -33,7 +33,7 @@ const OTHERS: [(&str, &str, &str, &str); 3] = [
     ("memo_broken", "cache of stacks was cleared", "caches of stacks were cleared", "what they held made no sense"),
 ];
 
-/// One sentence without its full stop: "2,714 events were dropped because too many threads ran at once".
+/// One sentence without its full stop: "1 event was dropped because the buffer was full".
 fn sentence(cause: &str, count: u64) -> String {
     let number = grouped(count);
     if let Some((_, one, several, why)) = OTHERS.iter().find(|other| other.0 == cause) {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(
             Losses { by_cause, ..Losses::default() }.sentences(),
             [
-                "2,714 events were dropped because too many threads ran at once",
+                "2,714 events were dropped because a thread got no buffer (too many threads at once, a sandbox, or no memory)",
                 "1 event was dropped because the buffer was full",
                 "1,000,000 loaded libraries have no names because too many were loaded",
                 "12 events were dropped (new)",

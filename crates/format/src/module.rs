@@ -1,5 +1,5 @@
 //! Object files mapped into the target.
-use crate::wire::{Cursor, put, put_bytes, put_str};
+use crate::wire::{Cursor, list_block, put, put_bytes, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
 /// A module that is written again with the same `instance` replaces the earlier one, for instance to add when it was
@@ -21,26 +21,23 @@ pub struct Module {
 
 impl Module {
     pub fn to_block(modules: &[Module]) -> RawBlock {
-        let mut out = Vec::new();
-        put(&mut out, modules.len() as u64);
-        for module in modules {
-            put(&mut out, module.instance as u64);
-            put(&mut out, module.image as u64);
-            put(&mut out, module.start);
-            put(&mut out, module.end);
-            put(&mut out, module.bias);
-            put_str(&mut out, &module.path);
-            put_bytes(&mut out, &module.build_id);
-            put(&mut out, module.loaded_ns);
+        list_block(BlockKind::Modules, modules, |out, module| {
+            put(out, module.instance as u64);
+            put(out, module.image as u64);
+            put(out, module.start);
+            put(out, module.end);
+            put(out, module.bias);
+            put_str(out, &module.path);
+            put_bytes(out, &module.build_id);
+            put(out, module.loaded_ns);
             match module.unloaded_ns {
                 None => out.push(0),
                 Some(ns) => {
                     out.push(1);
-                    put(&mut out, ns);
+                    put(out, ns);
                 }
             }
-        }
-        RawBlock { kind: BlockKind::Modules, payload: out }
+        })
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Module>, Malformed> {

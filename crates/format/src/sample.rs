@@ -1,5 +1,5 @@
 //! Resident memory over time.
-use crate::wire::{Cursor, put, unzigzag, zigzag};
+use crate::wire::{Cursor, list_block, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,16 +15,13 @@ pub struct RssSample {
 impl RssSample {
     /// Each value is written as its difference to the sample before, because RSS rarely changes.
     pub fn to_block(samples: &[RssSample]) -> RawBlock {
-        let mut out = Vec::new();
-        put(&mut out, samples.len() as u64);
         let mut last = RssSample::default();
-        for sample in samples {
-            put(&mut out, zigzag(sample.time_ns.wrapping_sub(last.time_ns) as i64));
-            put(&mut out, zigzag(sample.rss_bytes.wrapping_sub(last.rss_bytes) as i64));
-            put(&mut out, zigzag(sample.overhead_bytes.wrapping_sub(last.overhead_bytes) as i64));
+        list_block(BlockKind::Samples, samples, |out, sample| {
+            put(out, zigzag(sample.time_ns.wrapping_sub(last.time_ns) as i64));
+            put(out, zigzag(sample.rss_bytes.wrapping_sub(last.rss_bytes) as i64));
+            put(out, zigzag(sample.overhead_bytes.wrapping_sub(last.overhead_bytes) as i64));
             last = *sample;
-        }
-        RawBlock { kind: BlockKind::Samples, payload: out }
+        })
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Vec<RssSample>, Malformed> {

@@ -1,6 +1,7 @@
 //! The stack tree of the file: `(parent, frame)`, ids from 1 in file order, a parent always before its children.
-use crate::wire::{Cursor, put, unzigzag, zigzag};
-use crate::{BlockKind, Frame, Malformed, RawBlock};
+use crate::numbered::{Numbered, NumberedEncoder};
+use crate::wire::{Cursor, unzigzag};
+use crate::{BlockKind, Frame, Malformed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNode {
@@ -15,53 +16,20 @@ pub struct StackNode {
 /// first id, count, then per node: own id - parent, zigzag(frame - frame of the node before)
 /// ```
 /// A new stack is mostly a chain of nodes whose parent is the node before, so the first value is mostly 1.
-#[derive(Debug)]
-pub struct StackEncoder {
-    first: u32,
-    next: u32,
-    last_frame: u64,
-    nodes: Vec<u8>,
-}
+pub type StackEncoder = NumberedEncoder<StackNode>;
 
-impl Default for StackEncoder {
-    fn default() -> Self {
-        Self::new()
-    }
+impl Numbered for StackNode {
+    const KIND: BlockKind = BlockKind::Stacks;
+    const FIRST: u32 = 1;
 }
 
 impl StackEncoder {
-    pub const fn new() -> Self {
-        StackEncoder { first: 1, next: 1, last_frame: 0, nodes: Vec::new() }
-    }
-
     /// `parent` must be 0 or an id that was returned before. Returns the node's id.
     pub fn push(&mut self, parent: u32, frame: Frame) -> u32 {
-        let id = self.next;
+        let id = self.next();
         debug_assert!(parent < id);
-        put(&mut self.nodes, id.wrapping_sub(parent) as u64);
-        put(&mut self.nodes, zigzag(frame.0.wrapping_sub(self.last_frame) as i64));
-        self.last_frame = frame.0;
-        self.next += 1;
+        self.add(id.wrapping_sub(parent) as u64, frame.0);
         id
-    }
-
-    pub const fn is_empty(&self) -> bool {
-        self.first == self.next
-    }
-
-    /// Raw bytes so far.
-    pub const fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
-    pub fn take(&mut self) -> RawBlock {
-        let mut payload = Vec::with_capacity(self.nodes.len() + 16);
-        put(&mut payload, self.first as u64);
-        put(&mut payload, (self.next - self.first) as u64);
-        payload.append(&mut self.nodes);
-        self.first = self.next;
-        self.last_frame = 0;
-        RawBlock { kind: BlockKind::Stacks, payload }
     }
 }
 

@@ -14,51 +14,48 @@ pub enum Exit {
     Detached,
 }
 
-/// The totals, under the same names as in `print --json`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub allocations: u64,
-    pub deallocations: u64,
-    pub allocated_bytes: u64,
-    pub temporary: u64,
-    pub leaked_bytes: u64,
-    pub leaked_allocations: u64,
-    pub peak_bytes: u64,
-    pub peak_allocations: u64,
-    pub peak_time_ns: u64,
-    pub peak_rss_bytes: u64,
-    pub overhead_bytes: u64,
-    pub runtime_ns: u64,
-    pub unknown_frees: u64,
-    pub implied_frees: u64,
-    pub lost_events: u64,
+macro_rules! totals {
+    ($($name:ident,)*) => {
+        /// The totals, under the same names as in `print --json`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $(pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// The names and values, in the order of the file.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            fn fields(&mut self) -> impl Iterator<Item = &mut u64> {
+                [$(&mut self.$name,)*].into_iter()
+            }
+        }
+    };
+}
+
+totals! {
+    allocations,
+    deallocations,
+    allocated_bytes,
+    temporary,
+    leaked_bytes,
+    leaked_allocations,
+    peak_bytes,
+    peak_allocations,
+    peak_time_ns,
+    peak_rss_bytes,
+    overhead_bytes,
+    runtime_ns,
+    unknown_frees,
+    implied_frees,
+    lost_events,
 }
 
 impl Totals {
-    fn fields(&mut self) -> [&mut u64; 15] {
-        [
-            &mut self.allocations,
-            &mut self.deallocations,
-            &mut self.allocated_bytes,
-            &mut self.temporary,
-            &mut self.leaked_bytes,
-            &mut self.leaked_allocations,
-            &mut self.peak_bytes,
-            &mut self.peak_allocations,
-            &mut self.peak_time_ns,
-            &mut self.peak_rss_bytes,
-            &mut self.overhead_bytes,
-            &mut self.runtime_ns,
-            &mut self.unknown_frees,
-            &mut self.implied_frees,
-            &mut self.lost_events,
-        ]
-    }
-
-    pub(crate) fn put(mut self, out: &mut Vec<u8>) {
-        for field in self.fields() {
-            put(out, *field);
-        }
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        self.named().for_each(|(_, value)| put(out, value));
     }
 
     pub(crate) fn get(cursor: &mut Cursor) -> Result<Self, Malformed> {

@@ -26,14 +26,17 @@ pub enum SymbolState {
 }
 
 impl SymbolState {
-    const ALL: [SymbolState; 6] = [
-        SymbolState::Debug,
-        SymbolState::Symbols,
-        SymbolState::Stripped,
-        SymbolState::Missing,
-        SymbolState::Mismatch,
-        SymbolState::Unreadable,
-    ];
+    const fn from_number(number: u8) -> Result<Self, Malformed> {
+        Ok(match number {
+            0 => SymbolState::Debug,
+            1 => SymbolState::Symbols,
+            2 => SymbolState::Stripped,
+            3 => SymbolState::Missing,
+            4 => SymbolState::Mismatch,
+            5 => SymbolState::Unreadable,
+            _ => return Err(Malformed::Tag),
+        })
+    }
 }
 
 /// A function's name in its forms. Indexes into `Symbols::strings`.
@@ -190,7 +193,7 @@ impl ModuleSymbols {
 
     fn decode(cursor: &mut Cursor, functions: usize, strings: usize) -> Result<Self, Malformed> {
         let instance = u16::try_from(cursor.u64()?).map_err(|_| Malformed::Overflow)?;
-        let state = *SymbolState::ALL.get(cursor.byte()? as usize).ok_or(Malformed::Tag)?;
+        let state = SymbolState::from_number(cursor.byte()?)?;
         let note = cursor.str()?;
         let mut last = 0u64;
         let frames = cursor.list(|cursor| {

@@ -43,7 +43,8 @@ impl Tally {
         }
     }
 
-    /// The block's free, which is written as an event, does not count: the block ended with its process.
+    /// Counts a block that was live when its process ended (`is_leak`) or called exec. The trace has an event that frees
+    /// the block, but that free does not count, because the program did not make it.
     pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
         self.gone += 1;
         if is_leak {

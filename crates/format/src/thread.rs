@@ -1,5 +1,5 @@
 //! Threads of the target.
-use crate::wire::{Cursor, put, put_str};
+use crate::wire::{Cursor, list_block, put, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
 /// A thread written again with the same `index` replaces the earlier one (for instance when its name became known).
@@ -15,15 +15,12 @@ pub struct Thread {
 
 impl Thread {
     pub fn to_block(threads: &[Thread]) -> RawBlock {
-        let mut out = Vec::new();
-        put(&mut out, threads.len() as u64);
-        for thread in threads {
-            put(&mut out, thread.index as u64);
-            put(&mut out, thread.tid as u64);
-            put(&mut out, thread.image as u64);
-            put_str(&mut out, &thread.name);
-        }
-        RawBlock { kind: BlockKind::Threads, payload: out }
+        list_block(BlockKind::Threads, threads, |out, thread| {
+            put(out, thread.index as u64);
+            put(out, thread.tid as u64);
+            put(out, thread.image as u64);
+            put_str(out, &thread.name);
+        })
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Thread>, Malformed> {

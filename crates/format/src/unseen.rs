@@ -2,7 +2,7 @@
 //!
 //! Losses are events that were counted and dropped. These allocations never became events, so there is no number, only
 //! the place and the reason.
-use crate::wire::{Cursor, put, put_str};
+use crate::wire::{Cursor, list_block, put_str};
 use crate::{BlockKind, Malformed, RawBlock};
 
 /// One reason. The last block of this kind has all reasons of a session.
@@ -18,14 +18,11 @@ pub struct Unseen {
 
 impl Unseen {
     pub fn to_block(all: &[Unseen]) -> RawBlock {
-        let mut out = Vec::new();
-        put(&mut out, all.len() as u64);
-        for one in all {
-            put_str(&mut out, &one.kind);
-            put_str(&mut out, &one.subject);
-            put_str(&mut out, &one.sentence);
-        }
-        RawBlock { kind: BlockKind::Unseen, payload: out }
+        list_block(BlockKind::Unseen, all, |out, one| {
+            put_str(out, &one.kind);
+            put_str(out, &one.subject);
+            put_str(out, &one.sentence);
+        })
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Unseen>, Malformed> {

@@ -5,7 +5,7 @@
 //! an event costs a few instructions and no branch on its kind.
 use crate::event::{Events, FOLD_LATEST, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, TICK_NS, WIDE};
 use crate::wire::unzigzag;
-use crate::{BlockKind, Malformed, RawBlock};
+use crate::{BlockKind, Event, Malformed, RawBlock};
 
 /// Receives the events of a walk.
 pub trait Visitor {
@@ -23,6 +23,46 @@ pub trait Visitor {
     fn latest_gone(&mut self) {}
     /// The next allocation has this sequence number, because those before it were folded away.
     fn skip_to(&mut self, _sequence: u64) {}
+}
+
+/// Keeps all events. It stops the walk before the first time mark after `until_ns`.
+pub(crate) struct EventList {
+    pub(crate) events: Vec<Event>,
+    until_ns: u64,
+}
+
+impl Default for EventList {
+    fn default() -> Self {
+        EventList { events: Vec::new(), until_ns: u64::MAX }
+    }
+}
+
+impl Visitor for EventList {
+    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
+        self.events.push(Event::Alloc { sequence, alloc_class });
+    }
+    fn free(&mut self, sequence: u64, how: Freed) {
+        self.events.push(Event::Free { sequence, how });
+    }
+    fn unknown_free(&mut self) {
+        self.events.push(Event::UnknownFree);
+    }
+    fn thread(&mut self, index: u32) {
+        self.events.push(Event::Thread(index));
+    }
+    fn time(&mut self, ns: u64) -> bool {
+        if ns > self.until_ns {
+            return false;
+        }
+        self.events.push(Event::Time(ns));
+        true
+    }
+    fn image(&mut self, image: u32) {
+        self.events.push(Event::Image(image));
+    }
+    fn latest_gone(&mut self) {
+        self.events.push(Event::LatestGone);
+    }
 }
 
 /// Why a walk ended.
@@ -175,38 +215,7 @@ impl RawBlock {
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
-    use crate::{Event, EventEncoder};
-
-    #[derive(Default)]
-    pub(crate) struct List(pub(crate) Vec<Event>, Option<u64>);
-
-    impl Visitor for List {
-        fn alloc(&mut self, sequence: u64, alloc_class: u32) {
-            self.0.push(Event::Alloc { sequence, alloc_class });
-        }
-        fn free(&mut self, sequence: u64, how: Freed) {
-            self.0.push(Event::Free { sequence, how });
-        }
-        fn unknown_free(&mut self) {
-            self.0.push(Event::UnknownFree);
-        }
-        fn thread(&mut self, index: u32) {
-            self.0.push(Event::Thread(index));
-        }
-        fn time(&mut self, ns: u64) -> bool {
-            if self.1.is_some_and(|limit| ns > limit) {
-                return false;
-            }
-            self.0.push(Event::Time(ns));
-            true
-        }
-        fn image(&mut self, image: u32) {
-            self.0.push(Event::Image(image));
-        }
-        fn latest_gone(&mut self) {
-            self.0.push(Event::LatestGone);
-        }
-    }
+    use crate::EventEncoder;
 
     pub(crate) fn random_block(seed: u64) -> RawBlock {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -235,44 +244,48 @@ pub(crate) mod tests {
         std::iter::from_fn(|| events.read().unwrap()).collect()
     }
 
-    #[test]
-    fn a_walk_sees_what_read_gives() {
+    /// Checks for random blocks that a walk sees the events that `read` returns. `walk` gets the seed of a block and its events.
+    fn check(walk: impl Fn(u64, &mut Events<'_>) -> EventList) {
         for seed in 0..50 {
             let block = random_block(seed);
-            let mut list = List::default();
-            assert_eq!(block.events().unwrap().walk(&mut list, u64::MAX), Ok(Walked::End));
-            assert_eq!(list.0, read_all(&block), "seed {seed}");
+            let list = walk(seed, &mut block.events().unwrap());
+            assert_eq!(list.events, read_all(&block), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_walk_sees_what_read_gives() {
+        check(|_, events| {
+            let mut list = EventList::default();
+            assert_eq!(events.walk(&mut list, u64::MAX), Ok(Walked::End));
+            list
+        });
     }
 
     #[test]
     fn a_walk_in_steps_is_the_same_walk() {
-        for seed in 0..50 {
-            let block = random_block(seed);
-            let mut events = block.events().unwrap();
-            let (mut list, mut limit) = (List::default(), 0);
+        check(|seed, events| {
+            let (mut list, mut limit) = (EventList::default(), 0);
             while events.walk(&mut list, limit).unwrap() == Walked::Limit {
                 assert_eq!(events.done(), limit);
                 limit += 1 + seed % 7;
             }
-            assert_eq!(list.0, read_all(&block), "seed {seed}");
-        }
+            list
+        });
     }
 
     #[test]
     fn a_walk_stops_before_its_time_and_goes_on() {
-        for seed in 0..50 {
-            let block = random_block(seed);
-            let mut events = block.events().unwrap();
-            let mut list = List(Vec::new(), Some(0));
+        check(|_, events| {
+            let mut list = EventList { until_ns: 0, ..EventList::default() };
             loop {
                 match events.walk(&mut list, u64::MAX).unwrap() {
                     Walked::End => break,
                     walked => assert_eq!(walked, Walked::Stopped),
                 }
-                list.1 = list.1.map(|limit| limit + 100_000);
+                list.until_ns += 100_000;
             }
-            assert_eq!(list.0, read_all(&block), "seed {seed}");
-        }
+            list
+        });
     }
 }

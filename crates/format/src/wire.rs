@@ -1,5 +1,5 @@
 //! The primitive values inside a block: LEB128 variable-length integers, zigzag for signed ones, and length-prefixed strings.
-use crate::Malformed;
+use crate::{BlockKind, Malformed, RawBlock};
 
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -17,6 +17,16 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
+}
+
+/// A block that is a list: the number of items, then each item as `put_item` writes it.
+pub(crate) fn list_block<T>(kind: BlockKind, items: &[T], mut put_item: impl FnMut(&mut Vec<u8>, &T)) -> RawBlock {
+    let mut payload = Vec::new();
+    put(&mut payload, items.len() as u64);
+    for item in items {
+        put_item(&mut payload, item);
+    }
+    RawBlock { kind, payload }
 }
 
 #[inline]
@@ -42,6 +52,15 @@ impl<'a> Cursor<'a> {
 
     pub(crate) const fn len(&self) -> usize {
         self.rest.len()
+    }
+
+    /// The next numbers.
+    pub(crate) fn numbers<const N: usize>(&mut self) -> Result<[u64; N], Malformed> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = self.u64()?;
+        }
+        Ok(numbers)
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

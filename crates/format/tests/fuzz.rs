@@ -2,45 +2,20 @@
 //! allocations. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
-use common::*;
+use common::fuzzing::fuzz;
+use common::{Change, peak_memory_kb, random_blocks, read, session, small_blocks, write};
 use fastrand::Rng;
 use format::*;
 use std::time::{Duration, Instant};
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + rng.usize(..4) {
-        let at = rng.usize(..bytes.len().max(1));
-        let end = (at + 1 + rng.usize(..64)).min(bytes.len());
-        match rng.usize(..9) {
-            _ if bytes.is_empty() => bytes.push(rng.u8(..)),
-            0 => bytes[at] ^= 1 << rng.usize(..8),
-            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.usize(..5)],
-            2 => bytes.truncate(at),
-            3 => drop(bytes.drain(at..end)),
-            4 => {
-                let copy = bytes[at..end].to_vec();
-                let to = rng.usize(..bytes.len().max(1));
-                bytes.splice(to..to, copy);
-            }
-            5 => bytes[at..end].fill(0xff),
-            6 => {
-                let garbage: Vec<u8> = (at..end).map(|_| rng.u8(..)).collect();
-                bytes.splice(at..end, garbage);
-            }
-            7 => {
-                let magic = *b"\xb5HTB";
-                bytes.splice(at..at, magic);
-            }
-            _ => {
-                // A varint that is larger than the rest of the block.
-                bytes.splice(at..at, [0xff, 0xff, 0xff, 0xff, 0x7f]);
-            }
-        }
-    }
+    let special: [Change; 3] = [
+        |bytes, range| bytes[range].fill(0xff),
+        |bytes, range| drop(bytes.splice(range.start..range.start, *b"\xb5HTB")),
+        // A varint that is larger than the rest of the block.
+        |bytes, range| drop(bytes.splice(range.start..range.start, [0xff, 0xff, 0xff, 0xff, 0x7f])),
+    ];
+    common::mutate(rng, bytes, &[0, 1, 0x7f, 0x80, 0xff], &special);
 }
 
 /// One round: changes bytes of a file, and changes payloads and seals them again, so that the checksum does not hide
@@ -88,35 +63,17 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-fn peak_memory_kb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
-}
-
 #[test]
 fn hostile_bytes_are_harmless() {
     let files: Vec<Vec<RawBlock>> = [small_blocks(), vec![session().to_block(), symbols()]]
         .into_iter()
         .chain((0..8).map(|n| random_blocks(&mut Rng::with_seed(n), 300)))
         .collect();
-    if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
-        round(seed, &files);
-    }
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(3));
-    let mut rng = Rng::with_seed(clock);
-    let mut rounds = 0u64;
-    eprintln!("first seed {clock}");
-    while Instant::now() < end {
-        let seed = rng.u64(..);
+    fuzz(3, |seed| {
         let start = cpu_time();
-        let result = std::panic::catch_unwind(|| round(seed, &files));
-        assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
-        assert!(cpu_time() - start < Duration::from_secs(10), "slow: HEAPTRACK_FUZZ_SEED={seed}");
-        rounds += 1;
-    }
-    eprintln!("{rounds} rounds");
+        round(seed, &files);
+        assert!(cpu_time() - start < Duration::from_secs(10), "slow");
+    });
     assert!(peak_memory_kb() < 512 << 10, "{} kB", peak_memory_kb());
 }
 

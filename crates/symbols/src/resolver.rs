@@ -89,9 +89,10 @@ impl<'f> Resolver<'f> {
     }
 
     fn load(&mut self, store: &'f Store, found: Found<'f>, expected: &[u64]) {
-        let Found { elf, path } = found;
         let mut trouble = String::new();
-        let separate = if elf.has_dwarf() { None } else { debug_file(store, &elf, &path, &self.finder, &mut trouble) };
+        let has_dwarf = found.elf.has_dwarf();
+        let separate = if has_dwarf { None } else { debug_file(store, &found, &self.finder, &mut trouble) };
+        let Found { elf, path } = found;
         self.table.add(&elf);
         if let Some(separate) = &separate {
             self.table.add(&separate.elf);
@@ -146,8 +147,8 @@ impl<'f> Resolver<'f> {
         Some(frames)
     }
 
-    /// Completes the outermost function from the symbol table. Its name may be more complete there than in DWARF, and its source file may
-    /// be known although no line is.
+    /// Completes the outermost function from the symbol table. The table may have a more complete name for it than DWARF. If DWARF has
+    /// no source file, the table may have one, but the line stays unknown.
     fn name_outermost(&mut self, address: u64, frames: &mut Vec<Frame>) {
         let is_whole = |frame: &Frame| frame.file.is_some() && frame.name.as_ref().is_some_and(|n| is_mangled(&n.raw));
         if frames.last().is_some_and(is_whole) {
@@ -285,31 +286,19 @@ fn by_build_id<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>) -> Op
 }
 
 /// The file that holds the debug information of a stripped one.
-fn debug_file<'f>(
-    store: &'f Store,
-    elf: &Elf<'f>,
-    path: &Path,
-    finder: &Finder<'_>,
-    trouble: &mut String,
-) -> Option<Found<'f>> {
-    let build_id = elf.build_id();
+fn debug_file<'f>(store: &'f Store, of: &Found<'f>, finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
+    let build_id = of.elf.build_id();
     if let Some(found) = by_build_id(store, build_id, finder) {
         return Some(found);
     }
-    by_link(store, elf, path, finder, trouble).or_else(|| remote(store, build_id, finder, trouble))
+    by_link(store, of, finder, trouble).or_else(|| remote(store, build_id, finder, trouble))
 }
 
-fn by_link<'f>(
-    store: &'f Store,
-    elf: &Elf<'f>,
-    path: &Path,
-    finder: &Finder<'_>,
-    trouble: &mut String,
-) -> Option<Found<'f>> {
-    let build_id = elf.build_id();
-    let (name, sum) = elf.debug_link()?;
+fn by_link<'f>(store: &'f Store, of: &Found<'f>, finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
+    let build_id = of.elf.build_id();
+    let (name, sum) = of.elf.debug_link()?;
     let name = std::str::from_utf8(name).ok()?;
-    for (path, mut file) in finder.by_link(path, name) {
+    for (path, mut file) in finder.by_link(&of.path, name) {
         let crc = if build_id.is_empty() { crc(&mut file) } else { None };
         let Some(elf) = Elf::open(store, file) else { continue };
         let fits = if build_id.is_empty() { crc == Some(sum) } else { elf.build_id() == build_id };

@@ -110,7 +110,7 @@ impl Store {
         Self::default()
     }
 
-    /// Does not read a file whose unpacked debug information would take more memory than `limit`.
+    /// Debug information is not read from a file if unpacking it would take more than `limit` bytes of memory (`has_room`).
     pub(crate) fn bounded(limit: Option<u64>, kept: Arc<Kept>) -> Self {
         Store { limit, kept, ..Self::default() }
     }

@@ -69,8 +69,7 @@ fn change(bytes: &mut Vec<u8>, sections: &[(usize, usize)], rng: &mut Rng) {
 fn malformed_files_never_panic() {
     let folder = Folder::new();
     let plain = folder.build("plain", &["-gdwarf-5"]);
-    let small = folder.join("small");
-    run("dwz", &[plain.as_os_str(), "-o".as_ref(), small.as_os_str()]);
+    let small = folder.dwz(&plain);
     let seeds = [
         seed_of(&plain),
         seed_of(&folder.build("dwarf4", &["-gdwarf-4"])),

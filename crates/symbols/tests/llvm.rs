@@ -25,8 +25,7 @@ fn dwarf_4() {
 fn dwz_within_a_file() {
     let folder = Folder::new();
     let program = folder.build("plain", &["-gdwarf-5"]);
-    let small = folder.join("small");
-    run("dwz", &[program.as_os_str(), "-o".as_ref(), small.as_os_str()]);
+    let small = folder.dwz(&program);
     assert!(small.metadata().unwrap().len() < program.metadata().unwrap().len());
     compare(&small, &small, &Search::default());
 }

@@ -71,23 +71,6 @@ impl Blocks for EventBlockReader {
 }
 
 fn next_events(source: &mut Source) -> Option<&RawBlock> {
-    source.skip(EVERYTHING_ELSE);
+    source.skip(&BlockKind::NOT_EVENTS);
     source.next_block().ok()?
 }
-
-const EVERYTHING_ELSE: &[BlockKind] = &[
-    BlockKind::Session,
-    BlockKind::Suppressions,
-    BlockKind::Modules,
-    BlockKind::Threads,
-    BlockKind::Stacks,
-    BlockKind::AllocClasses,
-    BlockKind::Samples,
-    BlockKind::Losses,
-    BlockKind::Unseen,
-    BlockKind::Gone,
-    BlockKind::Checkpoint,
-    BlockKind::Symbols,
-    BlockKind::Summary,
-    BlockKind::Index,
-];

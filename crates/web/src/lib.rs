@@ -4,7 +4,7 @@
 //! Must hold:
 //!
 //! - only the given traces, the traces in the same folders, and the sources that they name are read; only requests with
-//!   the session's token are answered (`guard.rs`);
+//!   the token that the server made at its start are answered (`guard.rs`);
 //! - all numbers come from the engine, and the page only adds them up along stacks;
 //! - a released binary needs no Node, because `build.rs` builds the page and it is embedded.
 #![forbid(unsafe_code)]

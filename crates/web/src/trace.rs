@@ -157,11 +157,10 @@ pub fn notes(open: &OpenTrace) -> Vec<String> {
     let mut notes = Vec::new();
     let faults = open.engine().faults();
     let definitions = open.engine().definitions();
-    if open.damage_count() > 0 {
-        notes.push(format!(
-            "Parts of this file are damaged ({} places); what could be read is shown.",
-            open.damage_count()
-        ));
+    let damaged = open.damage_count();
+    if damaged > 0 {
+        let places = if damaged == 1 { "place" } else { "places" };
+        notes.push(format!("Parts of this file are damaged ({damaged} {places}); what could be read is shown."));
     }
     if faults.missing_allocations + faults.damaged_events > 0 {
         let (missing, events) = (faults.missing_allocations, faults.damaged_events);

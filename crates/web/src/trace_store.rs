@@ -120,7 +120,8 @@ impl TraceStore {
 
     fn trace(&self, number: usize, domain: Domain) -> Result<&Arc<Trace>, Refusal> {
         let place = self.places.get(number);
-        let place = place.ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number + 1)))?;
+        let place = place
+            .ok_or_else(|| Refusal::new(404, format!("There is no trace number {}.", number.saturating_add(1))))?;
         let trace = place.of(domain);
         // A request for a trace of the same folder counts as consent to open it.
         trace.start();
@@ -240,7 +241,7 @@ fn check_suppressions(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads only the header, to know whether the file is a trace.
+/// Reads only the beginning of the file, to know whether it is a trace.
 fn look(path: &Path) -> Result<(), format::Error> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {

@@ -182,10 +182,10 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
 impl Facts {
     /// Notes what a group holds at the end of a look, and what it did since the look before.
     fn look(&mut self, group: &Group) {
-        self.blocks.push(group.live_allocations);
-        self.bytes.push(group.live_bytes);
-        self.freed_last = group.deallocations;
-        self.allocations += group.allocations;
+        self.blocks.push(group.costs.live_allocations);
+        self.bytes.push(group.costs.live_bytes);
+        self.freed_last = group.costs.deallocations;
+        self.allocations += group.costs.allocations;
         self.allocated = group.allocation_times();
     }
 
@@ -212,7 +212,7 @@ impl Facts {
         }
     }
 
-    /// The length of a part of the range, which is given in per cent.
+    /// Returns this many per cent of the range's length.
     const fn part(&self, percent: u64) -> u64 {
         ((self.to_ns - self.from_ns) as u128 * percent as u128 / 100) as u64
     }
@@ -222,7 +222,8 @@ impl Facts {
         self.blocks.iter().position(|blocks| *blocks > 0).unwrap_or(0)
     }
 
-    /// The growth in bytes per second over the later half of the time since the first live block, by least squares.
+    /// Returns how fast the live bytes grow, in bytes per second: the slope of a least-squares line. The line covers
+    /// only the later half of the looks since the first look with a live block.
     fn slope(&self) -> i64 {
         let start = self.window();
         let bytes = &self.bytes[start + (self.bytes.len() - start) / 2..];
@@ -267,7 +268,7 @@ fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
             true => format!("at {}", time(first_ns)),
             false => format!("between {} and {}", time(first_ns), time(last_ns)),
         };
-        return Some((Verdict::Once, format!("all was allocated {when}, nothing after that")));
+        return Some((Verdict::Once, format!("allocated {when}, nothing after that")));
     }
     Some(growth(facts))
 }
@@ -288,7 +289,9 @@ fn growth(facts: &Facts) -> (Verdict, String) {
     let freed = facts.allocations.saturating_sub(end);
     (
         Verdict::Bounded,
-        format!("never more than {most} blocks, {half} halfway through, {end} at the end; {freed} were freed"),
+        format!(
+            "at most {most} blocks at any of {LOOKS} moments, {half} halfway through, {end} at the end; {freed} were freed"
+        ),
     )
 }
 

@@ -48,15 +48,12 @@ impl Sink for Ages<'_> {
     type Kept = Birth;
 
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Birth> {
-        let known = self.alloc_classes.get(alloc_class as usize).is_some_and(|known| !known.site.is_lost());
-        known.then_some(Birth { alloc_class, thread: now.thread, time_ns: now.time_ns })
+        Birth::of(now, alloc_class, self.alloc_classes)
     }
-
-    fn alloc(&mut self, _: &Now, _: u32, _: Birth) {}
 
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, _: bool) {
         let Some(size) = self.counted(sequence, &birth) else { return };
-        let age = now.time_ns.saturating_sub(birth.time_ns);
+        let age = birth.age(now);
         if let Some(bucket) = self.buckets.get_mut(bucket(age) as usize) {
             bucket.deallocations += 1;
             bucket.freed_bytes = bucket.freed_bytes.saturating_add(size);

@@ -88,12 +88,16 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("hostname", &definitions.session.hostname)?;
         map.serialize_entry("started_unix_ns", &definitions.session.started_unix_ns)?;
         map.serialize_entry("system_memory", &definitions.session.system_memory)?;
-        map.serialize_entry("runtime_ns", &whole.runtime_ns)?;
-        map.serialize_entry("peak_rss_bytes", &whole.peak_rss_bytes)?;
-        map.serialize_entry("overhead_bytes", &whole.overhead_bytes)?;
-        map.serialize_entry("unknown_frees", &whole.unknown_frees)?;
-        map.serialize_entry("implied_frees", &whole.implied_frees)?;
-        map.serialize_entry("lost_events", &whole.lost_events)?;
+        for (name, number) in [
+            ("runtime_ns", whole.runtime_ns),
+            ("peak_rss_bytes", whole.peak_rss_bytes),
+            ("overhead_bytes", whole.overhead_bytes),
+            ("unknown_frees", whole.unknown_frees),
+            ("implied_frees", whole.implied_frees),
+            ("lost_events", whole.lost_events),
+        ] {
+            map.serialize_entry(name, &number)?;
+        }
         let causes: Vec<(&str, u64)> =
             definitions.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
         map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;

@@ -108,16 +108,17 @@ impl Columns {
         let (mut live_bytes, mut live_allocations, mut live_bytes_end) = (0u64, 0, 0u64);
         let (mut allocations, mut allocated_bytes, mut deallocations, mut temporary) = (0, 0u64, 0, 0);
         for (group, band) in counter.groups.iter().zip(0u32..) {
+            let costs = &group.costs;
             let (bytes, blocks) = counter.at_peak(group);
             live_bytes = live_bytes.saturating_add(bytes);
             live_allocations += blocks;
-            live_bytes_end = live_bytes_end.saturating_add(group.live_bytes);
-            allocations += group.allocations;
-            allocated_bytes = allocated_bytes.saturating_add(group.allocated_bytes);
-            deallocations += group.deallocations;
-            temporary += group.temporary;
-            if bytes != 0 || group.allocations != 0 || group.temporary != 0 {
-                let (allocations, temporary) = (group.allocations, group.temporary);
+            live_bytes_end = live_bytes_end.saturating_add(costs.live_bytes);
+            allocations += costs.allocations;
+            allocated_bytes = allocated_bytes.saturating_add(costs.allocated_bytes);
+            deallocations += costs.deallocations;
+            temporary += costs.temporary;
+            if bytes != 0 || costs.allocations != 0 || costs.temporary != 0 {
+                let (allocations, temporary) = (costs.allocations, costs.temporary);
                 cells.push(Cell { band, live_bytes: bytes, allocations, temporary });
             }
         }

@@ -306,7 +306,7 @@ impl Trace {
 }
 
 /// The seed of `HEAPTRACK_SEED`, or a new one. It is printed.
-pub fn seed() -> u64 {
+fn seed() -> u64 {
     let given = std::env::var("HEAPTRACK_SEED").ok().and_then(|text| text.parse().ok());
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = given.unwrap_or_else(now);
@@ -315,6 +315,15 @@ pub fn seed() -> u64 {
 }
 
 /// The full number in a soak, a tenth otherwise.
-pub fn count(full: u64) -> u64 {
+fn count(full: u64) -> u64 {
     if std::env::var_os("HEAPTRACK_SOAK").is_some_and(|value| value == "1") { full } else { (full / 10).max(1) }
+}
+
+/// Runs a round for each of this many seeds in a soak, and for a tenth of them otherwise.
+pub fn rounds(full: u64, mut round: impl FnMut(u64, Rng)) {
+    let start = seed();
+    for number in 0..count(full) {
+        let seed = start.wrapping_add(number);
+        round(seed, Rng::with_seed(seed));
+    }
 }

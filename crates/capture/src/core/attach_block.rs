@@ -59,34 +59,43 @@ const _: () = assert!(size_of::<AttachBlock>() == 128);
 /// How many bytes [`AttachBlock::to_core_bytes`] returns.
 pub const CORE_BYTES: usize = size_of::<Core>();
 
+/// Each type's size, followed by the offsets of its fields that are named.
+macro_rules! layout {
+    ($($type:ident { $($field:ident),* })*) => { &[$(size_of::<$type>(), $(offset_of!($type, $field),)*)*] };
+}
+
 impl AttachBlock {
     /// Tells one layout of the memory that the profiler writes or reads in the target from another: a hash of the
     /// offsets that this crate has in the profiler. The image exports the same constant as it was compiled there
     /// (`CoreTable`). The two are equal when the profiler and the image are of one build.
-    pub const VERSION: u64 = hash(&[
-        size_of::<Core>(),
-        offset_of!(Core, state),
-        offset_of!(Core, gate),
-        offset_of!(Core, parts),
-        offset_of!(Core, clock),
-        offset_of!(Core, stack_top),
-        offset_of!(Core, own),
-        size_of::<Parts>(),
-        offset_of!(Parts, region),
-        offset_of!(Parts, private),
-        offset_of!(Parts, debug),
-        offset_of!(Parts, program),
-        offset_of!(Parts, pid),
-        size_of::<Region<'static>>(),
-        size_of::<Geometry>(),
-        size_of::<Private>(),
-        offset_of!(Private, modules),
-        offset_of!(Private, known_modules),
-        size_of::<Local>(),
-        offset_of!(Local, main),
-        offset_of!(Local, nested),
-        size_of::<Level>(),
-    ]);
+    pub const VERSION: u64 = hash(layout! {
+        Core { state, gate, parts, clock, stack_top, own }
+        Parts { region, private, debug, program, pid }
+        Region {}
+        Geometry {}
+        Private { modules, known_modules }
+        Local { main, nested }
+        Level {}
+    });
+
+    /// A block of this build in which every address and every other number is 0.
+    pub const fn of_zeros(geometry: Geometry) -> Self {
+        AttachBlock {
+            version: Self::VERSION,
+            region: 0,
+            gate: 0,
+            image_start: 0,
+            image_end: 0,
+            debug: 0,
+            program_headers: 0,
+            program_header_count: 0,
+            stack_top: 0,
+            geometry,
+            pid: 0,
+            has_membarrier: 0,
+            has_counter: 0,
+        }
+    }
 
     /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the image was not built from the
     /// same source as this profiler.
@@ -192,18 +201,7 @@ mod tests {
     /// With a block of zeros, only the state, the clock and the sizes of the shared memory are left.
     #[test]
     fn nothing_but_the_block_is_in_the_bytes() {
-        let block = AttachBlock {
-            region: 0,
-            gate: 0,
-            image_start: 0,
-            image_end: 0,
-            debug: 0,
-            program_headers: 0,
-            program_header_count: 0,
-            stack_top: 0,
-            pid: 0,
-            ..BLOCK
-        };
+        let block = AttachBlock { has_membarrier: 1, has_counter: 1, ..AttachBlock::of_zeros(BLOCK.geometry) };
         let Some(bytes) = block.to_core_bytes() else { panic!("of another build") };
         let written = bytes.iter().filter(|byte| **byte != 0).count();
         let sizes = size_of::<Geometry>() + 3 * size_of::<u64>();

@@ -10,13 +10,7 @@ impl Core {
     #[inline(never)]
     pub(super) fn join(&self) -> u32 {
         // A second thread, or a signal handler that interrupts this one, does not wait. Its event is not recorded.
-        let begin = self.state.compare_exchange(
-            State::Ready as u32,
-            State::Joining as u32,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if begin.is_err() {
+        if !self.advance(State::Ready, State::Joining) {
             return 0;
         }
         let joined = self.join_as_child();

@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Looks a symbol up in the modules after this library, after start-up.
+    /// Looks a symbol up in the modules that follow this library in the loader's list. May be called after start-up.
     pub fn find_later(&self, name: &[u8]) -> Option<u64> {
         let parts = self.parts_if_any()?;
         // SAFETY: parts are set (see `Core`), so `debug` is the loader's `r_debug`. Only the exported `dlclose` calls

@@ -15,13 +15,7 @@ impl Core {
     /// Finds the channel and the real functions. Returns when both are found, or are known to be missing.
     #[cold]
     pub fn start(&self) {
-        let begin = self.state.compare_exchange(
-            State::Asleep as u32,
-            State::Starting as u32,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if begin.is_err() {
+        if !self.advance(State::Asleep, State::Starting) {
             while self.state.load(Ordering::Acquire) == State::Starting as u32 {
                 core::hint::spin_loop();
             }
@@ -120,8 +114,9 @@ impl Core {
         }
     }
 
-    /// Returns true if a tree of processes is followed, and remembers what every exec must pass on. The environment
-    /// stays as it is.
+    /// If heaptrace follows a tree of processes, maps its hub (`follow.rs`), remembers what every exec must pass on,
+    /// and returns true. Otherwise, or if the hub cannot be mapped, returns false and remembers nothing. Unlike
+    /// `read_carried`, it does not change the environment.
     ///
     /// # Safety
     /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.

@@ -17,7 +17,12 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// identity. A signal handler that interrupts the hook uses the other level, proof and scratch memory, and no memo.
 pub(super) trait AtWork {
     fn state(&self) -> *mut Local;
-    fn is_nested(&self) -> bool;
+
+    /// Returns true if the hook interrupts another hook of its thread.
+    #[inline(always)]
+    fn is_nested(&self) -> bool {
+        false
+    }
 
     #[inline(always)]
     fn level(&mut self) -> &mut Level {
@@ -86,11 +91,6 @@ impl AtWork for Quick {
     fn state(&self) -> *mut Local {
         self.local
     }
-
-    #[inline(always)]
-    fn is_nested(&self) -> bool {
-        false
-    }
 }
 
 /// Raises the guard, if the thread's state is found at once and no hook of the thread is at work.
@@ -147,8 +147,8 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     if cfa < main.level().guard && attached::is_inside(inside, cfa) {
         return None;
     }
-    // The next event of each of the thread's rings reads the clock, so that events keep their order across the two
-    // rings.
+    // Makes the next event of each of the thread's two rings read the clock. An event that skips the clock gets the
+    // stamp of the event before it in its ring plus one, which would not order it among the events of the other ring.
     core.header().next_round();
     // In a sandbox the kernel cannot be asked, so the other hook is assumed to be at work. A wrong guess is harmless:
     // this hook writes to the second ring. The opposite mistake would let two hooks write to one ring.

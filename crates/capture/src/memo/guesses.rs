@@ -1,7 +1,7 @@
 //! Where walks with guessed frames may be compared.
 //!
-//! A walk without CFI follows the frame pointer, which may be any number. Its words are compared only while the stack
-//! pointer is in pages that were shown to be readable, see [`crate::proof`].
+//! If code has no CFI, a walk follows the frame pointer, which may hold any value. The memo compares the stack words of
+//! such a walk only while the stack pointer is in pages that were shown to be readable, see [`crate::proof`].
 use super::{Memo, SEGMENT};
 use crate::proof::Range;
 use channel::StackId;

@@ -66,11 +66,12 @@ unsafe extern "C" {
     pub fn random_jump(mark: u64) -> !;
     /// Stores the stack pointer in `from` and continues on the stack at `to`.
     pub fn random_switch(from: *mut u64, to: u64);
-    /// The first function on a new stack, with the program in r12. Its return address is zero.
+    /// The first function on a new stack, with the program in r12. It jumps to `begin`, whose return address is zero.
     pub fn random_enter_zero();
-    /// The same, but CFI says that there is no caller.
+    /// Also the first function on a new stack, with the program in r12. CFI says that it has no caller.
     pub fn random_enter_end();
-    /// The same, but without CFI, and with rbp = r13.
+    /// Also the first function on a new stack, with the program in r12. It has no CFI, so the unwinder must guess by
+    /// rbp. The function sets rbp to r13, which `Stacks::prepare` has chosen at random.
     pub fn random_enter_guess();
 }
 
@@ -221,6 +222,24 @@ random_variable_return:
     .cfi_rel_offset \register, 0
     .endm
 
+    .macro random_save_registers
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    .endm
+
+    .macro random_restore_registers
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    .endm
+
     .globl random_mark
     .hidden random_mark
 random_mark:
@@ -237,12 +256,7 @@ random_mark:
     mov rdi, rsi
     call rdx
     add rsp, 8
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbx
-    pop rbp
+    random_restore_registers
     ret
     .cfi_endproc
 
@@ -255,21 +269,11 @@ random_jump:
     .globl random_switch
     .hidden random_switch
 random_switch:
-    push rbp
-    push rbx
-    push r12
-    push r13
-    push r14
-    push r15
+    random_save_registers
     mov [rdi], rsp
     mov rsp, rsi
 2:
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbx
-    pop rbp
+    random_restore_registers
     ret
 
     .globl random_enter_zero
@@ -300,12 +304,7 @@ random_enter_guess:
     .globl random_probe
     .hidden random_probe
 random_probe:
-    push rbp
-    push rbx
-    push r12
-    push r13
-    push r14
-    push r15
+    random_save_registers
     sub rsp, 40
     mov rsi, rsp
     call {sample}

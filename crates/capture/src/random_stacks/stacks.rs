@@ -95,7 +95,8 @@ impl Stacks {
         let above = at as u64 + length as u64 + 4096 * random.below(4) + 512;
         let rbp = [0, top, top + 16, 0x1000, at as u64, above][random.below(6) as usize];
         let (entry, room) = match random.below(3) {
-            // The return address of `begin` is zero, at the place where an instruction `call` would push one.
+            // `random_enter_zero` jumps to `begin`. So `begin` finds a zero as its return address, in the extra word,
+            // where an instruction `call` would have pushed one.
             0 => (random_enter_zero as unsafe extern "C" fn() as usize as u64, 1),
             1 => (random_enter_end as unsafe extern "C" fn() as usize as u64, 0),
             _ => (random_enter_guess as unsafe extern "C" fn() as usize as u64, 0),

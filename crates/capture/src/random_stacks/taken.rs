@@ -77,22 +77,13 @@ impl Taken {
         let region = unsafe { libc::mmap(ptr::null_mut(), geometry.fixed_len(), protection, flags, -1, 0) };
         assert!(region != libc::MAP_FAILED);
         let gate = Box::new(AtomicU32::new(ACTIVE));
+        // The pid of no thread, so that this thread does not count as the first one: its thread block is at the upper
+        // end of its stack.
         let block = AttachBlock {
-            version: AttachBlock::VERSION,
             region: region as u64,
-            geometry,
             gate: ptr::from_ref(&*gate) as u64,
-            image_start: 0,
-            image_end: 0,
-            debug: 0,
-            program_headers: 0,
-            program_header_count: 0,
-            // The pid of no thread, so that this thread does not count as the first one: its thread block is at the
-            // upper end of its stack.
             pid: 0,
-            has_membarrier: 0,
-            has_counter: 0,
-            stack_top: 0,
+            ..AttachBlock::of_zeros(geometry)
         };
         let mut modules = loaded_modules();
         library.published_as(modules.len());

@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::units::Size;
 use crate::attach::again_after_exec;
 use crate::{library, say};
-use attach::{Attached, Checked, Prepared, Refusal, heap_of};
+use attach::{Attached, Checked, Prepared, Refusal};
 use collector::{Attachment, Hub, LivePlan, Recording, Setup};
 use format::HeapAtAttach;
 
@@ -34,8 +34,7 @@ struct Begun {
 
 fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
     let checked = Checked::new(pid)?;
-    let heap = heap_of(&checked.process).unwrap_or_default();
-    let heap = HeapAtAttach { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes };
+    let heap = collector::heap_of(&checked.process.folder).unwrap_or_default();
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;

@@ -28,13 +28,9 @@ Examples:
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 
-fn after_help() -> String {
-    format!("{}\n{EXAMPLES}", support::help())
-}
-
 /// Shows where the memory of a recorded program went.
 #[derive(Debug, Parser)]
-#[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = after_help(), version, disable_version_flag = true)]
+#[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = support::help_with(EXAMPLES), version, disable_version_flag = true)]
 pub struct Print {
     /// The trace, ours or KDE's. It may still be growing.
     #[arg(value_name = "FILE", required_unless_present = "file_option", value_hint = clap::ValueHint::FilePath)]
@@ -162,13 +158,13 @@ pub struct Print {
     /// View timeline: the number of slices.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     points: Option<String>,
-    /// The number of bands of a timeline, or of functions in a bucket.
+    /// View timeline: the largest number of bands. View sizes: the largest number of functions per bucket.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     top: Option<String>,
-    /// Bands and diffs by `blamed` level, or by innermost `function`.
+    /// Views timeline, sizes, leaks and diff: group by `blamed` level, or by innermost `function`.
     #[arg(long, value_name = "WHAT", help_heading = "For machines")]
     by: Option<String>,
-    /// View callers: the function.
+    /// View callers: the function whose callers and callees are shown.
     #[arg(long, value_name = "PATTERN", help_heading = "For machines")]
     function: Option<String>,
     /// View source: only files whose path contains this text.

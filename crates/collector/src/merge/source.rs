@@ -40,7 +40,7 @@ impl Source {
         let mut decoder = Decoder::new(window);
         let mut left = words;
         let mut run = Run { events: 0, next: None };
-        // `Merge::requeue` decodes the same words again and handles an error.
+        // An error ends the run. `Merge::requeue` then decodes the same words again, and marks the source as broken.
         while let Ok(Some(event)) = next_event(&mut decoder, number, consumer) {
             if key(&event) > last || run.events == most {
                 run.next = Some(key(&event));

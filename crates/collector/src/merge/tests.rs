@@ -12,7 +12,26 @@ struct Rings {
 
 impl Rings {
     fn new() -> Self {
-        Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND)) }
+        Self::with_bound(Store::BOUND)
+    }
+    /// `bound`: how many words the store keeps in memory.
+    fn with_bound(bound: usize) -> Self {
+        Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), bound)) }
+    }
+    /// Adds events in order: `"6+10a 4-20b"` is an allocation of the block a in ring 6 with the stamp 10, and then a
+    /// free of the block b in ring 4 with the stamp 20.
+    fn add_all(&mut self, events: &str) {
+        for event in events.split_whitespace() {
+            let (what, block) = event.split_at(event.len() - 1);
+            let address = 0x100 * (u64::from(block.as_bytes()[0] - b'a') + 1);
+            let (source, stamp) = what.split_once(['+', '-']).unwrap();
+            let (source, stamp) = (source.parse().unwrap(), stamp.parse().unwrap());
+            if what.contains('+') {
+                self.alloc(source, stamp, address);
+            } else {
+                self.free(source, stamp, address);
+            }
+        }
     }
     fn add(&mut self, source: u32, words: &[u64]) {
         let places: Vec<_> = (0..1024).map(|_| AtomicU64::new(0)).collect();
@@ -84,6 +103,22 @@ impl Consumer for Log {
     }
 }
 
+/// Empty rings, and consumers without and with `expect`.
+fn near_and_far() -> [(Rings, Log); 2] {
+    [false, true].map(|far| (Rings::new(), Log { far, ..Log::default() }))
+}
+
+/// Merges the events, and returns the log.
+fn merged(events: &str) -> String {
+    let [near, far] = near_and_far().map(|(mut rings, mut log)| {
+        rings.add_all(events);
+        assert!(rings.run(u64::MAX, &mut log));
+        log.text
+    });
+    assert_eq!(near, far);
+    near
+}
+
 #[test]
 fn events_come_by_stamp_below_the_watermark() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
@@ -100,65 +135,38 @@ fn events_come_by_stamp_below_the_watermark() {
 
 #[test]
 fn at_equal_stamps_the_free_comes_first() {
-    let (mut rings, mut log) = (Rings::new(), Log::default());
-    rings.alloc(4, 10, 0x100);
-    rings.alloc(0, 20, 0x100);
-    rings.free(2, 20, 0x100);
-    assert!(rings.run(100, &mut log));
-    assert_eq!(log.text, "+10 -20 +20 ");
+    assert_eq!(merged("4+10a 0+20a 2-20a"), "+10 -20 +20 ");
 }
 
 #[test]
 fn an_allocation_waits_for_the_free_before_it() {
-    for far in [false, true] {
-        check_waits(Log { far, ..Log::default() });
+    for (mut rings, mut log) in near_and_far() {
+        rings.add_all("0+10a 0+11b 2+20a 2+21c 0-25b 0-30a");
+        assert!(!rings.run(22, &mut log));
+        assert_eq!(log.text, "+10 +11 ", "an older free may still come");
+        assert!(rings.run(31, &mut log));
+        assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ");
+        assert!(rings.run(u64::MAX, &mut log));
+        assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ", "and not seen twice");
     }
-}
-
-fn check_waits(mut log: Log) {
-    let mut rings = Rings::new();
-    rings.alloc(0, 10, 0x100);
-    rings.alloc(0, 11, 0x200);
-    rings.alloc(2, 20, 0x100);
-    rings.alloc(2, 21, 0x300);
-    rings.free(0, 25, 0x200);
-    rings.free(0, 30, 0x100);
-    assert!(!rings.run(22, &mut log));
-    assert_eq!(log.text, "+10 +11 ", "an older free may still come");
-    assert!(rings.run(31, &mut log));
-    assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ");
-    assert!(rings.run(u64::MAX, &mut log));
-    assert_eq!(log.text, "+10 +11 -30 +20 +21 -25 ", "and not seen twice");
 }
 
 /// An address that several threads use in turn. The free that must come first is in the ring that is searched last.
 #[test]
 fn of_several_frees_the_oldest_is_meant() {
-    for far in [false, true] {
-        let (mut rings, mut log) = (Rings::new(), Log { far, ..Log::default() });
-        rings.alloc(6, 10, 0x100);
-        rings.alloc(4, 20, 0x100);
-        rings.free(6, 21, 0x100);
-        rings.free(2, 30, 0x100);
-        rings.alloc(2, 90, 0x100);
-        rings.free(0, 95, 0x100);
-        assert!(rings.run(u64::MAX, &mut log));
-        assert_eq!(log.text, "+10 -21 +20 -30 +90 -95 ");
-    }
+    assert_eq!(merged("6+10a 4+20a 6-21a 2-30a 2+90a 0-95a"), "+10 -21 +20 -30 +90 -95 ");
 }
 
-/// The same with a store that holds hardly anything in memory.
+#[test]
+fn of_several_allocations_the_oldest_is_meant() {
+    assert_eq!(merged("4-20a 6+21a 2+26a 0+28b"), "+21 -20 +26 +28 ");
+}
+
+/// The same as of several frees, with a store that holds hardly anything in memory.
 #[test]
 fn what_is_meant_may_be_in_the_spill_file() {
-    let mut rings = Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), 4)) };
-    let mut log = Log::default();
-    rings.alloc(6, 10, 0x100);
-    rings.alloc(4, 20, 0x100);
-    rings.alloc(6, 12, 0x900);
-    rings.free(6, 21, 0x100);
-    rings.free(2, 30, 0x100);
-    rings.alloc(2, 90, 0x100);
-    rings.free(0, 95, 0x100);
+    let (mut rings, mut log) = (Rings::with_bound(4), Log::default());
+    rings.add_all("6+10a 4+20a 6+12i 6-21a 2-30a 2+90a 0-95a");
     assert!(rings.run(u64::MAX, &mut log));
     assert_eq!(log.text, "+10 +12 -21 +20 -30 +90 -95 ");
     assert_eq!(rings.merge.broken_words(), 0);
@@ -173,7 +181,7 @@ fn no_pair_is_mismatched_however_early_stamps_are() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut random = |limit: u64| rng.u64(..limit);
         let bound = if seed % 4 == 0 { 16 } else { Store::BOUND };
-        let mut rings = Rings { merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), bound)) };
+        let mut rings = Rings::with_bound(bound);
         let mut log = Log { far: seed % 2 == 0, ..Log::default() };
         let (mut live, mut last, mut now) = ([false; 5], [0u64; 4], 100);
         for _ in 0..200 {
@@ -203,27 +211,12 @@ fn no_pair_is_mismatched_however_early_stamps_are() {
 }
 
 #[test]
-fn of_several_allocations_the_oldest_is_meant() {
-    for far in [false, true] {
-        let (mut rings, mut log) = (Rings::new(), Log { far, ..Log::default() });
-        rings.free(4, 20, 0x100);
-        rings.alloc(6, 21, 0x100);
-        rings.alloc(2, 26, 0x100);
-        rings.alloc(0, 28, 0x200);
-        assert!(rings.run(u64::MAX, &mut log));
-        assert_eq!(log.text, "+21 -20 +26 +28 ");
-    }
-}
-
-#[test]
 fn a_free_that_is_not_there_yet_is_waited_for() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
-    rings.alloc(0, 10, 0x100);
-    rings.alloc(2, 20, 0x100);
-    rings.alloc(2, 21, 0x300);
+    rings.add_all("0+10a 2+20a 2+21c");
     assert!(!rings.run(500, &mut log));
     assert_eq!(log.text, "+10 ");
-    rings.free(0, 600, 0x100);
+    rings.add_all("0-600a");
     assert!(rings.run(700, &mut log));
     assert_eq!(log.text, "+10 -600 +20 +21 ");
 }
@@ -231,8 +224,7 @@ fn a_free_that_is_not_there_yet_is_waited_for() {
 #[test]
 fn a_free_that_never_comes_is_implied() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
-    rings.alloc(0, 10, 0x100);
-    rings.alloc(2, 20, 0x100);
+    rings.add_all("0+10a 2+20a");
     assert!(!rings.run(1020, &mut log));
     assert!(rings.run(1021, &mut log));
     assert_eq!(log.text, "+10 !20 ");
@@ -240,13 +232,7 @@ fn a_free_that_never_comes_is_implied() {
 
 #[test]
 fn a_free_that_overtook_its_allocation_waits_shortly() {
-    let (mut rings, mut log) = (Rings::new(), Log::default());
-    rings.free(0, 20, 0x100);
-    rings.alloc(2, 22, 0x100);
-    rings.free(0, 40, 0x900);
-    rings.alloc(2, 51, 0x900);
-    assert!(rings.run(u64::MAX, &mut log));
-    assert_eq!(log.text, "+22 -20 !40 +51 ");
+    assert_eq!(merged("0-20a 2+22a 0-40i 2+51i"), "+22 -20 !40 +51 ");
 }
 
 #[test]
@@ -264,23 +250,15 @@ fn a_ring_with_garbage_stops_alone() {
 
 #[test]
 fn many_rings_give_one_order() {
-    for far in [false, true] {
-        check_one_order(Log { far, ..Log::default() });
+    for (mut rings, mut log) in near_and_far() {
+        let mut rng = fastrand::Rng::with_seed(99);
+        for n in 1..=5000u64 {
+            rings.alloc(rng.u32(..40), n, n * 16);
+        }
+        for watermark in (0..=5200).step_by(100) {
+            assert!(rings.run(watermark, &mut log));
+        }
+        let expected: String = (1..=5000).map(|n| format!("+{n} ")).collect();
+        assert_eq!(log.text, expected);
     }
-}
-
-fn check_one_order(mut log: Log) {
-    let mut rings = Rings::new();
-    let mut rng = fastrand::Rng::with_seed(99);
-    let mut stamps = [0u64; 40];
-    for n in 1..=5000u64 {
-        let source = rng.u64(..40);
-        stamps[source as usize] = n;
-        rings.alloc(source as u32, n, n * 16);
-    }
-    for watermark in (0..=5200).step_by(100) {
-        assert!(rings.run(watermark, &mut log));
-    }
-    let expected: String = (1..=5000).map(|n| format!("+{n} ")).collect();
-    assert_eq!(log.text, expected);
 }

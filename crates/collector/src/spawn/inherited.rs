@@ -1,8 +1,8 @@
 //! What a program inherits from us, as it was when we were started.
 //!
-//! Rust's runtime changes some of it before `main`: it ignores SIGPIPE and opens /dev/null for closed standard streams. So
-//! signals and descriptors are looked at in a constructor. The system calls are made without libc, which hides signals
-//! 32 and 33 from its callers.
+//! Rust's runtime changes some of it before `main`: it ignores SIGPIPE and opens /dev/null for closed standard streams.
+//! So a constructor looks at signals and descriptors before that. For signals the kernel is asked directly, because
+//! libc's functions hide signals 32 and 33 from their callers.
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

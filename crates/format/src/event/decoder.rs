@@ -33,13 +33,8 @@ pub struct Events<'a> {
 impl<'a> Events<'a> {
     pub(crate) fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
-        let start = State {
-            sequence: cursor.u64()?,
-            freed: cursor.u64()?,
-            tick: cursor.u64()?,
-            thread: cursor.u32()?,
-            image: cursor.u32()?,
-        };
+        let [sequence, freed, tick] = cursor.numbers()?;
+        let start = State { sequence, freed, tick, thread: cursor.u32()?, image: cursor.u32()? };
         let count = cursor.u64()?;
         if count > MAX_EVENTS {
             return Err(Malformed::Count);
@@ -216,24 +211,20 @@ impl<'a> Events<'a> {
     }
 
     pub(crate) fn load_odd(&mut self) -> Result<(), Malformed> {
-        if self.odd.is_empty() {
-            self.odd_in = u64::MAX;
-            return Ok(());
+        match tagged(&mut self.odd)? {
+            Some((left, how)) => (self.odd_in, self.odd_how) = (left, how),
+            None => self.odd_in = u64::MAX,
         }
-        let word = self.odd.u64()?;
-        self.odd_in = word >> 2;
-        self.odd_how = word & 3;
         Ok(())
     }
 
     pub(crate) fn load_mark(&mut self) -> Result<(), Malformed> {
-        if self.marks.is_empty() {
+        let Some((left, what)) = tagged(&mut self.marks)? else {
             self.mark_at = u64::MAX;
             return Ok(());
-        }
-        let word = self.marks.u64()?;
-        self.mark_at = self.done.checked_add(word >> 2).filter(|at| *at <= self.count).ok_or(Malformed::Count)?;
-        self.mark_what = word & 3;
+        };
+        self.mark_at = self.done.checked_add(left).filter(|at| *at <= self.count).ok_or(Malformed::Count)?;
+        self.mark_what = what;
         Ok(())
     }
 
@@ -243,4 +234,14 @@ impl<'a> Events<'a> {
         }
         Ok(None)
     }
+}
+
+/// The next number of a column and its two-bit tag. `None` at the end of the column.
+#[inline]
+fn tagged(column: &mut Cursor) -> Result<Option<(u64, u64)>, Malformed> {
+    if column.is_empty() {
+        return Ok(None);
+    }
+    let word = column.u64()?;
+    Ok(Some((word >> 2, word & 3)))
 }

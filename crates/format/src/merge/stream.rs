@@ -1,6 +1,6 @@
 //! One of the traces that are merged: its position, and its numbers in the new trace.
 use super::{MergeError, Merger, on_grid};
-use crate::Walked;
+use crate::walk::{EventList, Walked};
 use crate::{
     Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, GoneBlock, HeapAtAttach, IntMap, Losses, Module,
     RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor,
@@ -211,7 +211,7 @@ impl<R: Read> Stream<R> {
         if self.is_unpacked {
             return false;
         }
-        let mut list = List::default();
+        let mut list = EventList::default();
         let limit = self.unpacked + AT_ONCE as u64;
         let walked = self.block.events().and_then(|mut events| {
             events.walk(&mut Skip, self.unpacked)?;
@@ -221,7 +221,7 @@ impl<R: Read> Stream<R> {
         });
         // The rest of a malformed block is lost, as for every other reader.
         self.is_unpacked = walked != Ok(Walked::Limit);
-        self.events = list.0.into_iter();
+        self.events = list.events.into_iter();
         true
     }
 
@@ -451,32 +451,4 @@ struct Skip;
 impl Visitor for Skip {
     fn alloc(&mut self, _: u64, _: u32) {}
     fn free(&mut self, _: u64, _: Freed) {}
-}
-
-#[derive(Default)]
-struct List(Vec<Event>);
-
-impl Visitor for List {
-    fn alloc(&mut self, sequence: u64, alloc_class: u32) {
-        self.0.push(Event::Alloc { sequence, alloc_class });
-    }
-    fn free(&mut self, sequence: u64, how: Freed) {
-        self.0.push(Event::Free { sequence, how });
-    }
-    fn unknown_free(&mut self) {
-        self.0.push(Event::UnknownFree);
-    }
-    fn thread(&mut self, index: u32) {
-        self.0.push(Event::Thread(index));
-    }
-    fn time(&mut self, ns: u64) -> bool {
-        self.0.push(Event::Time(ns));
-        true
-    }
-    fn image(&mut self, image: u32) {
-        self.0.push(Event::Image(image));
-    }
-    fn latest_gone(&mut self) {
-        self.0.push(Event::LatestGone);
-    }
 }

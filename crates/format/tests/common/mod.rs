@@ -1,7 +1,45 @@
-//! Shared by the tests of this crate: a small trace of every kind of block, and a full reading.
-#![allow(dead_code, reason = "each test uses its own part")]
+//! Shared by the tests of this crate: a small trace of every kind of block, a full reading, and what randomized tests need.
+#![allow(dead_code, clippy::print_stderr, reason = "each test uses its own part")]
+pub mod fuzzing;
+
 use fastrand::Rng;
 use format::*;
+use std::ops::Range;
+
+pub fn peak_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+/// Changes a range of bytes.
+pub type Change = fn(&mut Vec<u8>, Range<usize>);
+
+/// Changes one to four places of the bytes: single bits, single bytes (one of `odd`), cuts, copies and garbage, or one of the `special` changes of
+/// a range.
+pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, odd: &[u8], special: &[Change]) {
+    for _ in 0..1 + rng.usize(..4) {
+        let at = rng.usize(..bytes.len().max(1));
+        let end = (at + 1 + rng.usize(..64)).min(bytes.len());
+        match rng.usize(..6 + special.len()) {
+            _ if bytes.is_empty() => bytes.push(rng.u8(..)),
+            0 => bytes[at] ^= 1 << rng.usize(..8),
+            1 => bytes[at] = odd[rng.usize(..odd.len())],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let copy = bytes[at..end].to_vec();
+                let to = rng.usize(..bytes.len().max(1));
+                bytes.splice(to..to, copy);
+            }
+            5 => {
+                let garbage: Vec<u8> = (at..end).map(|_| rng.u8(..)).collect();
+                bytes.splice(at..end, garbage);
+            }
+            case => special[case - 6](bytes, at..end),
+        }
+    }
+}
 
 /// One block of each kind that a recording writes, in the order it writes them.
 pub fn small_blocks() -> Vec<RawBlock> {

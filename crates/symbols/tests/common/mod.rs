@@ -55,6 +55,13 @@ impl Folder {
         std::fs::copy(built, &path).unwrap();
         path
     }
+
+    /// Writes a copy of the program whose debug information `dwz` made smaller.
+    pub fn dwz(&self, program: &Path) -> PathBuf {
+        let small = self.join("small");
+        run("dwz", &[program.as_os_str(), "-o".as_ref(), small.as_os_str()]);
+        small
+    }
 }
 
 pub fn source() -> PathBuf {
